@@ -57,8 +57,8 @@ def test_as_a_mapping_it_has_out_and_in():
 
 
 def test_the_mapping_shows_the_best_of_each_namespace_and_the_methods_all():
-    source = tool("find_user", {"email": TEXT}, {"user_id": WHOLE}, namespace="x")
-    takers = [tool(f"drop_{number}", {"user_id": WHOLE}, namespace="y") for number in range(5)]
+    source = tool("find_user", {"user_id": WHOLE}, {"email": TEXT}, namespace="x")
+    takers = [tool(f"drop_{number}", {"email": TEXT}, namespace="y") for number in range(5)]
     found = flow(source, *takers, max_neighbors=2)
     assert len(found["out"]["x::find_user"][source.fingerprint]["y"]) == 2
     assert len(found.out_edges(0)) == 5

@@ -14,6 +14,7 @@ from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import TOKENS, fit_types, token_vectors
 from toolyard.insight.dataflow.profile import told_of, types_of
+from toolyard.insight.dataflow.value_meanings import SORTS
 
 
 def naive(tools, min_score):
@@ -23,7 +24,8 @@ def naive(tools, min_score):
     for (i, first), (j, second) in itertools.permutations(enumerate(told), 2):
         likeness = _alike(first.text, second.text)
         apart = tools[i].namespace != tools[j].namespace
-        for output, wanted in itertools.product(first.outputs.kinds, second.inputs.kinds):
+        given_values = zip(first.outputs.kinds, first.outputs.nested, strict=True)
+        for (output, nested), wanted in itertools.product(given_values, second.inputs.kinds):
             given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
@@ -34,6 +36,7 @@ def naive(tools, min_score):
             logit += TOKENS.type * 3 * (kind - 1) + TOKENS.state * (output.state or wanted.state)
             logit += TOKENS.required * wanted.required + TOKENS.tools * likeness
             logit += apart * (TOKENS.apart + TOKENS.scoped * wanted.facets.scoped)
+            logit += TOKENS.sorted * (wanted.attribute in SORTS) + TOKENS.nested * nested
             score = 1 / (1 + math.exp(-logit))
             if score >= min_score:
                 found[i, j] = max(found.get((i, j), 0.0), score)
@@ -83,16 +86,38 @@ def test_blocks_find_what_trying_everything_finds(tools, min_score):
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(TOOLS, min_size=2, max_size=9), st.integers(1, 3))
-def test_an_edge_is_kept_if_it_is_among_the_best_of_either_end(tools, neighbors):
+def test_an_edge_is_kept_if_it_is_among_the_best_of_its_source_or_of_a_parameter(tools, neighbors):
     every = found_in(tools, 0.3)
     kept = found_in(tools, 0.3, neighbors)
+    feeds = {}
+    for target in range(len(tools)):
+        for source, _ in every.in_edges(target):
+            for feed in every.edge(source, target).feeds:
+                feeds.setdefault((target, feed.parameter), []).append((-feed.score, source))
     expected = set()
-    for place in range(len(tools)):
-        for side, sign in ((every.out_edges(place), 1), (every.in_edges(place), -1)):
-            for space in ("a", "b"):
-                best = [other for other, _ in side if tools[other].namespace == space][:neighbors]
-                expected |= {(place, other)[::sign] for other in best}
-    assert {(place, other) for place in range(len(tools)) for other, _ in kept.out_edges(place)} == expected
+    for space in ("a", "b"):
+        for place in range(len(tools)):
+            best = [other for other, _ in every.out_edges(place) if tools[other].namespace == space][:neighbors]
+            expected |= {(place, other) for other in best}
+        for (target, _), sources in feeds.items():
+            best = [other for _, other in sorted(sources) if tools[other].namespace == space][:neighbors]
+            expected |= {(other, target) for other in best}
+    pairs = [(place, other) for place in range(len(tools)) for other, _ in kept.out_edges(place)]
+    assert set(pairs) == expected
+    assert kept.arrays.cut.sum() == every.edge_count - len(pairs)
+
+
+def test_every_parameter_keeps_its_best_and_what_is_left_out_is_said():
+    users = [tool(f"find_user_{number}", gives={"user_id": TEXT}) for number in range(9)]
+    rooms = [tool(f"find_room_{number}", gives={"room": record(id=TEXT)}) for number in range(2)]
+    found = found_in([*users, *rooms, tool("book", {"user_id": TEXT, "room_id": TEXT})], 0.5, 1)
+    fed = [feed.parameter for place, _ in found.in_edges(11) for feed in found.edge(place, 11).feeds]
+    assert {"user_id", "room_id"} == set(fed)
+    assert found.remarks() == []
+    takers = [tool(f"drop_{number}", {"user_id": TEXT}) for number in range(3)]
+    found = found_in([*users, *takers], 0.5, 1)
+    assert sum(found.arrays.cut) == 27 - found.edge_count > 0
+    assert any("n::drop_2" in remark and "max_neighbors" in remark for remark in found.remarks())
 
 
 def test_only_the_best_output_of_each_parameter_is_handed_on():

@@ -5,7 +5,9 @@ from itertools import compress
 import pytest
 
 from tests.insight.dataflow.yard import TEXT, USERS, WHOLE, many, record, tool
+from toolyard.insight.dataflow.paths import MAX_FIELDS
 from toolyard.insight.dataflow.profile import told_of
+from toolyard.model.bindings import RestBinding
 
 
 def given_by(tool):
@@ -47,10 +49,42 @@ def test_a_longer_owner_counts_for_its_last_word_too_but_less():
     assert "id of service" not in found
 
 
+@pytest.mark.parametrize(
+    ("given", "asked", "met"),
+    [
+        ("plan_id", "plan_id", True),
+        ("service_plan_id", "plan_id", True),
+        ("plan_id", "service_plan_id", True),
+        ("app_service_plan_id", "service_plan_id", True),
+        ("service_plan_id", "data_plan_id", False),
+    ],
+)
+def test_of_two_kinds_of_a_thing_one_is_not_the_other(given, asked, met):
+    outputs = owners(given_by(tool("x", gives={given: TEXT})), given)
+    inputs = owners(told_of(tool("y", {asked: TEXT})).inputs, asked)
+    assert bool(outputs.keys() & inputs.keys()) == met
+
+
+def test_whose_an_id_is_follows_from_the_path_of_an_operation():
+    path = "/images/{image_id}/actions/{id}"
+    rest = tool("getAction", {"image_id": TEXT, "id": TEXT}, {"action": record(id=TEXT)})
+    rest = rest.replace(binding=RestBinding("GET", path, "https://x"))
+    told = told_of(rest)
+    assert "id of image action" in owners(told.inputs, "id")
+    assert "id of image action" in owners(told.outputs, "action.id")
+    assert "id of image" in owners(told.inputs, "image_id")
+
+
+def test_what_was_not_read_is_counted():
+    crowd = {f"f{number}": TEXT for number in range(MAX_FIELDS + 7)}
+    assert told_of(tool("x", gives=crowd)).unread == 7
+    assert told_of(tool("x", gives=dict(list(crowd.items())[:300]))).unread == 0
+
+
 def test_counts_and_paging_are_not_what_they_count_or_page():
     outputs = given_by(tool("x", gives={"num_providers": WHOLE, "next_cursor": TEXT, "limit": WHOLE}))
     assert outputs.paths == ["num_providers"]
-    assert set(outputs.by_path()["num_providers"].facets.keys) == {"count of provider"}
+    assert set(outputs.by_path()["num_providers"].facets.keys) == {"count of provider", "count of a provider"}
 
 
 def test_what_a_call_needs_is_counted_at_the_leaves():
@@ -64,5 +98,5 @@ def test_what_a_call_needs_is_counted_at_the_leaves():
 def test_the_id_of_what_was_deleted_feeds_nothing_but_what_else_is_told_may():
     outputs = given_by(tool("delete_pet", {"petId": TEXT}, gives={"pet_id": TEXT, "refund_id": TEXT}))
     assert outputs.paths == ["refund_id"]
-    assert [len(column) for column in outputs] == [1, 1, 1]
+    assert {len(column) for column in outputs} == {1}
     assert "pet_id" in given_by(tool("get_pet", {"petId": TEXT}, gives={"pet_id": TEXT})).paths

@@ -48,6 +48,10 @@ class Arrays(NamedTuple):
     path_offsets: Array
     path_bytes: Array
     """Every path, in UTF-8, one behind the other."""
+    cut: Array
+    """For each tool, how many edges to it are good enough, but not among the best of a parameter or of their source."""
+    unread: Array
+    """For each tool, how many of its values are beyond what is read of a schema."""
 
 
 class Dataflow(Mapping[str, Any]):
@@ -107,6 +111,16 @@ class Dataflow(Mapping[str, Any]):
         """Every edge, source by source, best first."""
         for number, source in enumerate(self._sources.tolist()):
             yield self._build_edge(source, number)
+
+    def remarks(self) -> list[str]:
+        """What was left out: values beyond what is read of a schema, and edges beyond the best."""
+        found = []
+        for tool, unread, cut in zip(self.tools, self.arrays.unread.tolist(), self.arrays.cut.tolist(), strict=True):
+            if unread:
+                found.append(f"{tool.qualified_name}: {unread} values, and what is in them, were not read: too many")
+            if cut:
+                found.append(f"{tool.qualified_name}: {cut} weaker edges to it were left out (max_neighbors)")
+        return found
 
     def places(self, qualified_name: str) -> tuple[int, ...]:
         """Where the overloads of a name are; empty if the name is unknown."""
@@ -261,4 +275,6 @@ def _arrays_of(count: int, rows: Sequence[tuple[int, int, float, bool, Sequence[
         ),
         path_offsets=path_offsets,
         path_bytes=path_bytes,
+        cut=np.zeros(count, np.int64),
+        unread=np.zeros(count, np.int64),
     )

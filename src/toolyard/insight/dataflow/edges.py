@@ -1,7 +1,8 @@
 """From kinds of values to tools: which edges there are, which are kept, and what each carries.
 
-Sources are taken a block at a time. Of every block only what is among the best of a source (for each namespace of
-targets), or may yet be among the best of a target, is kept, so that memory grows with the tools and not with pairs.
+Sources are taken a block at a time. Of every block only what is among the best of a source, or may yet be among the
+best of a parameter, within its namespace or outside of it, is kept, so that memory grows with the tools.
+What is not kept is counted.
 """
 
 from __future__ import annotations
@@ -14,19 +15,12 @@ import numpy as np
 
 from toolyard.insight.dataflow.artifact import IN, OUT, Array, Arrays, by_target, offsets_of, pack_paths
 from toolyard.insight.dataflow.match import MODEL, TOKENS, Matches, MatchWeights, Vectors, compare_rows, match_kinds
-from toolyard.insight.dataflow.profile import (
-    Tables,
-    Told,
-    expand_ranges,
-    first_of,
-    number_distinct,
-    rank_in_runs,
-    tables_of,
-)
+from toolyard.insight.dataflow.profile import Told
+from toolyard.insight.dataflow.tables import Tables, expand_ranges, first_of, number_distinct, rank_in_runs, tables_of
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 
-MAX_FEEDS = 8
+MAX_FEEDS = 24
 """Of one edge: the best for each parameter, the best of those."""
 _ROWS = 400_000
 _POOL = 1_000_000
@@ -50,7 +44,7 @@ class EdgeLimits(NamedTuple):
 
     logit: float
     neighbors: int
-    """Of each tool and namespace."""
+    """Of each tool and parameter, within its namespace and outside of it."""
 
 
 class Nature(NamedTuple):
@@ -61,21 +55,24 @@ class Nature(NamedTuple):
     vectors: Array
     required: Array
     """For each tool, how many values a call cannot do without."""
+    unread: Array
+    """For each tool, how many of its values were not read."""
 
 
 def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: MatchWeights, limits: EdgeLimits) -> Arrays:
     """The edges that are kept, with their feeds."""
     pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
+    cut = np.zeros(len(nature.spaces), np.int64)
     for start, end in _cut_blocks(tables, matches):
         feeds = _find_feeds(tables, matches, nature, weights, limits, start, end)
-        feeds = _keep_best(feeds, nature.spaces, limits.neighbors)
+        feeds = _keep_best(feeds, nature.spaces, limits.neighbors, cut)
         pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
         blocks += 1
         if len(pool.sources) > _POOL:
-            pool = _keep_best(pool, nature.spaces, limits.neighbors)
+            pool = _keep_best(pool, nature.spaces, limits.neighbors, cut)
     if blocks > 1:
-        pool = _keep_best(pool, nature.spaces, limits.neighbors)
-    return _build_arrays(tables, matches, nature, pool, limits.neighbors)
+        pool = _keep_best(pool, nature.spaces, limits.neighbors, cut)
+    return _build_arrays(tables, matches, nature, pool, limits.neighbors)._replace(cut=cut)
 
 
 _KINDS = (np.int32, np.int32, np.float32, np.int32, np.int32, np.int32)
@@ -112,7 +109,7 @@ def _find_feeds(
     sources, targets = outputs.tools[given], inputs.tools[takers]
     apart = nature.spaces[sources] != nature.spaces[targets]
     logits = matches.logits[met]
-    logits += apart * (weights.apart + weights.scoped * matches.scoped[met])
+    logits += apart * (weights.apart + weights.scoped * matches.scoped[met]) + weights.nested * outputs.nested[given]
     # Tools are compared only where that could make the difference.
     promising = np.flatnonzero((logits + weights.tools >= limits.logit) & (sources != targets))
     columns = (sources, targets, logits, given, takers, met)
@@ -123,8 +120,11 @@ def _find_feeds(
     return Feeds(*(column[good] for column in feeds._replace(logits=np.round(logits, _DIGITS))))
 
 
-def _keep_best(feeds: Feeds, spaces: Array, neighbors: int) -> Feeds:
-    """The best feed of each parameter, of edges among the best of their source or of their target so far."""
+def _keep_best(feeds: Feeds, spaces: Array, neighbors: int, cut: Array) -> Feeds:
+    """The best feed of each parameter, of edges among the best of their source or of a parameter so far.
+
+    The edges that are left out are added to `cut`, by target.
+    """
     order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
     # An input belongs to one target: source and input are the parameter of the edge.
@@ -135,7 +135,8 @@ def _keep_best(feeds: Feeds, spaces: Array, neighbors: int) -> Feeds:
     edges = _pack_pair(feeds.sources, feeds.targets)
     feeds = Feeds(*(column[rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
     begins = first_of(_pack_pair(feeds.sources, feeds.targets))
-    marks = marks_of(feeds.sources[begins], feeds.targets[begins], feeds.logits[begins], spaces, neighbors)
+    marks = marks_of(feeds, begins, spaces, neighbors)
+    cut += np.bincount(feeds.targets[begins][marks == 0], minlength=len(cut))
     lengths = np.diff(np.append(begins, len(feeds.sources)))
     kept = np.repeat(marks > 0, lengths)
     return Feeds(*(column[kept] for column in feeds))
@@ -145,15 +146,21 @@ def _pack_pair(first: Array, second: Array) -> Array:
     return first.astype(np.int64) << 32 | second.astype(np.int64)
 
 
-def marks_of(sources: Array, targets: Array, logits: Array, spaces: Array, neighbors: int) -> Array:
-    """For each edge whether it is among the best of its source, for that namespace of targets, and of its target."""
-    marks = np.zeros(len(sources), np.uint8)
-    for mark, owners, others in ((OUT, sources, targets), (IN, targets, sources)):
-        groups = _pack_pair(owners, spaces[others])
-        order = np.lexsort((others, -logits, groups))
-        best = order[rank_in_runs(groups[order]) < neighbors]
-        marks[best] |= mark
+def marks_of(feeds: Feeds, begins: Array, spaces: Array, neighbors: int) -> Array:
+    """For each edge, whose feeds begin there, whether it is among the best of its source, and of a parameter."""
+    marks = np.zeros(len(begins), np.uint8)
+    sources, targets = feeds.sources[begins], feeds.targets[begins]
+    marks[_find_best(sources, sources, targets, feeds.logits[begins], spaces, neighbors)] |= OUT
+    best = _find_best(feeds.inputs, feeds.targets, feeds.sources, feeds.logits, spaces, neighbors)
+    marks[np.searchsorted(begins, best, side="right") - 1] |= IN
     return marks
+
+
+def _find_best(owners: Array, homes: Array, others: Array, logits: Array, spaces: Array, neighbors: int) -> Array:
+    """The rows that are among the best of their owner, within its namespace and outside of it."""
+    groups = owners.astype(np.int64) << 1 | (spaces[others] != spaces[homes])
+    order = np.lexsort((others, -logits, groups))
+    return order[rank_in_runs(groups[order]) < neighbors]
 
 
 def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neighbors: int) -> Arrays:
@@ -161,8 +168,7 @@ def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds,
     begins = first_of(_pack_pair(pool.sources, pool.targets))
     sources, targets = pool.sources[begins], pool.targets[begins]
     lengths = np.diff(np.append(begins, len(pool.sources)))
-    logits = pool.logits[begins]
-    marks = marks_of(sources, targets, logits, nature.spaces, neighbors)
+    marks = marks_of(pool, begins, nature.spaces, neighbors)
     probabilities = _compute_probability(pool.logits)
     scores = probabilities[begins]
     owned = np.repeat(np.arange(len(begins)), lengths)
@@ -192,6 +198,8 @@ def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds,
         feed_signals=np.stack([part[pool.matches] for part in (matches.name, matches.type, matches.text)], axis=1),
         path_offsets=path_offsets,
         path_bytes=path_bytes,
+        cut=np.zeros(count, np.int64),
+        unread=nature.unread,
     )
 
 
@@ -224,6 +232,7 @@ def compute_edges(
         spaces=np.array([numbers[tool.namespace] for tool in tools], np.int32),
         vectors=vectors([one.text for one in known]),
         required=np.array([one.required for one in known], np.int32),
+        unread=np.array([one.unread for one in known], np.int64),
     )
     weights = TOKENS if tokens else MODEL
     matches = match_kinds(tables, nature.spaces, vectors, weights, limits.logit)

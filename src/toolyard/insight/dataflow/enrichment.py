@@ -30,14 +30,17 @@ from toolyard.schema.options import read_arguments
 Settings = tuple[str, str, int, float]
 """The model and its version, how many neighbors, and the least score."""
 
-VERSION = 7
+VERSION = 8
 """Of the rules: what an older one has kept is not used."""
+
+NEIGHBORS = 10
+"""Sources of each parameter, and targets of each source, that are kept, within its namespace and outside."""
 
 
 class DataflowOptions(VectorOptions, frozen=True, kw_only=True):
     """Of the enrichment that finds which outputs feed which inputs."""
 
-    max_neighbors: Annotated[int, Meta(ge=1, description="Feeds that are kept for each input.")]
+    max_neighbors: Annotated[int, Meta(ge=1, description="Feeds that are kept for each parameter and each source.")]
     min_score: Annotated[float, Meta(ge=0, le=1, description="Least score of a feed that is kept.")]
 
 
@@ -46,8 +49,8 @@ class DataflowEnrichment(ToolEnrichment):
 
     `model` is an embedding model as `embeddings` takes it; without one it is that of `embeddings`, or the usual one;
     without its weights, texts are compared by their words. An edge is kept if its probability is `min_score` or more
-    and it is among the `max_neighbors` best of its source for that namespace, or of its target. `force` computes again
-    what is cached.
+    and it is among the `max_neighbors` best of its source, or of a parameter that it feeds, within the namespace or
+    outside of it. What is left out is said in `remarks()` of the artifact. `force` computes again what is cached.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (DataflowOptions,)
@@ -59,7 +62,7 @@ class DataflowEnrichment(ToolEnrichment):
         self,
         *,
         model: Model = None,
-        max_neighbors: int = 10,
+        max_neighbors: int = NEIGHBORS,
         min_score: float = MIN_SCORE,
         force: bool = False,
         cache: CacheOption = None,

@@ -8,12 +8,16 @@ from typing import NamedTuple
 
 from toolyard.insight.dataflow.value_meanings import (
     ADJECTIVES,
+    CHANNELS,
     CONTROL,
     EMPTY_NOUNS,
     GENERIC,
     IDENTITY,
     LISTS,
     PREPOSITIONS,
+    ROLES,
+    SORT_NAMES,
+    STANDARDS,
     STATE,
     STOPS,
     SUFFIXES,
@@ -21,6 +25,7 @@ from toolyard.insight.dataflow.value_meanings import (
     VERBS_FIRST,
     VERBS_LAST,
     Phrase,
+    rows_of,
 )
 from toolyard.words.identifiers import singular
 
@@ -30,75 +35,22 @@ _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[0-9]+|[^\W\
 _IDS = re.compile("IDS(?![a-z])|ID")
 
 _FORMS = {
-    **dict.fromkeys(("identifier", "uid", "sid", "ids", "pk", "oid"), ("id",)),
-    "addr": ("address",),
-    "acct": ("account",),
-    "amt": ("amount",),
-    "apis": ("api",),
-    "app": ("application",),
-    "cat": ("category",),
-    "cfg": ("configuration",),
-    "config": ("configuration",),
-    "conf": ("configuration",),
-    "ccy": ("currency",),
-    "dept": ("department",),
-    "desc": ("description",),
-    "dest": ("destination",),
-    "dir": ("directory",),
-    "doc": ("document",),
-    "env": ("environment",),
-    "filename": ("file", "name"),
-    "filepath": ("file", "path"),
-    "firstname": ("first", "name"),
-    "fullname": ("full", "name"),
-    "geo": ("geo",),
-    "hostname": ("host", "name"),
-    "img": ("image",),
-    "info": ("information",),
-    "lang": ("language",),
-    "lastname": ("last", "name"),
-    "lat": ("latitude",),
-    "lng": ("longitude",),
-    "lon": ("longitude",),
-    "loc": ("location",),
-    "msg": ("message",),
-    "msisdn": ("phone",),
-    "nickname": ("nick", "name"),
-    "num": ("number",),
-    "org": ("organization",),
-    "organisation": ("organization",),
-    "param": ("parameter",),
-    "pct": ("percent",),
-    "percentage": ("percent",),
-    "guid": ("uuid",),
-    "pkg": ("package",),
-    "phonenumber": ("phone", "number"),
-    "pic": ("picture",),
-    "postcode": ("postal", "code"),
-    "zip": ("postal",),
-    "zipcode": ("postal", "code"),
-    "prod": ("product",),
-    "qty": ("quantity",),
-    "ref": ("reference",),
-    "repo": ("repository",),
-    "src": ("source",),
-    "tel": ("phone",),
-    "telephone": ("phone",),
-    "temp": ("temperature",),
-    "timezone": ("time", "zone"),
-    "tz": ("time", "zone"),
-    "txn": ("transaction",),
-    "uri": ("url",),
-    "link": ("url",),
-    "href": ("url",),
-    "userid": ("user", "id"),
-    "username": ("user", "login"),
-    "val": ("value",),
-    "ver": ("version",),
-    "vol": ("volume",),
-    "mail": ("email",),
-    "ticker": ("symbol",),
-}
+    short: tuple(words)
+    for short, *words in rows_of("""
+    acct account, addr address, amt amount, app application, cat category, ccy currency, cell phone, cfg
+    configuration, conf configuration, config configuration, dept department, desc description, dest destination,
+    dir directory, doc document, env environment, filename file name, filepath file path, firstname first name,
+    fullname full name, guid uuid, hostname host name, href url, identifier id, ids id, img image, info
+    information, lang language, lastname last name, lat latitude, link url, lng longitude, loc location, lon
+    longitude, mail email, msg message, msisdn phone, nickname nick name, num number, oid id, org organization,
+    organisation organization, param parameter, pct percent, percentage percent, phonenumber phone number, pic
+    picture, pk id, pkg package, postcode postal code, prod product, qty quantity, ref reference, repo repository,
+    sid id, src source, tel phone, telephone phone, temp temperature, ticker symbol, timezone time zone, txn
+    transaction, tz time zone, uid id, uri url, userid user id, username user login, val value, ver version, vol
+    volume, website url, zip postal, zipcode postal code
+    """)
+}  # fmt: skip
+"""Abbreviations and other spellings, written out."""
 
 
 @lru_cache(REMEMBERED)
@@ -142,6 +94,8 @@ class Name(NamedTuple):
     """Whether it tells an entity, and so a description may say of whom."""
     listed: Phrase
     """Where it ends as lists do, the words before: of `tag_list`, `tag`."""
+    plain: bool = True
+    """Whether it says nothing else: not so `old_name`."""
 
 
 @lru_cache(REMEMBERED)
@@ -158,13 +112,18 @@ _CONTROL = frozenset(name.replace("_", " ") for name in CONTROL)
 
 def read_words(words: Phrase, spoken: str = "") -> Name | None:
     """What a name of these words says."""
+    if words and (words[0] == "filter" or words[-1] in COMPARISONS):
+        words, spoken = words[words[0] == "filter" : len(words) - (words[-1] in COMPARISONS)], ""
     if not words:
         return None
+    sort, own = sort_in(words)
+    if sort:
+        return Name(spoken or " ".join(words), len(words) == 1, sort, own, True, False, False, ())
     *before, last = words
     state = last in STATE
     if not before:
         return Name(last, True, last, (), state or last in GENERIC, state, last in IDENTITY, ())
-    if words[0] == "number":
+    if words[0] == "number" and last not in IDENTITY:
         attribute, own, generic = "count", tuple(word for word in words[1:] if word != "of"), True
     else:
         cut = end = len(before)
@@ -172,11 +131,29 @@ def read_words(words: Phrase, spoken: str = "") -> Name | None:
             cut -= 1
         while cut and before[cut - 1] in ADJECTIVES:
             cut -= 1
-        attribute, own = last if cut == end else "_".join(words[cut:]), words[:cut]
-        generic = state or cut < end or last in GENERIC
+        own = words[:cut]
+        while own and own[0] in ADJECTIVES:
+            own = own[1:]
+        # The start of something is another date than its end; the first branch is a branch.
+        told = cut < end and (state or last in GENERIC or last in PREPOSITIONS) and last != "by"
+        attribute = "_".join(words[cut:]) if told else last
+        generic = state or told or last in GENERIC
     listed = words[:-1] if last in LISTS else ()
     spoken, tells = spoken or " ".join(words), attribute in IDENTITY
-    return Name(spoken, False, attribute, own, generic, state, tells, listed)
+    return Name(spoken, False, attribute, own, generic, state, tells, listed, len(own) + 1 == len(words))
+
+
+COMPARISONS = frozenset(("gte", "lte", "gt", "lt", "eq", "ge", "le"))
+
+
+def sort_in(words: Phrase) -> tuple[str, Phrase]:
+    """The sort of value that a name ends with, if it is one that means the same to everybody, and whose it is."""
+    for size in (3, 2, 1):
+        sort = SORT_NAMES.get(" ".join(words[-size:])) if len(words) >= size else None
+        if sort is not None:
+            own = words[:-size]
+            return sort, () if own and own[-1] in ROLES else own
+    return "", ()
 
 
 def tool_nouns(name: str) -> list[Phrase]:
@@ -184,8 +161,10 @@ def tool_nouns(name: str) -> list[Phrase]:
     nouns: list[Phrase] = []
     part: list[str] = []
     words = words_of(name)
+    # `issueListLabels`: what it belongs to comes before the verb.
+    first = 0 if words[:1] and (words[0] in VERBS or words[0] in VERBS_FIRST) else 1
     for at, word in enumerate((*words, "id")):
-        verb = word in VERBS or (at == 0 and word in VERBS_FIRST) or (at == len(words) - 1 and word in VERBS_LAST)
+        verb = word in VERBS or (at == first and word in VERBS_FIRST) or (at == len(words) - 1 and word in VERBS_LAST)
         if verb or word.isdigit():
             if len(part) > 1 and part[-1] in SUFFIXES:
                 part.pop()
@@ -199,15 +178,52 @@ def tool_nouns(name: str) -> list[Phrase]:
     return nouns
 
 
+_WHAT = "|".join(sorted((*SORT_NAMES, *IDENTITY, "identifier", "username", "user name"), key=len, reverse=True))
+_HEAD = re.compile(
+    r"(?:(?:an?|the|one|list|array|set|comma[- ]separated|of|unique|optional|required|valid|your|new|specif(?:y|ies)|"
+    r"filters?|by|its)\s+)*"
+    rf"((?:[a-z][\w-]*\s+){{0,3}}?)({_WHAT})(?:e?s|\(e?s\))?"
+    r"(?=\s*(?:$|[.,;:()\[\]\"`/-]|(?:of|for|to|that|which|in|from|is|are|or|and|where|used|associated|assigned|by|"
+    r"with|on|as|you|this|must|should|whose|who|will|can)\b))"
+    r"(?:\s*\([^)]*\))?(?:\s+(?:of|for)\s+(?:(?:the|a|an|this|your|each|all|any)\s+)?([a-z][\w' -]{2,60}))?"
+)
+
+
+_STANDARD = re.compile("|".join(f"({pattern})" for pattern in STANDARDS))
+
+
+@lru_cache(REMEMBERED // 4)
+def head_of(description: str) -> tuple[str, Phrase]:
+    """What a description calls a value first, and whose: `Email address of the recipient` is an email, `recipient`."""
+    lower = description.lower()
+    match = _HEAD.match(lower)
+    standard = _STANDARD.search(lower)
+    if standard is not None:
+        return list(STANDARDS.values())[(standard.lastindex or 1) - 1], ()
+    if match is None:
+        return "", ()
+    before, what, after = match.groups()
+    words = words_of(what)
+    whose = _noun_phrase(_cut_phrase(after)) if after else _noun_phrase(before)
+    return sort_in(words)[0] or words[-1], whose
+
+
+_CHANNEL = re.compile(rf"\b({'|'.join(CHANNELS)})s?\b")
+
+
+def channel_in(text: str) -> str:
+    """The sort of value that people are reached by, where a text names one."""
+    match = _CHANNEL.search(text.lower())
+    return CHANNELS[match[1]] if match else ""
+
+
 _OWNER = re.compile(
-    r"\b(?:id|identifier|uuid|uid|sid|name|title|key|code|number|arn|slug|primary key|abbreviation|index|symbol|email|"
-    r"reference)s?\b"
+    r"\b(?:id|identifier|uuid|uid|sid|name|title|key|code|number|arn|slug|primary key|abbreviation|index|symbol|sha|"
+    r"login|reference)s?\b"
     r"(?:\s*\((?:[^)]*)\))?\s+(?:of|for|that identifies|identifying|that describes|assigned to)\s+"
     r"(?:(?:the|a|an|this|your|each|all|any)\s+)?([a-z][\w' -]{2,60})"
 )
 _IDENTIFIES = re.compile(r"\bidentif(?:ies|y|ying)\s+(?:the|a|an|this)\s+([a-z][\w' -]{2,60})")
-_LEADING = re.compile(r"(?:an? |the )?(?:(?:list|array|set) of )?(?:the |an? )?")
-_BEFORE = re.compile(r"\b((?:[a-z][\w-]*\s+){1,3}?)(?:unique\s+)?(?:id|identifier|name|uuid|key|code)s?\b")
 # All of them are for texts in lower case, where they are found in half the time.
 _WORD = re.compile(r"\w+|[.,;:()\[\]]")
 _PHRASE_ENDS = frozenset(
@@ -224,11 +240,7 @@ def owner_in(description: str) -> Phrase:
         # A letter that is longer in lower case.
         description = lower
     match = _OWNER.search(lower) or _IDENTIFIES.search(lower)
-    if match:
-        return _noun_phrase(_cut_phrase(description[slice(*match.span(1))]))
-    leading = _LEADING.match(lower)
-    match = _BEFORE.match(lower, leading.end() if leading else 0)
-    return _noun_phrase(description[slice(*match.span(1))]) if match else ()
+    return _noun_phrase(_cut_phrase(description[slice(*match.span(1))])) if match else head_of(description)[1]
 
 
 def _cut_phrase(text: str) -> str:

@@ -1,14 +1,14 @@
 """The typed paths of a schema: `users[].id`, an integer, described so, inside something called `User`.
 
 `$ref`, `allOf`, `anyOf`, `oneOf`, lists of types and null are followed; a type that is missing is inferred from what
-else is said. Paths are given breadth first, so that a limit cuts what lies deepest.
+else is said. Every value is read; the limits are for schemas that would never end, and what they cut is counted.
+Paths are given breadth first, so that it lies deepest.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolyard.model.names import json_type
@@ -17,11 +17,13 @@ STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY = (1 << bit for bit in range(6))
 SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
 KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "object": OBJECT, "array": ARRAY}
 
-MAX_FIELDS = 160
-"""Of one schema. What is cut lies deepest."""
+MAX_FIELDS = 2000
+"""Of one schema. Of 4,775 real operations none answers with more."""
 MAX_REQUIRED = 1000
 _MAX_PARTS = 200
 """Schemas that are put together for one value; unions of unions end."""
+_MAX_WORK = 100_000
+"""Schemas and properties that are put together for all values of one schema."""
 
 
 Schema = Mapping[str, Any]
@@ -50,26 +52,61 @@ class Settled(NamedTuple):
     item_kinds: int
 
 
-def fold_schema(schema: Schema, root: Schema, depth: int = 4) -> Settled:
-    """A schema without references and unions: what may be in it, all together."""
-    found: dict[str, Any] = {"kinds": 0}
-    _merge_schema(found, schema, root, [_MAX_PARTS], ())
-    kinds, properties, required = found["kinds"], found.get("properties"), found.get("required", ())
-    if properties is not None:
-        kinds |= OBJECT
-    items: Any = found.get("items")
-    hint = found.get("hint")
-    places = _places_of(found.get("prefixItems"), items)
-    if places:
-        kinds = kinds or ARRAY
-        found["items"] = items = {"anyOf": places}
-    if items is None or not is_mapping(items):
-        return Settled(kinds, found, properties, required, hint, None, 0)
-    inner = fold_schema(items, root, depth - 1) if depth else _UNKNOWN
-    if places and inner.properties is None:
-        # Plain values without names, each another thing: the list stands for them, and they are no list of one.
-        return Settled(kinds, found, properties, required, hint, None, inner.kinds)
-    return Settled(kinds, found, properties, required, inner.hint if hint is None else hint, inner, inner.kinds)
+class _Folder:
+    """Puts schemas of one root together: no references and unions, but what may be in a value, all at once."""
+
+    def __init__(self, root: Schema) -> None:
+        self.root = root
+        self.work = _MAX_WORK
+        self._known: dict[tuple[str, int], Settled] = {}
+        self._open: dict[int, list[tuple[str, Settled]]] = {}
+
+    def fold(self, schema: Any, depth: int = 4) -> Settled:
+        """What may be in a value; behind the same reference the same, worked out once."""
+        reference = schema.get("$ref") if is_mapping(schema) and len(schema) == 1 else None
+        if not isinstance(reference, str):
+            return self._fold(schema, depth)
+        key = reference, depth
+        if key not in self._known:
+            self._known[key] = self._fold(schema, depth)
+        return self._known[key]
+
+    def open(self, properties: Schema) -> list[tuple[str, Settled]]:
+        """What may be in each property; of the same properties in another place the same."""
+        found = self._open.get(id(properties))
+        if found is None:
+            # `said` of a value has the properties, so that they live as long as their number is kept.
+            found = self._open[id(properties)] = [(str(key), self.fold(part)) for key, part in properties.items()]
+        return found
+
+    def _fold(self, schema: Any, depth: int) -> Settled:
+        if type(schema) is dict and _MORE.isdisjoint(schema):
+            name = schema.get("type")
+            if isinstance(name, str) and name in _PLAIN:
+                return Settled(_PLAIN[name], schema, None, (), None, None, 0)
+        found: dict[str, Any] = {"kinds": 0}
+        _merge_schema(found, schema, self, [_MAX_PARTS], ())
+        kinds, properties, required = found["kinds"], found.get("properties"), found.get("required", ())
+        if properties is not None:
+            kinds |= OBJECT
+        items: Any = found.get("items")
+        hint = found.get("hint")
+        places = _places_of(found.get("prefixItems"), items)
+        if places:
+            kinds = kinds or ARRAY
+            found["items"] = items = {"anyOf": places}
+        if items is None or not is_mapping(items):
+            return Settled(kinds, found, properties, required, hint, None, 0)
+        inner = self.fold(items, depth - 1) if depth else _UNKNOWN
+        if places and inner.properties is None:
+            # Plain values without names, each another thing: the list stands for them, and they are no list of one.
+            return Settled(kinds, found, properties, required, hint, None, inner.kinds)
+        return Settled(kinds, found, properties, required, inner.hint if hint is None else hint, inner, inner.kinds)
+
+
+_PLAIN = {name: kind for name, kind in KINDS.items() if kind & SCALAR}
+_MORE = frozenset(("$ref", "allOf", "anyOf", "oneOf", "title", "properties", "items", "prefixItems"))
+"""What makes a schema more than one plain value."""
 
 
 _UNKNOWN = Settled(0, {}, None, (), None, None, 0)
@@ -90,9 +127,12 @@ _KEPT = frozenset(("items", "enum", "const", "default", "format", "description")
 ) - {"properties", "required"}
 
 
-def _merge_schema(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
+def _merge_schema(
+    found: dict[str, Any], schema: Schema, folder: _Folder, left: list[int], seen: tuple[str, ...]
+) -> None:
     left[0] -= 1
-    if left[0] < 0 or not is_mapping(schema):
+    folder.work -= 1
+    if left[0] < 0 or folder.work < 0 or not is_mapping(schema):
         return
     reference, united = None, False
     for key, value in schema.items():
@@ -100,9 +140,14 @@ def _merge_schema(found: dict[str, Any], schema: Schema, root: Schema, left: lis
             found.setdefault(key, value)
         elif key == "type":
             found["kinds"] |= _name_kinds(value)
+            found["null"] = value == "null"
         elif key == "properties":
-            if is_mapping(value):
-                found[key] = _join_properties(found.get(key, {}), value)
+            if is_mapping(value) and key in found:
+                # Of the same name, the later one.
+                found[key] = {**found[key], **value}
+                folder.work -= len(found[key])
+            elif is_mapping(value):
+                found[key] = value
         elif key == "required":
             if isinstance(value, (list, tuple)):
                 names = value[:MAX_REQUIRED]
@@ -115,33 +160,23 @@ def _merge_schema(found: dict[str, Any], schema: Schema, root: Schema, left: lis
         elif key in _UNIONS:
             united = True
     if isinstance(reference, str) and reference not in seen:
-        target = _resolve_reference(reference, root)
+        target = _resolve_reference(reference, folder.root)
         if target is not None:
             found.setdefault("hint", _name_reference(reference))
-            _merge_schema(found, target, root, left, (*seen, reference))
+            _merge_schema(found, target, folder, left, (*seen, reference))
     if united:
-        _merge_unions(found, schema, root, left, seen)
+        _merge_unions(found, schema, folder, left, seen)
 
 
-def _join_properties(known: Schema, more: Schema) -> Schema:
-    """Both, as far as fields are counted; of the same name, the later one."""
-    if not known and len(more) <= MAX_FIELDS:
-        return more
-    if len(known) + len(more) <= MAX_FIELDS:
-        return {**known, **more}
-    both = {name: more.get(name, part) for name, part in known.items()}
-    fresh = ((name, part) for name, part in more.items() if name not in known)
-    both.update(itertools.islice(fresh, MAX_FIELDS - len(both)))
-    return both
-
-
-def _merge_unions(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
+def _merge_unions(
+    found: dict[str, Any], schema: Schema, folder: _Folder, left: list[int], seen: tuple[str, ...]
+) -> None:
     for key in _UNIONS:
         if key not in schema or not isinstance(parts := schema[key], list):
             continue
         before = found.get("required", ())
         for part in parts:
-            _merge_schema(found, part, root, left, seen)
+            _merge_schema(found, part, folder, left, seen)
         if key != "allOf" and len(parts) > 1:
             # What only one of the branches asks for is not asked for by all.
             found["required"] = before
@@ -178,7 +213,7 @@ def is_mapping(value: Any) -> bool:
     return isinstance(value, (dict, Mapping))
 
 
-MAX_DEPTH = 6
+MAX_DEPTH = 10
 _MAX_VALUES = 1000
 """Listed values that are looked at."""
 
@@ -205,22 +240,17 @@ class SchemaField(NamedTuple):
     items: int
     """The kinds of what a list holds; 0 if it is none."""
     description: str
+    format: str
+    """Of the value, or of what a list holds."""
     required: bool
 
-    @property
-    def parents(self) -> tuple[str, ...]:
-        """The names around it, outermost first."""
-        return self.holder.parents
 
-    @property
-    def hint(self) -> str:
-        """What the schema that holds it is called."""
-        return self.holder.hint
+class Fields(NamedTuple):
+    """The values in a schema."""
 
-    @property
-    def lists(self) -> int:
-        """How many lists are on the way."""
-        return self.holder.lists
+    found: list[SchemaField]
+    unread: int
+    """How many are known to be there and were not looked at, nor what is in them."""
 
 
 _OUTSIDE = Holder((), "", 0)
@@ -229,61 +259,80 @@ _WHOLE = frozenset(("", "[]"))
 
 
 class _Node(NamedTuple):
-    """A value that is met."""
+    """A value that holds others."""
 
     settled: Settled
     path: str
     name: str
     holder: Holder
     required: bool
-    depth: int
+    inside: tuple[int, ...]
+    """The properties that it is inside of, which tell one schema from another."""
 
 
-def fields_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[SchemaField]:
+def fields_of(schema: Schema) -> Fields:
     """Every value in a schema: those that hold others as well, unless they are the whole."""
-    found: list[SchemaField] = []
     if not is_mapping(schema) or not schema:
-        return found
-    # A value is met as soon as what holds it is opened: that is breadth first.
-    opening: deque[_Node] = deque()
-    meeting: Iterable[_Node] = [_Node(fold_schema(schema, schema), "", "", _OUTSIDE, True, 0)]
-    while True:
-        for node in meeting:
-            if len(found) >= limit:
-                return found
-            field = _build_field(node)
-            if node.path not in _WHOLE or not field.kinds & (OBJECT | ARRAY):
-                found.append(field)
-            if node.depth < MAX_DEPTH and _holds_others(node.settled):
-                opening.append(node)
-        if not opening:
-            return found
-        meeting = _open_node(opening.popleft(), schema)
+        return Fields([], 0)
+    walk = _Walk(_Folder(schema))
+    walk.meet(walk.folder.fold(schema), "", "", _OUTSIDE, True, ())
+    while walk.opening:
+        walk.open(walk.opening.popleft())
+    return Fields(walk.found, walk.unread + (walk.folder.work < 0))
 
 
-def _holds_others(settled: Settled) -> bool:
-    """Whether there is more in it than plain values, which a list itself stands for."""
-    return settled.properties is not None or _is_nested(settled.inner)
+class _Walk:
+    """What is met on the way through a schema. A value is met as soon as what holds it is opened: breadth first."""
+
+    def __init__(self, folder: _Folder) -> None:
+        self.folder = folder
+        self.found: list[SchemaField] = []
+        self.unread = 0
+        self.opening: deque[_Node] = deque()
+
+    def meet(
+        self, settled: Settled, path: str, name: str, holder: Holder, required: bool, inside: tuple[int, ...]
+    ) -> None:
+        """One value."""
+        field = _build_field(settled, path, name, holder, required)
+        if field is None:
+            return
+        if len(self.found) >= MAX_FIELDS:
+            self.unread += 1
+            return
+        if path not in _WHOLE or not field.kinds & (OBJECT | ARRAY):
+            self.found.append(field)
+        properties = settled.properties
+        if properties is None:
+            if not _is_nested(settled.inner):
+                return
+        elif inside.count(id(properties)) > 1:
+            # What is inside itself over again has nothing new.
+            return
+        if len(inside) < MAX_DEPTH:
+            self.opening.append(_Node(settled, path, name, holder, required, inside))
+        else:
+            self.unread += 1
+
+    def open(self, node: _Node) -> None:
+        """What is in a value."""
+        settled, path, name, outer, required, inside = node
+        hint, inner, properties = settled.hint or "", settled.inner, settled.properties
+        if properties is not None:
+            needed = _read_required(settled.required) if required else frozenset()
+            holder = Holder((*outer.parents, name) if name else outer.parents, hint, outer.lists)
+            within = (*inside, id(properties))
+            prefix = f"{path}." if path else ""
+            for key, part in self.folder.open(properties):
+                self.meet(part, prefix + key, key, holder, key in needed, within)
+        if inner is not None and _is_nested(inner):
+            # What it holds is called as it is.
+            self.meet(inner, path + "[]", name, Holder(outer.parents, hint, outer.lists + 1), False, inside)
 
 
 def _is_nested(inner: Settled | None) -> bool:
+    """Whether there is more in it than plain values, which a list itself stands for."""
     return inner is not None and (inner.properties is not None or inner.inner is not None)
-
-
-def _open_node(node: _Node, root: Schema) -> Iterator[_Node]:
-    """What is in a value."""
-    settled, path, name, outer, required, depth = node
-    hint, inner = settled.hint or "", settled.inner
-    if settled.properties is not None:
-        needed = _read_required(settled.required) if required else frozenset()
-        holder = Holder((*outer.parents, name) if name else outer.parents, hint, outer.lists)
-        for key, part in settled.properties.items():
-            folded = fold_schema(part if is_mapping(part) else {}, root)
-            yield _Node(folded, f"{path}.{key}" if path else str(key), str(key), holder, key in needed, depth + 1)
-    if inner is not None and _is_nested(inner):
-        # What it holds is called as it is.
-        holder = Holder(outer.parents, hint, outer.lists + 1)
-        yield _Node(inner, path + "[]", name, holder, False, depth + 1)
 
 
 def _read_required(required: Sequence[Any]) -> frozenset[str]:
@@ -296,15 +345,21 @@ def needed_of(required: Iterable[str]) -> frozenset[str]:
     return frozenset(paths).difference([path.rpartition(".")[0] for path in paths if "." in path], _WHOLE)
 
 
-def _build_field(node: _Node) -> SchemaField:
-    said = node.settled.said
-    text = said.get("description")
-    text = text if isinstance(text, str) else ""
-    kinds = node.settled.kinds or _guess_kinds(said)
+def _build_field(settled: Settled, path: str, name: str, holder: Holder, required: bool) -> SchemaField | None:
+    """None for what is never anything but null, and for an answer of which nothing is said."""
+    kinds, said = settled.kinds, settled.said
+    if not kinds:
+        kinds = 0 if said.get("null") else _guess_kinds(said)
+        if not kinds or (kinds == SCALAR and not path):
+            return None
     items = 0
     if kinds & ARRAY:
-        items = node.settled.item_kinds or (0 if is_mapping(said.get("items")) else SCALAR | OBJECT)
-    return SchemaField(node.path, node.name, node.holder, kinds, items, text, node.required)
+        items = settled.item_kinds or (0 if is_mapping(said.get("items")) else SCALAR | OBJECT)
+    text, form = said.get("description"), said.get("format")
+    if settled.inner is not None:
+        text, form = text or settled.inner.said.get("description"), form or settled.inner.said.get("format")
+    text, form = (text if isinstance(text, str) else ""), (form if isinstance(form, str) else "")
+    return SchemaField(path, name, holder, kinds, items, text, form, required)
 
 
 def _guess_kinds(settled: Schema) -> int:

@@ -1,37 +1,48 @@
 """What is compared of tools: the values that they give and take, with name, type, text and meaning.
 
 Ten thousand tools have far fewer kinds of values than values: `user_id`, a required text, is one. What is compared is
-kinds; what is counted is where they occur (`Tables`).
+kinds; what is counted is where they occur (`tables`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from itertools import chain, count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from toolyard.insight.dataflow.artifact import Array, offsets_of
-from toolyard.insight.dataflow.names import REMEMBERED, owner_in, read_name, read_words, tool_nouns, words_of
-from toolyard.insight.dataflow.paths import BOOLEAN, SCALAR, Holder, SchemaField, fields_of, needed_of
+from toolyard.insight.dataflow.names import (
+    REMEMBERED,
+    Name,
+    channel_in,
+    head_of,
+    owner_in,
+    read_name,
+    read_words,
+    sort_in,
+    tool_nouns,
+    words_of,
+)
+from toolyard.insight.dataflow.paths import BOOLEAN, OBJECT, SCALAR, STRING, Holder, SchemaField, fields_of, needed_of
 from toolyard.insight.dataflow.value_meanings import (
     ALONE,
+    FORMATS,
     GONE,
     HANDLE,
+    IDENTITY,
+    MAKING,
+    ONES,
     OUTPUT,
-    SCOPED,
+    PERSONS,
+    ROLES,
+    SORTS,
     WEAK_WRAPPERS,
     WRAPPERS,
-    Claim,
     Facets,
     Owners,
     Phrase,
-    add_claim,
-    counted_out,
+    facets_of,
 )
+from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 
 _MAX_TEXT = 160
@@ -70,10 +81,7 @@ class Kind(NamedTuple):
     @property
     def facets(self) -> Facets:
         """What it is and whose, each with a weight."""
-        claims: list[Claim] = []
-        add_claim(claims, self.attribute, self.own, self.generic, self.owners, self.role)
-        found = counted_out(claims)
-        return Facets(tuple(found), tuple(found.values()), self.attribute in SCOPED)
+        return facets_of(self.attribute, self.own, self.generic, self.owners, self.role)
 
 
 def text_of(spoken: str, description: str) -> str:
@@ -96,6 +104,8 @@ class Values(NamedTuple):
     paths: list[str]
     needed: list[bool]
     """Whether a call cannot do without it."""
+    nested: list[int]
+    """How many other things it is told of by the way: 0 for the id of a user that a tool about users gives."""
     kinds: list[Kind]
 
     def by_path(self) -> dict[str, Kind]:
@@ -112,6 +122,8 @@ class Told(NamedTuple):
     """How many values a call cannot do without."""
     text: str
     """What tools are compared by."""
+    unread: int
+    """How many values were not read, because there are too many."""
 
 
 _MAX_TOOL_TEXT = 200
@@ -130,83 +142,193 @@ class _Place(NamedTuple):
     """What they come to."""
     around: Phrase
     spoken: str
+    nested: int
+    """How many entities around it are not what the tool is about."""
+    sort: str
+    """The sort of value that the entity which holds it is called as."""
+
+
+_MAX_NESTED = 3
+
+
+class _Subject(NamedTuple):
+    """What a tool says of the values that it takes or gives."""
+
+    side: int
+    """`OUTPUT` for what it gives."""
+    noun: Phrase
+    """What it is about."""
+    held: Mapping[str, Phrase]
+    """Whose the ids are that stand in its path, or in its name."""
+    channel: str
+    """The sort of value that it reaches people by."""
+    makes: bool
+    """Whether it makes the thing that it is about."""
 
 
 def told_of(tool: Tool) -> Told:
     """All that is compared of a tool."""
-    nouns = tool_nouns(tool.name)
-    noun = nouns[-1] if nouns else ()
-    taken = fields_of(tool.parameters)
-    needed = needed_of(field.path for field in taken if field.required)
-    inputs = _read_values(taken, noun, 0, needed)
-    outputs = _read_values(fields_of(tool.output_parameters), noun, OUTPUT, frozenset())
     words = words_of(tool.name)
+    text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
+    channel = channel_in(text)
+    noun, held = _read_subject(tool, words)
+    taken, given = fields_of(tool.parameters), fields_of(tool.output_parameters)
+    needed = needed_of(field.path for field in taken.found if field.required)
+    inputs = _read_values(taken.found, _Subject(0, noun, held, channel, not MAKING.isdisjoint(words)), needed)
+    outputs = _read_values(given.found, _Subject(OUTPUT, noun, {}, "", False), frozenset())
     if not GONE.isdisjoint(words[:2]):
         # The id that came in goes out again, and stands for nothing any more.
         gone = frozenset(map(_last_words, inputs.paths))
         left = [row for row in zip(*outputs, strict=True) if _last_words(row[0]) not in gone]
-        outputs = Values(*map(list, zip(*left, strict=True))) if left else Values([], [], [])
-    text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
-    return Told(outputs, inputs, len(needed), text)
+        outputs = Values(*map(list, zip(*left, strict=True))) if left else Values([], [], [], [])
+    return Told(outputs, inputs, len(needed), text, taken.unread + given.unread)
+
+
+def _read_subject(tool: Tool, words: Phrase) -> tuple[Phrase, Mapping[str, Phrase]]:
+    """What a tool is about, and whose the ids in its path or name are: `get-accounts-id-limits` takes an account's."""
+    nouns = tool_nouns(tool.name)
+    noun = nouns[-1] if nouns else ()
+    held: dict[str, Phrase] = {}
+    if "id" in words[1:] and (before := tool_nouns("_".join(words[: words.index("id", 1)]))):
+        held["id"] = before[-1]
+    if isinstance(tool.binding, RestBinding):
+        things: list[Phrase] = []
+        for part in tool.binding.path.split("/"):
+            if part.startswith("{") and things:
+                held[part.strip("{}")] = things[-1]
+            elif part and not part.startswith("{"):
+                things.append(words_of(part))
+        if len(noun) == 1 and len(things) > 1 and things[-1][-1:] == noun:
+            noun = (*things[-2][-1:], *noun)
+    return noun, held
 
 
 def _last_words(path: str) -> Phrase:
     return words_of(path.rpartition(".")[2])
 
 
-def _read_values(fields: list[SchemaField], noun: Phrase, side: int, needed: frozenset[str]) -> Values:
-    found = Values([], [], [])
+def _read_values(fields: list[SchemaField], subject: _Subject, needed: frozenset[str]) -> Values:
+    found = Values([], [], [], [])
+    noun = subject.noun
     for field in fields:
-        kind = _read_kind(field, noun, side)
+        if not (field.kinds | field.items) & _TELLING:
+            continue
+        place = _read_place(field.holder, noun)
+        kind = _read_kind(field, place, subject)
         if kind is not None:
+            foreign = bool(kind.own) and kind.own[-1] not in noun
             found.paths.append(field.path)
             found.needed.append(field.path in needed)
+            found.nested.append(min(place.nested + foreign, _MAX_NESTED))
             found.kinds.append(kind)
     return found
 
 
-def _read_kind(field: SchemaField, noun: Phrase, side: int) -> Kind | None:
+_TELLING = SCALAR & ~BOOLEAN | OBJECT
+"""Kinds of values that are handed on: nothing is told by a yes or no."""
+
+
+def _read_kind(field: SchemaField, place: _Place, subject: _Subject) -> Kind | None:
     """What is compared of one value; None for what no other tool's answer is for, or is nobody's."""
+    side, noun, held, channel, makes = subject
     name = read_name(field.name) if field.name else read_words(noun)
     if name is None:
         return None
     if field.items and name.listed:
         name = read_words(name.listed) or name
+    name = _read_sort(name, field, place, channel)
+    if name.tells:
+        whose = name.own or place.inner or noun
+        if makes and name.attribute in _NAMES and name.plain and noun[-len(whose) :] == whose:
+            # What a thing will be called is up to whoever makes it.
+            return None
+        own = name.own or held.get(field.path, ())
+        name = name._replace(own=_qualify(own, noun))
+    elif makes and name.attribute in SORTS and not name.own:
+        name = name._replace(own=place.inner or noun)
     told = owner_in(field.description[:_MAX_READ]) if name.tells and field.description else ()
-    place = _read_place(field.holder, noun)
     if name.own:
         owners = _told_owners(told, name.own) if told else ()
     else:
         owners = _find_owners(told, place.inner, place.wrapper, place.hint, noun) if told else place.owners
-        if name.generic and not owners and name.attribute not in ALONE:
+        if name.generic and not owners and name.attribute not in ALONE and name.attribute not in SORTS:
             return None
     spoken = name.spoken
     if name.alone and place.around:
         spoken = f"{place.spoken} {spoken}" if spoken not in place.around else place.spoken
-    role = side
-    if not field.kinds & BOOLEAN and (not side or field.items & SCALAR):
-        role |= HANDLE
+    measured = not (field.kinds | field.items) & STRING and not name.tells and name.attribute not in SORTS
     return Kind(
         required=field.required and not side,
-        state=name.state,
+        state=name.state or measured,
         spoken=spoken,
         description=field.description,
-        shape=field.kinds | field.items << ITEMS | (1 << MANY if field.lists else 0),
+        shape=field.kinds | field.items << ITEMS | (1 << MANY if field.holder.lists else 0),
         attribute=name.attribute,
         own=name.own,
         generic=name.generic,
         owners=owners,
-        role=role,
+        role=side | (HANDLE if not side or (field.kinds | field.items) & SCALAR else 0),
     )
+
+
+_NAMES = IDENTITY - {"id", "uuid", "number", "index", "sha", "reference"}
+
+
+def _qualify(entity: Phrase, noun: Phrase) -> Phrase:
+    """An entity as the tool calls it: of a tool about image actions, an action is an image action. A user is a user."""
+    known = len(noun) > len(entity) > 0 and noun[-len(entity) :] == entity and entity[-1] not in PERSONS
+    return noun if known else entity
+
+
+def _read_sort(name: Name, field: SchemaField, place: _Place, channel: str) -> Name:
+    """A name as its format, surroundings and description would have it, where it does not say itself what sort of value
+    it is.
+    """
+    if not (field.kinds | field.items) & SCALAR:
+        return name
+    if name.attribute in SORTS:
+        if channel and name.attribute == "location" and not ROLES.isdisjoint(words_of(field.name)):
+            return name._replace(attribute=channel)
+        whose = head_of(field.description[:_MAX_READ])[1] if name.own and field.description else ()
+        return name._replace(own=whose) if whose and whose[-1] not in ROLES and len(whose) <= len(name.own) else name
+    around = place.sort
+    if around and not name.own and (name.attribute in _BARE or (around == "url" and not name.state)):
+        return name._replace(attribute=around, generic=True, state=False)
+    if name.attribute == "state" and any("address" in words_of(parent) for parent in field.holder.parents):
+        return name._replace(attribute="region", own=(), generic=True, state=False)
+    if name.tells:
+        return name
+    sort = FORMATS.get(field.format, "")
+    if sort:
+        own = (*name.own, *name.attribute.split("_")) if name.attribute not in ROLES else name.own
+        return name._replace(
+            attribute=sort, own=() if own and own[-1] in ROLES | IDENTITY else own, generic=True, state=False
+        )
+    what, whose = head_of(field.description[:_MAX_READ]) if field.description else ("", ())
+    if what in SORTS and not name.state:
+        return name._replace(attribute=what, own=() if whose and whose[-1] in ROLES else whose, generic=True)
+    if what and whose and not name.own:
+        return name._replace(attribute=what, own=whose, generic=True, state=False)
+    if channel and name.attribute in ROLES and not name.own:
+        return name._replace(attribute=channel, generic=True)
+    return name
+
+
+_BARE = frozenset(("value", "number", "address", "code"))
+"""Names that say nothing beside the name of what holds them."""
 
 
 @lru_cache(REMEMBERED)
 def _read_place(holder: Holder, noun: Phrase) -> _Place:
     inner, wrapper = _find_containers(holder.parents)
-    hint = _read_entity(words_of(holder.hint)) if holder.hint else ()
+    inner = _qualify(inner, noun)
+    nouns = tool_nouns(holder.hint) if holder.hint else ()
+    hint = _qualify(_read_entity(nouns[-1]), noun) if nouns else ()
     around = inner or noun
     owners = _find_owners((), inner, wrapper, hint, noun)
-    return _Place(inner, wrapper, hint, owners, around, " ".join(dict.fromkeys(around)))
+    entities = filter(None, (_read_entity(words_of(name)) for name in holder.parents))
+    nested = sum(entity[-1] not in noun for entity in entities)
+    return _Place(inner, wrapper, hint, owners, around, " ".join(dict.fromkeys(around)), nested, sort_in(inner)[0])
 
 
 def _told_owners(told: Phrase, own: Phrase) -> Owners:
@@ -247,6 +369,8 @@ def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
 def _read_entity(words: Phrase) -> Phrase:
     """A container's name as an entity; empty if it only wraps."""
     kept = tuple(word for word in words if not word.isdigit())
+    while len(kept) > 1 and kept[-1] in ONES:
+        kept = kept[:-1]
     return () if not kept or (kept[-1] in WRAPPERS and len(kept) == 1) else kept
 
 
@@ -257,149 +381,3 @@ def _read_beginning(description: str) -> str:
         # Mostly blank.
         some = " ".join(description.split())
     return some[:_MAX_TOOL_TEXT]
-
-
-class Side(NamedTuple):
-    """What all tools give, or what all tools take."""
-
-    kinds: list[Kind]
-    """Each once."""
-    shapes: Array
-    """For each kind, the number of its type."""
-    state: Array
-    required: Array
-    scoped: Array
-    """Whether it means something only where it comes from: an id, but not a city."""
-    facets: Array
-    """One row for each facet of each kind: the number of the facet, in the order of kinds. Of outputs only those that
-    inputs have."""
-    facet_kinds: Array
-    facet_weights: Array
-    tools: Array
-    """One row for each value of each tool, in the order of tools: the tool."""
-    members: Array
-    """The kind."""
-    needed: Array
-    """Whether the tool cannot be called without it."""
-    by_kind: Array
-    """The rows above, kind by kind."""
-    kind_offsets: Array
-    tool_offsets: Array
-
-
-class Tables(NamedTuple):
-    """Both sides, and the strings they share."""
-
-    outputs: Side
-    inputs: Side
-    paths: list[str]
-    """Of each value, first those of outputs."""
-    output_shapes: list[int]
-    input_shapes: list[tuple[int, bool]]
-    """And whether it is required."""
-
-
-def tables_of(told: Sequence[Told]) -> Tables:
-    """The tables of tools, in their order."""
-    taken, given = [one.inputs for one in told], [one.outputs for one in told]
-    inputs, input_members = number_distinct(chain.from_iterable(one.kinds for one in taken))
-    outputs, output_members = number_distinct(chain.from_iterable(one.kinds for one in given))
-    input_shapes, input_shaped = number_distinct((kind.shape, kind.required) for kind in inputs)
-    output_shapes, output_shaped = number_distinct(kind.shape for kind in outputs)
-    numbers: dict[str, int] = {}
-    asked = _number_facets(inputs, numbers, fresh=True)
-    met = _number_facets(outputs, numbers, fresh=False)
-    return Tables(
-        _build_side(given, _Kinds(outputs, output_members, output_shaped), met),
-        _build_side(taken, _Kinds(inputs, input_members, input_shaped), asked),
-        list(chain.from_iterable(one.paths for one in chain(given, taken))),
-        output_shapes,
-        input_shapes,
-    )
-
-
-def number_distinct(things: Iterable[Any]) -> tuple[list[Any], Array]:
-    """Each of them once, as they come, and for each its number."""
-    # Whatever is new gets the next number, without a step of Python for each.
-    numbers: defaultdict[Any, int] = defaultdict(count().__next__)
-    found = np.fromiter(map(numbers.__getitem__, things), np.int32)
-    return list(numbers), found
-
-
-class _Kinds(NamedTuple):
-    kinds: list[Kind]
-    members: Array
-    shapes: Array
-
-
-class _Facets(NamedTuple):
-    facets: Array
-    kinds: Array
-    weights: Array
-    scoped: Array
-    """For each kind."""
-
-
-def _number_facets(kinds: Sequence[Kind], numbers: dict[str, int], *, fresh: bool) -> _Facets:
-    """The facets of kinds by their numbers; those that have none get one if they may, else they are left out."""
-    found: list[int] = []
-    owners: list[int] = []
-    weights: list[float] = []
-    scoped: list[bool] = []
-    for at, kind in enumerate(kinds):
-        facets = kind.facets
-        scoped.append(facets.scoped)
-        for key, weight in zip(facets.keys, facets.weights, strict=True):
-            number = numbers.setdefault(key, len(numbers)) if fresh else numbers.get(key)
-            if number is not None:
-                found.append(number)
-                owners.append(at)
-                weights.append(weight)
-    return _Facets(
-        np.array(found, np.int64), np.array(owners, np.int32), np.array(weights, np.float32), np.array(scoped, np.bool_)
-    )
-
-
-def _build_side(owners: Sequence[Values], kinds: _Kinds, facets: _Facets) -> Side:
-    some, members = kinds.kinds, kinds.members
-    counts = np.fromiter([len(one.paths) for one in owners], np.int64, len(owners))
-    tools = np.repeat(np.arange(len(owners), dtype=np.int32), counts)
-    return Side(
-        kinds=some,
-        shapes=kinds.shapes,
-        state=np.array([kind.state for kind in some], np.bool_),
-        required=np.array([kind.required for kind in some], np.bool_),
-        scoped=facets.scoped,
-        facets=facets.facets,
-        facet_kinds=facets.kinds,
-        facet_weights=facets.weights,
-        tools=tools,
-        members=members,
-        needed=np.fromiter(chain.from_iterable(one.needed for one in owners), np.bool_, len(members)),
-        by_kind=np.argsort(members, kind="stable").astype(np.int32),
-        kind_offsets=offsets_of(members, len(some)),
-        tool_offsets=offsets_of(tools, len(owners)),
-    )
-
-
-def expand_ranges(starts: Array, counts: Array) -> tuple[Array, Array]:
-    """Ranges laid end to end: for each element the number of its range, and its position."""
-    total = int(counts.sum())
-    owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    ends = np.cumsum(counts)
-    positions = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
-    return owners, positions
-
-
-def first_of(sorted_keys: Array) -> Array:
-    """Where each run of equal keys begins."""
-    changes: Array = sorted_keys[1:] != sorted_keys[:-1]
-    return np.flatnonzero(np.concatenate((np.ones(min(1, len(sorted_keys)), np.bool_), changes)))
-
-
-def rank_in_runs(sorted_keys: Array) -> Array:
-    """The position of each row within its run of equal keys."""
-    begins = first_of(sorted_keys)
-    lengths = np.diff(np.append(begins, len(sorted_keys)))
-    ranks: Array = np.arange(len(sorted_keys)) - np.repeat(begins, lengths)
-    return ranks

@@ -2,54 +2,91 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
+
+
+def rows_of(table: str) -> list[list[str]]:
+    """The words of each row of a table, whose rows end with commas."""
+    return [row.split() for row in table.split(",")]
+
 
 # What an entity is told by; any of them may be asked for by the name of the entity alone: `channel`, `repo`.
 HANDLES = {"id": 0.9, "name": 0.82, "key": 0.85, "code": 0.85, "arn": 0.82, "slug": 0.85, "login": 0.85, "number": 0.8,
            "symbol": 0.8, "title": 0.75, "email": 0.6, "uuid": 0.85}  # fmt: skip
 
+# What means the same to everybody, whosever it is: the names it goes by, what it counts for where nothing says whose it
+# is, and what that comes to where one of the two names says whose.
+SORTS: dict[str, tuple[str, float, float]] = {
+    "email": ("email, email address, mail address", 0.95, 0.9),
+    "phone": ("phone, phone number, mobile, mobile number, mobile phone, cellphone, cellphone number, cell phone,"
+              " sms number, contact number, telephone number, fax number", 0.95, 0.9),
+    "url": ("url, website, web site, web address, webpage, page url, permalink", 0.9, 0.7),
+    "ip": ("ip, ip address, ipv4, ipv6", 0.9, 0.8),
+    "domain": ("domain, domain name", 0.9, 0.8),
+    "company": ("company name, business name, firm name, organization name, legal name", 0.9, 0.85),
+    "iban": ("iban, iban number", 0.95, 0.95),
+    "bic": ("bic, bic code, swift, swift code", 0.95, 0.95),
+    "birth": ("date of birth, birth date, birthday, birthdate", 0.95, 0.9),
+    "full name": ("full name, display name", 0.85, 0.8),
+    "first name": ("first name, given name, forename", 0.9, 0.9),
+    "last name": ("last name, family name, surname", 0.9, 0.9),
+    "street": ("street, street address, address line, line 1, address 1, address line 1, street 1", 0.9, 0.9),
+    "city": ("city, locality, town, city name", 0.95, 0.9),
+    "postal": ("postal, postal code", 0.95, 0.9),
+    "region": ("province, region, administrative area, state code", 0.8, 0.8),
+    "country": ("country, country code, iso country code", 0.9, 0.9),
+    "currency": ("currency, currency code", 0.9, 0.85),
+    "language": ("language, language code, locale", 0.85, 0.8),
+    "time zone": ("time zone", 0.9, 0.9),
+    "latitude": ("latitude", 0.95, 0.9),
+    "longitude": ("longitude", 0.95, 0.9),
+    "location": ("location, place, address, full address, formatted address", 0.8, 0.7),
+    "airport": ("airport, airport code, iata, iata code, iata airport code", 0.95, 0.9),
+    "symbol": ("symbol, ticker symbol, stock symbol, stock", 0.95, 0.9),
+    "subject": ("subject, subject line, headline", 0.8, 0.7),
+    "text": ("text, body, html, content, message text, message body", 0.8, 0.7),
+}  # fmt: skip
+SORT_NAMES = {name: sort for sort, (names, *_) in SORTS.items() for name in names.split(", ")}
+FORMATS = {"email": "email", "idn-email": "email", "uri": "url", "url": "url", "iri": "url", "uri-reference": "url",
+           "ipv4": "ip", "ipv6": "ip", "hostname": "domain", "phone": "phone", "phone-number": "phone",
+           "e164": "phone"}  # fmt: skip
+
+# Who takes part: one person or another, so that what tells a user tells them, and where something begins or ends.
+PERSONS = frozenset(
+    """user person assignee author reviewer collaborator maintainer creator approver participant attendee invitee
+    recipient sender receiver committer requester reporter guest by login""".split()  # noqa: SIM905
+)
+ROLES = PERSONS | frozenset(
+    """owner contact to from cc bcc origin destination departure arrival source target start end pickup dropoff base
+    quote primary secondary main home work default billing shipping mailing current my own new or and""".split()  # noqa: SIM905
+)
+# Written in a description they say of which sort a value is, whatever it is called.
+STANDARDS = {r"e\.?164": "phone", r"iso[- ]?4217": "currency", r"iso[- ]?3166(?!-2)": "country", r"iata\b": "airport",
+             r"iso[- ]?639|bcp[- ]?47": "language", r"iana\b": "time zone"}  # fmt: skip
+# What a tool reaches people by, where a parameter only says whom.
+CHANNELS = {
+    "email": "email",
+    "e-mail": "email",
+    "mail": "email",
+    "sms": "phone",
+    "call": "phone",
+    "dial": "phone",
+    "fax": "phone",
+}
+
 # One thing under two names: an output called the first may be asked for as the second.
 SAME = {
-    ("uuid", "id"): 0.9,
-    ("id", "uuid"): 0.75,
-    ("code", "id"): 0.8,
-    ("number", "id"): 0.75,
-    ("key", "id"): 0.75,
-    ("arn", "id"): 0.75,
-    ("slug", "id"): 0.75,
-    ("reference", "id"): 0.75,
-    ("id", "reference"): 0.7,
-    ("id", "key"): 0.75,
-    ("id", "code"): 0.7,
-    ("id", "number"): 0.7,
-    ("id", "arn"): 0.6,
-    ("name", "title"): 0.85,
-    ("title", "name"): 0.85,
-    ("login", "name"): 0.9,
-    ("name", "login"): 0.75,
-    ("email", "login"): 0.6,
-    ("term", "query"): 0.85,
-    ("query", "term"): 0.85,
-    ("keyword", "query"): 0.8,
-    ("text", "content"): 0.75,
-    ("content", "text"): 0.75,
-    ("url", "link"): 0.9,
-    ("city", "location"): 0.85,
-    ("address", "location"): 0.8,
-    ("place", "location"): 0.9,
-    ("location", "place"): 0.85,
-    ("location", "address"): 0.7,
-    ("location", "city"): 0.7,
-    ("price", "amount"): 0.7,
-    ("total", "amount"): 0.7,
-    ("day", "date"): 0.8,
-    ("stock", "symbol"): 0.85,
-    ("symbol", "stock"): 0.85,
-    ("picture", "image"): 0.9,
-    ("photo", "image"): 0.9,
-    ("image", "photo"): 0.9,
-    ("organism", "species"): 0.8,
-}
+    (given, asked): float(weight)
+    for given, asked, weight in rows_of("""
+    uuid id 0.9, id uuid 0.75, code id 0.8, number id 0.75, number index 0.85, key id 0.65, arn id 0.75, slug id
+    0.75, reference id 0.75, id reference 0.7, id key 0.6, id code 0.7, id number 0.7, id arn 0.6, name path 0.75,
+    name title 0.85, title name 0.85, login name 0.9, name login 0.75, email login 0.7, term query 0.85, query term
+    0.85, keyword query 0.8, title subject 0.8, subject title 0.8, city location 0.85, location city 0.7, street
+    location 0.7, airport location 0.6, price amount 0.7, total amount 0.7, day date 0.8, picture image 0.9, photo
+    image 0.9, image photo 0.9
+    """)
+}  # fmt: skip
 
 # Names that many unrelated things have: they count only where whose they are agrees as well.
 GENERIC = frozenset(
@@ -57,13 +94,13 @@ GENERIC = frozenset(
     reason content data result count total unit version label amount price size level rate score index path note
     comment reference detail information list item response body text duration format mode color distance weight
     height length width age year month day percent rating quantity start end begin method priority summary
-    subject details option setting parameter configuration metadata mask scope range cost phone email address
-    gender temperature arn slug create created update updated modify modified delete deleted""".split()  # noqa: SIM905
+    subject details option setting parameter configuration metadata mask scope range cost
+    gender sha temperature arn slug create created update updated modify modified delete deleted""".split()  # noqa: SIM905
 )
 
 # Of those: what tells an entity, and so is worth handing on.
 IDENTITY = frozenset(
-    ("id", "uuid", "key", "code", "number", "name", "arn", "slug", "reference", "email", "phone", "title")
+    ("id", "uuid", "key", "code", "number", "name", "arn", "slug", "reference", "title", "login", "index", "sha")
 )
 
 # Of those: what is told of something, and is seldom what another call asks for.
@@ -90,25 +127,26 @@ CONTROL = frozenset(
 WRAPPERS = frozenset(
     """url data result results response payload body item items list entry entries record records object attribute
     attributes value values content embedded output answer node edge edges meta metadata resource resources
-    message collection page details detail info information success""".split()  # noqa: SIM905
+    message page details detail info information success""".split()  # noqa: SIM905
 )
 
 VERBS = frozenset(
     """get fetch read show find retrieve lookup create add make register insert put update patch edit modify replace
-    upsert delete remove destroy cancel revoke archive all one by for describe download upload execute bulk send
+    upsert delete remove destroy cancel revoke all one by for describe download upload execute bulk send
     submit compute calculate estimate generate resolve using v beta alpha rest admin do single multiple
     available current and or from to of in on at with the a an id is latest public private me my authenticated
-    collection invoke trigger verify validate complete enable disable handle determine analyze analyse reserve
+    invoke trigger verify validate complete enable disable handle determine analyze analyse reserve
     assign convert""".split()  # noqa: SIM905
 )
 
 # Verbs as the first word of a name; anywhere else a thing: `set_timer`, `get_set`.
 VERBS_FIRST = frozenset(
     """set list count book check place run schedule track request import export search query batch look view change new
-    open close start stop join leave post order contact monitor""".split()  # noqa: SIM905
+    open close start stop join leave post order contact monitor archive""".split()  # noqa: SIM905
 )
 VERBS_LAST = frozenset(("list", "search", "count", "query"))
 
+MAKING = frozenset(("create", "post", "register", "insert", "make", "new"))
 GONE = frozenset(("delete", "remove", "destroy", "drop", "erase", "purge"))
 STOPS = frozenset(("by", "for", "from", "of", "in", "on", "with", "using", "to", "via", "at", "and", "or"))
 
@@ -124,8 +162,8 @@ ADJECTIVES = frozenset(
     min minimum original default primary secondary external internal created updated modified deleted creation
     modification publish published release due expiry expiration expire expires valid effective close closed
     open opened signed started finished completed submitted next previous current preferred estimated expected
-    desired final initial public private additional base raw long local html avatar is has can self common
-    formatted human readable localized""".split()  # noqa: SIM905
+    desired final initial public private additional base raw long local is has can self common formatted human
+    readable localized""".split()  # noqa: SIM905
 )
 PREPOSITIONS = frozenset(
     ("at", "on", "by", "in", "to", "from", "for", "until", "since", "of", "after", "before", "ago")
@@ -136,12 +174,14 @@ WEAK_WRAPPERS = frozenset(("resource", "message", "node", "content", "page", "co
 LISTS = frozenset(("list", "array", "collection", "history", "set"))
 
 # Identifiers that somebody gave: they mean nothing to anybody else.
-SCOPED = IDENTITY - {"email", "phone", "name", "title"}
+SCOPED = IDENTITY - {"name", "title"}
 
-# What is made by one tool to be worked on by another.
-CONTENT = frozenset(("text", "content"))
 # At the end of a tool's name they say how much is told, not of what.
 SUFFIXES = frozenset(("information", "detail", "data", "list", "status", "result", "summary", "history", "info"))
+# At the end of a container's name they say that it is one of several.
+ONES = frozenset(
+    ("entry", "item", "record", "object", "element", "result", "response", "information", "detail", "data")
+)
 
 
 Phrase = tuple[str, ...]
@@ -157,10 +197,10 @@ OUTPUT, HANDLE = 1, 2
 """What is known of a value besides its name: that it is given, and that it may stand for an entity by its name alone.
 """
 
+_USER: Phrase = ("user",)
 NOBODY: Phrase = ()
 """The owner of what is the same whosoever it is."""
-_KNOWN_ALONE = CONTENT | {"uuid"}
-ALONE = _KNOWN_ALONE | {"login"}
+ALONE = frozenset(("uuid", "login"))
 """Names that say enough without an owner, though many things have them."""
 
 # Names of groups begin with a space, which no attribute does.
@@ -186,61 +226,71 @@ class Facets(NamedTuple):
     """Whether it means something only where it comes from: an id, but not a city."""
 
 
-def add_claim(claims: list[Claim], attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> None:
-    """Add what a value says to be. `own` is whose it is by its name; `owners`, if any, by all that says so."""
+@lru_cache(65536)
+def facets_of(attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> Facets:
+    """What a value is and whose. `own` is whose it is by its name; `owners`, if any, by all that says so."""
+    facets: dict[str, float] = {}
+    output = role & OUTPUT
+    for name, owner, weight in _list_claims(attribute, own, generic, owners, role):
+        parts = parts_of(owner, output)
+        for member, share, rest in _GROUPS.get(name) or [(name, 1.0, 1.0)]:
+            for phrase, part in parts:
+                key = f"{member} of {phrase}" if phrase else member
+                facets[key] = max(facets.get(key, 0.0), weight * share * part * rest)
+    return Facets(tuple(facets), tuple(facets.values()), attribute in SCOPED)
+
+
+def _list_claims(attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> list[Claim]:
+    claims: list[Claim] = []
     output = role & OUTPUT
     named = attribute if output else _LIKE.get(attribute, attribute)
+    if attribute in SORTS:
+        _, alone, owned = SORTS[attribute]
+        claims.append((named, NOBODY, (alone if output else 1.0) * (owned if own else 1.0)))
     if generic or own:
         scale = 0.9 if attribute in STATE else 1.0
-        if owners:
-            for owner, weight in owners:
-                claims.append((named, owner, weight * scale))
-        elif own:
-            claims.append((named, own, scale))
+        for owner, weight in owners or ((own, 1.0),) if own or owners else ():
+            claims.append((named, owner, weight * scale))
+            if owner[-1] in PERSONS:
+                claims.append((named, _USER, 0.88 * weight * scale))
     if not generic:
         claims.append((named, NOBODY, 0.95 if not own else 0.7))
         if role & HANDLE:
-            words = (*own, attribute)
-            claims.append((HANDED if output else _ASKED, words, 1.0))
+            handle, words = HANDED if output else _ASKED, (*own, attribute)
+            claims.append((handle, words, 1.0))
+            if attribute in PERSONS:
+                claims.append((handle, _USER, 1.0))
             if not output and attribute in HANDLES:
                 claims.append((named, words, HANDLES[attribute]))
         if output and not own:
-            for owner, weight in owners:
-                claims.append((attribute, owner, 0.9 * weight))
-    elif attribute in _KNOWN_ALONE:
-        # An identifier that is good whatever it identifies; a text is a text.
+            claims += [(attribute, owner, 0.9 * weight) for owner, weight in owners]
+    elif attribute == "uuid":
+        # Good whatever it identifies.
         claims.append((named, NOBODY, 0.8))
     if attribute == "login":
-        claims.append((named, ("user",), 0.92))
+        claims.append((named, _USER, 0.92))
+    return claims
 
 
-def members_of(name: str) -> list[Member]:
-    """The attributes that a claim is about; most are about one."""
-    return _GROUPS.get(name) or [(name, 1.0, 1.0)]
+def parts_of(owner: Phrase, output: int) -> list[tuple[str, float]]:
+    """The names an owner goes by: `service plan` and `serviceplan`, and, as one of several kinds of plan, `plan`.
+
+    Where both are of some kind, the kinds must agree. So what is given as `service plan` is also given as `plan`, and
+    what is asked for as `service plan` is also asked for as `a plan`, which only what is given as `plan` is called.
+    """
+    if not owner:
+        return [("", 1.0)]
+    whole = " ".join(owner)
+    found = [(whole, 1.0)]
+    if output:
+        found.append((f"a {whole}", 1.0))
+    if len(owner) > 1:
+        found.append(("".join(owner), 0.95))
+        for cut in range(1, min(len(owner), 4)):
+            tail = " ".join(owner[cut:])
+            found.append((tail if output else f"a {tail}", SHARES[cut - 1]))
+    return found
 
 
-def parts_of(owner: Phrase) -> list[str]:
-    """`service plan`, `plan` and `serviceplan`."""
-    if len(owner) < 2:
-        return [owner[0] if owner else ""]
-    return [" ".join(owner), *[" ".join(owner[cut:]) for cut in range(1, min(len(owner), 4))], "".join(owner)]
-
-
-SHARES = ((1.0,), (1.0,), (1.0, 0.85, 0.95), (1.0, 0.85, 0.75, 0.95), (1.0, 0.85, 0.75, 0.75, 0.95))
-"""What each part counts for, by the number of words; the last for all that are longer."""
-
-
-def shares_of(owner: Phrase) -> tuple[float, ...]:
-    """What each of the parts of an owner counts for."""
-    return SHARES[min(len(owner), len(SHARES) - 1)]
-
-
-def counted_out(claims: list[Claim]) -> dict[str, float]:
-    """The facets that claims stand for, of one value; where there are many, `tables` does the same with arrays."""
-    facets: dict[str, float] = {}
-    for name, owner, weight in claims:
-        for attribute, share, rest in members_of(name):
-            for phrase, part in zip(parts_of(owner), shares_of(owner), strict=True):
-                key = f"{attribute} of {phrase}" if phrase else attribute
-                facets[key] = max(facets.get(key, 0.0), weight * share * part * rest)
-    return facets
+SHARES = (0.9, 0.8, 0.8)
+"""What a name counts for that leaves out so many of the words before it."""

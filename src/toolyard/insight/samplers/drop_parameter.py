@@ -82,7 +82,7 @@ def edges_without(edges: Sequence[Edge], tool: Tool, parameter: str, left: Tool)
 
 def _list_required(tool: Tool) -> frozenset[str]:
     """Paths that a call must have, as dataflow counts them."""
-    return needed_of(field.path for field in fields_of(tool.parameters) if field.required)
+    return needed_of(field.path for field in fields_of(tool.parameters).found if field.required)
 
 
 def _is_open(schema: Any) -> bool:

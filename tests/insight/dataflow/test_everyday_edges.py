@@ -1,0 +1,233 @@
+"""Values are handed on by what they mean: small cases of many trades, found with the options as shipped."""
+
+import pytest
+
+from tests.insight.dataflow.yard import NUMBER, TEXT, WHOLE, feeds, flow, many, record, tool
+from toolyard.insight.embeddings.choice import default_embedder
+
+
+def said(description, schema=TEXT, **more):
+    return {**schema, "description": description, **more}
+
+
+MAIL = said("Email address of the recipient", format="email")
+CUSTOMERS = many(record(id=TEXT, email=said("Email address of the customer", format="email")))
+ALBUMS = record(**{f"f{number}": TEXT for number in range(200)})
+
+FED = [
+    (
+        "textbook: what was searched is fetched",
+        tool("web_search", {"query": TEXT}, {"results": many(record(title=TEXT, url=said("URL of the page")))}),
+        tool("fetch", {"url": said("URL to fetch")}),
+        ("results[].url", "url"),
+    ),
+    (
+        "textbook: customers are written to",
+        tool("list_customers", gives={"customers": CUSTOMERS}),
+        tool("send_email", {"to": MAIL, "subject": TEXT}),
+        ("customers[].email", "to"),
+    ),
+    (
+        "what stands behind two hundred other fields",
+        tool("search", {"q": TEXT}, {"albums": ALBUMS, "tracks": many(record(id=TEXT, title=TEXT))}),
+        tool("get_track", {"track_id": TEXT}),
+        ("tracks[].id", "track_id"),
+    ),
+    (
+        "calendar: guests by address",
+        tool(
+            "search_contacts", gives={"contacts": many(record(full_name=TEXT, email_address=TEXT))}, namespace="people"
+        ),
+        tool("create_event", {"title": TEXT, "attendees": said("Email addresses of the guests", many(TEXT))}),
+        ("contacts[].email_address", "attendees"),
+    ),
+    (
+        "calendar: where it takes place",
+        tool("get_event", {"event_id": TEXT}, {"event": record(summary=TEXT, location=TEXT)}, namespace="calendar"),
+        tool("geocode", {"address": said("Address or place to look up")}),
+        ("event.location", "address"),
+    ),
+    (
+        "maps: a point and the weather there",
+        tool("geocode", {"address": TEXT}, {"results": many(record(lat=NUMBER, lng=NUMBER))}, namespace="maps"),
+        tool("get_forecast", {"latitude": NUMBER, "longitude": NUMBER}),
+        ("results[].lat", "latitude"),
+    ),
+    (
+        "maps: an address is somewhere to go",
+        tool("search_places", gives={"places": many(record(name=TEXT, formatted_address=TEXT))}),
+        tool("get_directions", {"destination": said("Address of the place to go to")}),
+        ("places[].formatted_address", "destination"),
+    ),
+    (
+        "travel: airports by their code",
+        tool("find_airports", {"city": TEXT}, {"airports": many(record(name=TEXT, iata_code=TEXT))}),
+        tool("search_flights", {"origin": said("IATA code of the departure airport"), "date": TEXT}),
+        ("airports[].iata_code", "origin"),
+    ),
+    (
+        "travel: the offer that is booked",
+        tool("search_flights", gives={"offers": many(record(id=TEXT, price=NUMBER))}),
+        tool("book_flight", {"offer_id": TEXT}),
+        ("offers[].id", "offer_id"),
+    ),
+    (
+        "telephony: to whom, though nothing says that it is a number",
+        tool("lookup_contact", gives={"contact": record(name=TEXT, mobile_number=TEXT)}, namespace="people"),
+        tool("send_sms", {"to": TEXT, "text": TEXT}),
+        ("contact.mobile_number", "to"),
+    ),
+    (
+        "telephony: a standard names the sort of value",
+        tool("get_profile", gives={"phone": TEXT}, namespace="people"),
+        tool("dial", {"callee": said("Whom to call, in E.164 format")}),
+        ("phone", "callee"),
+    ),
+    (
+        "telephony: a recording is transcribed",
+        tool("list_calls", gives={"calls": many(record(sid=TEXT, recording_url=TEXT))}, namespace="phone"),
+        tool("transcribe", {"audio_url": said("URL of the recording to transcribe")}),
+        ("calls[].recording_url", "audio_url"),
+    ),
+    (
+        "CI: the log of a build",
+        tool("list_builds", gives={"builds": many(record(id=WHOLE, status=TEXT))}),
+        tool("get_build_log", {"build_id": WHOLE}),
+        ("builds[].id", "build_id"),
+    ),
+    (
+        "CI: who broke it is told",
+        tool("get_commit", {"sha": TEXT}, {"author": record(name=TEXT, email=TEXT)}, namespace="git"),
+        tool("notify", {"recipient": {**TEXT, "format": "email"}}),
+        ("author.email", "recipient"),
+    ),
+    (
+        "CI: someone is assigned",
+        tool("list_collaborators", gives={"users": many(record(login=TEXT, id=WHOLE))}),
+        tool("add_assignee", {"assignee": said("Login of the user to assign")}),
+        ("users[].login", "assignee"),
+    ),
+    (
+        "shop: whoever ordered asks",
+        tool("get_order", gives={"order": record(id=TEXT, customer=record(email=TEXT))}, namespace="shop"),
+        tool("create_ticket", {"requester": said("Email of the person who asks")}),
+        ("order.customer.email", "requester"),
+    ),
+    (
+        "shop: a picture by its link",
+        tool("list_products", gives={"products": many(record(sku=TEXT, image_link=TEXT))}, namespace="shop"),
+        tool("describe_picture", {"image": said("URL of the image")}),
+        ("products[].image_link", "image"),
+    ),
+    (
+        "shop: a currency",
+        tool("get_cart", gives={"cart": record(total=NUMBER, currency=TEXT)}, namespace="shop"),
+        tool("get_rate", {"base": said("Currency to convert from, ISO 4217"), "target": TEXT}),
+        ("cart.currency", "base"),
+    ),
+    (
+        "shop: a country by its code",
+        tool("get_profile", gives={"country_code": TEXT}, namespace="shop"),
+        tool("list_holidays", {"country": said("ISO 3166-1 alpha-2 code")}),
+        ("country_code", "country"),
+    ),
+    (
+        "finance: a symbol",
+        tool("search_companies", gives={"matches": many(record(name=TEXT, ticker=TEXT))}, namespace="names"),
+        tool("get_quote", {"symbol": TEXT}),
+        ("matches[].ticker", "symbol"),
+    ),
+    (
+        "network: an address of a machine",
+        tool("list_servers", gives={"servers": many(record(id=TEXT, public_ip={**TEXT, "format": "ipv4"}))}),
+        tool("scan_ports", {"target": said("IP address to scan")}),
+        ("servers[].public_ip", "target"),
+    ),
+    (
+        "lists of plain values",
+        tool("get_post", gives={"tags": many(TEXT)}),
+        tool("search_posts", {"tag": TEXT}),
+        ("tags", "tag"),
+    ),
+    (
+        "the name of a thing stands for it",
+        tool("list_channels", gives={"channels": many(record(name=TEXT, topic=TEXT))}),
+        tool("post_message", {"channel": said("Name of the channel"), "text": TEXT}),
+        ("channels[].name", "channel"),
+    ),
+    (
+        "an id in the middle of a tool's name is of what stands before it",
+        tool("get-accounts", gives={"accounts": many(record(id=TEXT))}),
+        tool("get-accounts-id-limits", {"id": TEXT}),
+        ("accounts[].id", "id"),
+    ),
+]
+
+NOT_FED = [
+    (
+        "an action of another thing",
+        tool("list_image_actions", {"image_id": TEXT}, {"actions": many(record(id=TEXT))}),
+        tool("get_volume_action", {"volume_id": TEXT, "action_id": TEXT}),
+    ),
+    (
+        "a broadcast of another sort",
+        tool("find_text_broadcasts", gives={"items": many(record(id=WHOLE))}),
+        tool("stop_voice_broadcast", {"id": WHOLE}),
+    ),
+    ("a limit is no account", tool("list_limits", gives={"limits": many(record(id=TEXT))}), FED[-1][2]),
+    (
+        "an address to write to is none to call back",
+        tool("get_user", gives={"email": TEXT}),
+        tool("set_webhook", {"callback_url": TEXT}),
+    ),
+    (
+        "a product's name is no customer's",
+        tool("list_products", gives={"products": many(record(name=TEXT))}),
+        tool("create_customer", {"name": TEXT}),
+    ),
+    (
+        "what was made is called as nothing else",
+        tool("list_labels", gives={"labels": many(record(name=TEXT))}),
+        tool("create_label", {"name": TEXT}),
+    ),
+    (
+        "when it was built is not when it begins",
+        tool("get_build", gives={"created_at": TEXT}),
+        tool("create_event", {"start": TEXT}),
+    ),
+    (
+        "an id of one service means nothing to another",
+        tool("list_customers", gives={"customers": CUSTOMERS}, namespace="shop"),
+        tool("get_customer", {"customer_id": TEXT}, namespace="bank"),
+    ),
+    (
+        "a switch is nothing to hand on",
+        tool("get_repo", gives={"archived": {"type": "boolean"}}),
+        tool("search_repos", {"archived": {"type": "boolean"}}),
+    ),
+]
+
+
+@pytest.fixture(params=["words", "model"])
+def embedder(request):
+    if request.param == "words":
+        return None
+    found = default_embedder()
+    assert found is not None, "make setup installs the weights"
+    return found
+
+
+@pytest.mark.parametrize(("source", "target", "fed"), [row[1:] for row in FED], ids=[row[0] for row in FED])
+def test_it_is_handed_on(source, target, fed, embedder):
+    assert fed in [feed[:2] for feed in feeds(flow(source, target, embedder=embedder))]
+
+
+@pytest.mark.parametrize(("source", "target"), [row[1:] for row in NOT_FED], ids=[row[0] for row in NOT_FED])
+def test_it_is_not(source, target, embedder):
+    assert feeds(flow(source, target, embedder=embedder)) == []
+
+
+@pytest.mark.parametrize("answer", [{"type": "null"}, {"description": "No content"}, {"type": "object"}, {}])
+def test_what_returns_nothing_feeds_nothing(answer):
+    silent = tool("archive_contact", {"contact_id": TEXT}).replace(output_parameters=answer)
+    assert flow(silent, tool("get_contact", {"contact": TEXT})).edge_count == 0
