@@ -304,7 +304,7 @@ class PathTable(BaseRoute):
     """
 
     def __init__(self, paths: Mapping[str, Mapping[str, ASGIApp]]) -> None:
-        self._paths = paths
+        self.paths = paths
         patterns = {_compile_path(path): methods for path, methods in paths.items()}
         self._fixed = {
             tuple(fixed for fixed, _ in pattern): methods
@@ -337,8 +337,8 @@ class PathTable(BaseRoute):
 
     def _find_verbs(self, method: str, methods: Mapping[str, ASGIApp]) -> list[str]:
         """The paths that go on where this one ends, as `x:invoke` behind `x`, and take the method."""
-        here = [path for path, known in self._paths.items() if known is methods]
-        return [path for path in self._paths if path.rpartition(":")[0] in here and method in self._paths[path]]
+        here = [path for path, known in self.paths.items() if known is methods]
+        return [path for path in self.paths if path.rpartition(":")[0] in here and method in self.paths[path]]
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
         """Routes have no names here."""
