@@ -23,6 +23,8 @@ _INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchem
 _OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
 _PLAIN_KEYS = frozenset({"name", "description", "parameters"})
 _FIELDS = frozenset({"name", "namespace", "description", "metadata", "version", "tags", "aliases", "effects", "source"})
+_SAY_LITTLE = frozenset({"name", "namespace", "version", "source"})
+"""Of these, those that other things than tools have, too."""
 _DESCRIPTIONS = ("desc", "summary", "tool_description", "function_description", "api_description", "doc", "docstring")
 
 # Other names of the two schemas, without case and separators; their values count if they look the part.
@@ -65,11 +67,15 @@ def read_definition(
     if name is not None and fields["name"] != name:
         changes.append(Change("/name", f"listed under {name!r}, which is not its name"))
     fields["name"] = trim_name(_own_name(fields["name"], fields["namespace"], entry), changes)
-    used = {*_FIELDS, *_read_description(entry, fields, changes)}
+    says_little = entry is raw and raw.get("type") != "function" and fields.keys() <= _SAY_LITTLE
+    found = set(_read_description(entry, fields, changes))
     fields["parameters"], read = read_input(entry, changes)
-    used |= read
+    found |= read
     fields["output_parameters"], read = _read_schema(entry, _OUTPUT_KEYS, _OUTPUT, changes)
-    used |= read
+    found |= read
+    used = _FIELDS | found
+    if says_little and not found:
+        _refuse_foreign(raw)
     metadata = fields.get("metadata", {})
     if not isinstance(metadata, Mapping):
         raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
@@ -80,6 +86,22 @@ def read_definition(
     if source is not None:
         fields["source"] = source
     return _build_tool(fields, metadata), changes
+
+
+def _refuse_foreign(entry: Mapping[str, Any]) -> None:
+    """Raise for what other programs keep in such files: it has keys, and none of them is a definition's."""
+    unknown = [str(key)[:40] for key in entry if key not in _FIELDS]
+    meant = (_INPUT.fullmatch(_fold(key)) or _OUTPUT.fullmatch(_fold(key)) for key in unknown)
+    if (
+        unknown
+        and "annotations" not in entry
+        and not any(meant)
+        and not any(map(looks_like_parameters, entry.values()))
+    ):
+        raise DefinitionError(
+            f"this is no definition of a tool: it has neither 'description' nor 'parameters', but {unknown[0]!r}; "
+            "a tool is written {name: ..., description: ..., parameters: {...}}"
+        )
 
 
 def _is_plain(raw: dict[str, Any], name: str | None) -> bool:
