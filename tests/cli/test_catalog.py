@@ -278,3 +278,45 @@ def test_without_json_a_usage_error_is_told_on_standard_error(capsys):
     code, out, err = output(capsys, "show")
     assert (code, out) == (2, "")
     assert err == 'toolyard: Command "show" parameter NAME requires an argument.\n'
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"services": {"web": {"image": "nginx", "ports": ["80:80"]}}},
+        {"name": "x", "version": "1.0.0", "scripts": {"test": "run"}},
+        {"name": "x", "description": "An app.", "dependencies": {"left": "1"}},
+        {"name": "CI", "jobs": {"build": {"steps": []}}},
+        {"compilerOptions": {"strict": True}},
+        [{"name": "ada", "age": 36}],
+    ],
+)
+def test_a_file_of_another_program_is_no_catalog_and_no_tool_comes_of_it(capsys, tmp_path, document):
+    (tmp_path / "foreign.json").write_text(json.dumps(document))
+    code, out, _ = output(capsys, "check", "foreign.json")
+    assert code == 1 and "0 tools loaded" in out and "parameters" in out
+    code, out, err = output(capsys, "tools", "foreign.json")
+    assert (code, out) == (2, "") and "this is no" in err
+
+
+@pytest.mark.parametrize(
+    "definition", [{}, {"description": "d", "team": "a"}, {"parameters": {}, "team": "a"}, {"tags": ["x"], "team": "a"}]
+)
+def test_a_tool_that_says_little_is_one_all_the_same(capsys, tmp_path, definition):
+    (tmp_path / "little.json").write_text(json.dumps({"ping": definition}))
+    assert as_json(capsys, "tools", "little.json")[1][0]["name"] == "default::ping"
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"openapi": "3.1.0", "info": {}, "paths": {}}, "{type: rest, spec: other.json}"),
+        ({"swagger": "2.0", "info": {}, "servers": []}, "{type: rest, spec: other.json}"),
+        ({"mcpServers": {"a": {"command": "x"}}}, "{type: mcp_config, path: other.json}"),
+        ({"servers": {"a": {"url": "https://x.example"}}}, "{type: mcp_config, path: other.json}"),
+    ],
+)
+def test_a_document_of_another_source_says_how_it_is_added(capsys, tmp_path, document, words):
+    (tmp_path / "other.json").write_text(json.dumps(document))
+    code, out, _ = output(capsys, "check", "other.json")
+    assert code == 1 and "`toolyard add other.json`" in out and words in out

@@ -24,6 +24,7 @@ from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.parsing.documents import VARIABLE, expand, expand_place
 from toolyard.schema.options import Text, Variable, check_keys, option_type, read_options, read_value
+from toolyard.sources.base import recognise_document
 from toolyard.words.redactor import Redactor, looks_secret, names_a_secret
 
 _SHORTEST = 6
@@ -297,7 +298,7 @@ def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -
     if path.suffix == ".py":
         return Config(where=str(path), base=Path(), loaders=[PluginEntry("python", {"target": str(path)}, str(path))])
     document = read_config_file(path) if _may_be_config(path) else None
-    if not is_config(document):
+    if not is_config(document) or recognise_document(document) is not None:
         source = PluginEntry("file", {"path": str(path)}, str(path))
         # Not from the folder of the catalog: the path that leads there is written from here.
         return Config(where=str(path), base=Path(), loaders=[source])

@@ -31,6 +31,7 @@ from toolyard.parsing import parse_json, parse_yaml
 from toolyard.parsing.documents import read_text, replace_file
 from toolyard.parsing.text_edits import append_item, find_value
 from toolyard.registry import ToolRegistry
+from toolyard.sources.base import recognise_document
 from toolyard.sources.scripts.manifest import MANIFEST
 
 _Source = dict[str, Any]
@@ -246,10 +247,11 @@ def _recognise_file(path: Path, base: Path) -> _Source:
     if path.suffix.lower() not in (".json", ".yaml", ".yml", ".jsonl", ".ndjson") and os.access(path, os.X_OK):
         return {"type": "mcp", "command": str(path.resolve()), "namespace": name}
     document = None if path.suffix.lower() in (".jsonl", ".ndjson") else read_config_file(path)
-    if isinstance(document, dict) and ("openapi" in document or "swagger" in document):
-        return {"type": "rest", "spec": place, "namespace": name}
-    if isinstance(document, dict) and ("mcpServers" in document or isinstance(document.get("servers"), dict)):
-        return {"type": "mcp_config", "path": place}
+    kind = recognise_document(document)
+    if kind == "rest":
+        return {"type": kind, "spec": place, "namespace": name}
+    if kind is not None:
+        return {"type": kind, "path": place}
     if is_config(document):
         raise ConfigError(f"{path}: this is a config itself; copy the sources that you want from it")
     return {"type": "file", "path": place}

@@ -206,3 +206,23 @@ class Intake:
             warnings=Warnings(self._warnings, tools),
         )
         return tools
+
+
+EXPLAINED = {
+    "rest": "this is an OpenAPI document: `toolyard add {0}`, or {{type: rest, spec: {0}}} in a config",
+    "mcp_config": "these are MCP servers: `toolyard add {0}`, or {{type: mcp_config, path: {0}}} in a config",
+}
+"""How people have the document read that is at the place given."""
+
+
+def recognise_document(document: Any) -> str | None:
+    """The type of source that reads it, if this is no catalog but a document of another kind that holds tools."""
+    if not isinstance(document, dict):
+        return None
+    if any(isinstance(document.get(key), str | float) for key in ("openapi", "swagger")):
+        return "rest"
+    servers = document.get("mcpServers", document.get("servers"))
+    if not isinstance(servers, dict) or not all(isinstance(one, dict) for one in servers.values()):
+        return None
+    named = "mcpServers" in document or any({"command", "url"} & one.keys() for one in servers.values())
+    return "mcp_config" if named else None

@@ -34,8 +34,9 @@ from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.parsing.documents import expand_place
 from toolyard.schema.admission import admit_deferred, admit_schema
+from toolyard.schema.definition import read_input
 from toolyard.schema.options import read_arguments
-from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.sources.base import EXPLAINED, Intake, LoaderOptions, ToolLoader, recognise_document
 
 _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations")
 """Keys under which other systems list their tools."""
@@ -44,6 +45,18 @@ _BESIDE = {"namespace", "$schema", "version", "description", "nextCursor", "_met
 """Keys that may stand beside them: what `tools/list` answers, too."""
 
 _ENDS_EARLY = "the list has another page, which is not here; save every page, or the tools on it are missing"
+
+_OF_ONE_TOOL = {
+    "function",
+    "metadata",
+    "tags",
+    "aliases",
+    "annotations",
+    "returns",
+    "output_parameters",
+    "outputSchema",
+}
+"""Keys of one tool, besides its parameters, that hold a mapping or a list."""
 
 _NESTED = 8
 """Steps into a document after which a list holds tools and nothing else."""
@@ -83,7 +96,11 @@ def list_entries(document: Any, where: str) -> Iterator[CatalogEntry]:
     if not isinstance(document, dict):
         what = "is empty" if document is None else f"holds {json_type(document)}"
         raise MalformedSource(f"{what}; a catalog is a list of tools or a mapping", where=where)
+    if (kind := recognise_document(document)) is not None:
+        raise MalformedSource(EXPLAINED[kind].format(where), where=where)
     if _is_tool(document):
+        if _is_foreign(document):
+            raise MalformedSource("this is no catalog: it has a name, and neither tools nor parameters", where=where)
         return iter([CatalogEntry(document, "")])
     envelope = _read_envelope(document, (), None, where)
     if envelope is not None:
@@ -92,6 +109,12 @@ def list_entries(document: Any, where: str) -> Iterator[CatalogEntry]:
     if isinstance(namespace, str):
         return _read_mapping({key: value for key, value in document.items() if key != "namespace"}, namespace, where)
     return _read_mapping(document, None, where)
+
+
+def _is_foreign(document: dict[str, Any]) -> bool:
+    """A file of another program, such as package.json, that has a name but nothing else of one tool."""
+    structures = {key for key, value in document.items() if isinstance(value, dict | list)}
+    return bool(structures - _OF_ONE_TOOL) and not read_input(document, [])[1]
 
 
 def ends_early(document: Any) -> bool:
