@@ -320,3 +320,12 @@ def test_a_document_of_another_source_says_how_it_is_added(capsys, tmp_path, doc
     (tmp_path / "other.json").write_text(json.dumps(document))
     code, out, _ = output(capsys, "check", "other.json")
     assert code == 1 and "`toolyard add other.json`" in out and words in out
+
+
+@pytest.mark.parametrize("words", [("call", "greet"), ("show", "greet"), ("search", "zzzz qqqq xxxx")])
+def test_without_a_config_what_is_not_found_says_whose_tools_were_looked_at(capsys, words):
+    said = "there is no toolyard.yaml here and no file was named"
+    code, _, err = output(capsys, *words)
+    assert code == 1 and said in err and "(core)" in err
+    code, _, err = output(capsys, *words, "-c", "good.yaml")
+    assert code == 1 and said not in err

@@ -15,7 +15,7 @@ from toolyard.calls.plan import SCHEMA_SIMULATOR
 from toolyard.cli.approvals import ask_at_terminal, tell_how_to_decide
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, warn, working
-from toolyard.cli.yard import missing_session, open_yard
+from toolyard.cli.yard import missing_session, open_yard, tell_of_default
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import ToolCall, ToolResult
@@ -161,6 +161,8 @@ def _show_result(result: ToolResult, options: YardOptions, *, simulated: bool) -
     elif info is not None:
         here = {"hint": tell_how_to_decide(info.details["approval"], options.config)} if held else {}
         fail_call(replace(info, **here))
+        if info.code == UnknownToolError.code:
+            tell_of_default(options.config)
     else:
         print_json(result.result)
     return HELD if held else 1 if result.is_error else 0

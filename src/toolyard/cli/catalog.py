@@ -11,11 +11,12 @@ from cyclopts import Parameter
 from toolyard.app import survey
 from toolyard.cli.options import OUTPUT, YARD, SkipOption, VerbOptions, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn, working
-from toolyard.cli.yard import config_path, domain_registry, open_registry, require_known
+from toolyard.cli.yard import config_path, domain_registry, open_registry, require_known, tell_of_default
 from toolyard.constants import VERSION
 from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
+from toolyard.model.errors import UnknownToolError
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
@@ -131,7 +132,11 @@ def show(
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         called = read_wire_call(registry.snapshot, ToolCall(name)).name
-        found = [candidate.tool for candidate in find(registry.snapshot, called)]
+        try:
+            found = [candidate.tool for candidate in find(registry.snapshot, called)]
+        except UnknownToolError:
+            tell_of_default(options.config)
+            raise
         tools = registry.all_tools()
     if format:
         dialect = get_dialect(format, tools)

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn
-from toolyard.cli.yard import open_registry, require_known
+from toolyard.cli.yard import open_registry, require_known, tell_of_default
 from toolyard.insight.search.searcher import MOST_HITS, Hit
 from toolyard.model.errors import ConfigError
 
@@ -59,6 +59,7 @@ def search(
     print_text(f"{counted(len(found), 'tool')}, {found.mode} search")
     if not rows:
         warn("nothing fits; say it in other words, see the nearest with `--threshold 0`, or all with `toolyard tools`")
+        tell_of_default(options.config)
     return 0 if rows else 1
 
 

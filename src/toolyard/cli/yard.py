@@ -128,6 +128,13 @@ def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
     return registry
 
 
+def tell_of_default(config: Path | None) -> None:
+    """Beside something that is not there: whose tools were looked at, if nobody named a file."""
+    if config_path(config) is None:
+        domains = ", ".join(enabled_domains())
+        warn(f"there is no {_DEFAULT} here and no file was named, so these are the tools that ship with us ({domains})")
+
+
 def require_known(
     registry: ToolRegistry, *, namespace: str | Iterable[str] | None = None, tag: str | Iterable[str] | None = None
 ) -> None:
