@@ -70,7 +70,8 @@ def listen(block: ServerBlock) -> socket.socket:
     if block.auto_port:
         raise ConfigError(f"no port from {block.port} on is free at {block.host}; give another with --port")
     raise ConfigError(
-        f"port {block.port} is in use at {block.host}; give another with --port, or --auto-port for the next free one"
+        f"port {block.port} is in use at {block.host}; give another with --port, 0 for any that is free; "
+        "`toolyard serve` has --auto-port for the next free one"
     )
 
 
