@@ -124,3 +124,21 @@ def test_without_a_store_there_is_nowhere_to_keep_keys(capsys, folder, text):
 
 def test_the_help_keeps_the_asterisks_of_a_scope(capsys):
     assert "'*:*'" in output(capsys, "create", "--help")[1]
+
+
+def test_a_key_is_revoked_by_its_name_if_only_one_has_it(capsys, ring):
+    ids = [as_json(capsys, "create", name, "--scope", "*:*")[1]["id"] for name in ("one", "two", "two")]
+    assert as_json(capsys, "revoke", "one")[1]["id"] == ids[0]
+    code, _, err = output(capsys, "revoke", "two")
+    assert code == 2 and ids[1] in err and ids[2] in err
+    output(capsys, "revoke", ids[1])
+    assert as_json(capsys, "revoke", "two")[1]["id"] == ids[2]
+
+
+def test_a_scope_of_no_namespace_is_made_with_a_warning(capsys, folder):
+    (folder / "toolyard.yaml").write_text(
+        "tools: [{type: domains, domains: [core]}]\nsessions: {store: sqlite, path: yard.db}\n"
+    )
+    code, token, err = output(capsys, "create", "x", "--scope", "cor:list", "--scope", "co*:list", "--scope", "*:list")
+    assert code == 0 and token.startswith("ty_")
+    assert "no namespace is called 'cor'; did you mean core?" in err and "co*'" not in err

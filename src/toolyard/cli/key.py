@@ -15,9 +15,10 @@ from cyclopts import Parameter
 from toolyard.app.config import read_anything
 from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import NotFoundError, counted, describe_missing, print_json, print_table, print_text, warn
-from toolyard.cli.yard import config_path
-from toolyard.model.errors import ConfigError
-from toolyard.serving.identity import POLL, ApiKey, KeyLimits, KeyRing, read_scopes
+from toolyard.cli.yard import config_path, open_registry
+from toolyard.model.errors import ConfigError, ToolyardError
+from toolyard.model.names import glob_matcher
+from toolyard.serving.identity import POLL, ApiKey, KeyLimits, KeyRing, Scopes, read_scopes
 from toolyard.sessions.records import open_records
 
 _SPAN = re.compile(r"(\d+)([smhdw])")
@@ -61,6 +62,7 @@ def create_(
         print_json({**_describe_key(key), "token": token})
         return 0
     print_text(token)
+    _warn_of_namespaces(options.config, scopes)
     # Standard output is for the token alone, so that a script can take it.
     warn(f"key {key.id} ({key.name}) for {' '.join(key.scopes)}; the token is not shown again")
     return 0
@@ -96,10 +98,10 @@ def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
     Parameters
     ----------
     key_id
-        The key, as `toolyard key list` shows it.
+        The id of the key, as `toolyard key list` shows it, or its name if no other key has that.
     """
     with _open_ring(options.config) as ring:
-        key = ring.revoke(key_id)
+        key = ring.revoke(key_id) or ring.revoke(_find_named(ring, key_id))
         if key is None:
             raise NotFoundError(describe_missing("key", key_id, [known.id for known in ring.list()], "key list"))
         # Servers look every POLL seconds; the second period is for the look itself.
@@ -109,6 +111,30 @@ def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
     else:
         print_text(f"{key.id} ({key.name}) is revoked")
     return 0
+
+
+def _find_named(ring: KeyRing, name: str) -> str:
+    """The id of the one key of that name that still lets in; an empty one if there is none."""
+    named = [key.id for key in ring.list() if key.name == name and key.revoked is None]
+    if len(named) > 1:
+        raise ConfigError(f"{len(named)} keys are called {name!r}; say which by its id: {', '.join(named)}")
+    return named[0] if named else ""
+
+
+def _warn_of_namespaces(config: Path | None, scopes: Scopes) -> None:
+    """Say which scopes are of no namespace that the config's tools have now; they may come later."""
+    named = [grant.namespaces for grant in scopes.grants if grant.namespaces != "*"]
+    if not named:
+        return
+    try:
+        with open_registry(config, skip_bad=True) as registry:
+            known = registry.namespaces()
+    except ToolyardError as error:
+        warn(f"whether there are such namespaces cannot be told: {error}")
+        return
+    for glob in named:
+        if not any(map(glob_matcher((glob,)), known)):
+            warn(describe_missing("namespace", glob, known, "tools"))
 
 
 @contextmanager
