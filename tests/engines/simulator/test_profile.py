@@ -568,3 +568,24 @@ def test_attributes_that_are_all_that_is_sent_stay_attributes():
         engine.setup("s")
         made = ask(engine, "make", attributes={"title": "mine"})
         assert ask(engine, "show", draft_id=str(made["id"])) == {"id": "1001", "attributes": {"title": "mine"}}
+
+
+def test_an_id_that_was_told_is_shown_beside_another_name():
+    shown = {"type": "array", "items": an_object(name=TEXT, note=TEXT)}
+    tools = [operation("make", "POST", "/hosts", {}, PAGE), operation("every", "GET", "/hosts", shown)]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        made = ask(engine, "make", title="mine")
+        assert [one["id"] for one in ask(engine, "every")] == [made["id"]]
+
+
+@pytest.mark.parametrize("update", UPDATES[1:3], ids=lambda update: f"{update[0]} {update[1]}")
+def test_a_name_that_stands_in_for_an_id_may_be_changed(update):
+    named = an_object(name=TEXT, size=WHOLE)
+    family = Family(named, named, update=update)
+    family.shown("create_page", {"name": "first", "size": 3})
+    family(update[1], {"name": "second"}, page_id="first")
+    for name in ("second", "first"):
+        assert family.shown("get_page", page_id=name) == {"name": "second", "size": 3}
+    family("delete_page", page_id="second")
+    assert family("get_page", page_id="first").is_error

@@ -91,10 +91,10 @@ class EntityStore:
         self._save_index()
         return number
 
-    def write(self, number: int, fields: Fields) -> None:
-        """Keep what has become of one."""
+    def write(self, number: int, fields: Fields, called: Fields | None = None) -> None:
+        """Keep what has become of one; `called` are further names it goes by from now on."""
         page = self._read_page(number)
-        handles = _handles_of(fields, self.kind)
+        handles = _handles_of(fields, self.kind) | _short_texts(called or {})
         new = [[each, known | handles] if each == number else [each, known] for each, known in page]
         if new != page:
             self._write_page(number, new)
@@ -308,7 +308,9 @@ class AnswerWriter:
         role, values = self.profile.role, self.profile.values
         if role.single or role.verb in ("act", "delete") or values is None or has_own_id(value, role.noun):
             return value
-        if find_name(value, (*role.fields, *fields_of("id", role.noun), *ID_ENDS), self.store.kind) is not None:
+        # Once an id was told, another name will not do.
+        names = (*role.fields, *fields_of("id", role.noun), *(() if "id" in known else ID_ENDS))
+        if find_name(value, names, self.store.kind) is not None:
             return value
         name = "id" if "id" in known or role.key is None else role.key
         named = {name: known.get(name, FIRST_ID + number), **value}

@@ -201,11 +201,12 @@ class Profile:
         self.entity_path: AnswerPath | None = None
         if root is not None and self.role.verb != "list":
             self.entity_path = find_entity(root, noun)
+        self._kept = frozenset(self.role.fields)
+        """What no update changes, in plain letters."""
         shown = self.entity_path.properties if self.entity_path is not None else {}
-        if self.role.key is not None and {"name"} == {"name", *self.role.fields}.intersection(
-            map(plain_letters, shown)
-        ):
-            # It has no id at all, so that its name is what it can be asked for by.
+        nameless = {"name"} == {"name", *self.role.fields}.intersection(map(plain_letters, shown))
+        if self.role.key is not None and (nameless or self.role.verb == "delete"):
+            # It has no id at all, so that its name is what it can be asked for by; who deletes it shows nothing.
             self.role = msgspec.structs.replace(self.role, fields=(*self.role.fields, "name"))
         self.entity_maker = self._maker_of(self.entity_path)
         self.list_maker = self._maker_of(self.list_path)
@@ -276,7 +277,7 @@ class Profile:
         # A list of those to be changed has the one that is meant.
         found = next(iter(self.sent_entities(found)), found)
         # It keeps its name, whatever the body says.
-        return {name: value for name, value in found.items() if plain_letters(name) not in role.fields}
+        return {name: value for name, value in found.items() if plain_letters(name) not in self._kept}
 
     def _open_brackets(self, form: dict[str, Any]) -> dict[str, Any]:
         """The fields of a form whose names say where they belong: `track[title]` is the title of a track."""

@@ -97,6 +97,7 @@ class CrudCall:
         if is_patch(body):
             known = apply_patch(known, body)
         elif role.verb in ("update", "replace"):
+            store.write(number, store.read(number), called)  # by its old name, too, if this is a new one
             sent = copied(self._profile.sent_fields(arguments))
             known = merge_fields(known, sent, deep=role.verb == "update")
         return self._writer.show_entity(number, known, arguments)
