@@ -14,6 +14,7 @@ weights again and prints them, `--sample` prints edges of a half drawn at random
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import random
 import sys
@@ -88,7 +89,10 @@ class Vectors:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """A JSON value a line; nothing of a file that is not there."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    if not path.exists():
+        return []
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in data.split(b"\n") if line]
 
 
 def read_pairs(path: Path = PAIRS) -> list[Pair]:
@@ -101,10 +105,10 @@ def read_pairs(path: Path = PAIRS) -> list[Pair]:
 
 
 def read_half(name: str) -> Half:
-    """One half of the expected edges; empty where it has not been copied here."""
+    """One half of the expected edges."""
     edges, wrong = read_lines(EDGES / name / "edges.jsonl"), read_lines(EDGES / name / "not_edges.jsonl")
     catalogs = {
-        catalog: ToolRegistry.from_dicts(read_lines(EDGES / name / "catalogs" / f"{catalog}.jsonl")).all_tools()
+        catalog: ToolRegistry.from_dicts(read_lines(EDGES / name / "catalogs" / f"{catalog}.jsonl.gz")).all_tools()
         for catalog in sorted({row["catalog"] for row in (*edges, *wrong)})
     }
     return Half(catalogs, edges, wrong)
