@@ -64,6 +64,14 @@ def test_a_log_that_is_empty_since_nobody_writes_it_says_so(folder, tracing, sai
     assert said in shown.err and bool(said) == bool(shown.err) and ("0 calls" in shown.out) == bool(said)
 
 
+@pytest.mark.parametrize("tracing", ["", "tracing: {log: true}"])
+def test_beside_a_server_without_a_sessions_block_it_says_where_its_log_is(folder, tracing, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    (folder / "toolyard.yaml").write_text(f"tools: [{{type: domains, domains: [core]}}]\n{tracing}")
+    assert run(["calls"]) == 0
+    assert "a server keeps its log in memory, and shows it at /console/calls" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--since", "--until"])
 def test_a_time_that_is_none_is_told_the_forms_there_are(option, capsys):
     assert run(["calls", option, "yesterday"]) == 2

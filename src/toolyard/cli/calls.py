@@ -91,11 +91,15 @@ def calls(
 def _explain_nothing(config: Path | None) -> None:
     path = config_path(config)
     read = None if path is None else read_anything(path)
-    if read is None or read_log_options(read.tracing.log, serving=False) is None:
-        off = read is not None and read.tracing.log is False
-        warn(f"{'no calls are' if off else 'only calls of servers are'} logged without `tracing: {{log: true}}`")
-    elif read.sessions.store == "memory":
-        warn("the log of a store in memory ends with its process; `sessions: {store: sqlite, path: FILE}` keeps it")
+    if read is not None and read.tracing.log is False:
+        warn("no calls are logged without `tracing: {log: true}`")
+    elif read is None or read.sessions.store == "memory":
+        warn(
+            "without a `sessions` block a server keeps its log in memory, and shows it at /console/calls and /v1/calls;"
+            " `sessions: {store: sqlite, path: FILE}` keeps it where this command finds it"
+        )
+    elif read_log_options(read.tracing.log, serving=False) is None:
+        warn("only calls of servers are logged without `tracing: {log: true}`")
 
 
 def _read_rows(log: Journal, wanted: CallFilter, limit: int) -> list[CallRow]:
