@@ -16,7 +16,8 @@ from waiting import SOON
 
 from .pages import ROOT
 
-PORT = "8765"
+PORTS = re.compile(r"\b876\d\b")
+"""Those that pages name."""
 TOKEN = "the-token-of-the-pets"
 PETS = {
     "openapi": "3.0.3",
@@ -91,12 +92,13 @@ def shell(tmp_path, pets):
         "PETS_URL": pets,
         "PETS_TOKEN": TOKEN,
     }
-    ports, approvals, started = [], ["none yet"], []
+    ports, approvals, started = {}, ["none yet"], []
 
     def run(command):
         # The port of the page may be taken here, and ids are not known before: what was said last stands for them.
-        command = command.replace(PORT, ports[-1] if ports else "0").replace("APPROVAL_ID", approvals[-1])
-        behind = command.endswith(" &")
+        behind, named = command.endswith(" &"), PORTS.search(command)
+        command = PORTS.sub(lambda found: "0" if behind else ports.get(found[0], "0"), command)
+        command = command.replace("APPROVAL_ID", approvals[-1])
         process = subprocess.Popen(
             ["sh", "-c", f"exec {command.removesuffix(' &')}" if behind else command],
             cwd=folder,
@@ -110,8 +112,8 @@ def shell(tmp_path, pets):
         if behind:
             started.append(process)
             said = process.stdout.readline()
-            ports.append(str(json.loads(said)["port"]))
-            return 0, said.replace(ports[-1], PORT)
+            ports[named[0]] = str(json.loads(said)["port"])
+            return 0, said.replace(ports[named[0]], named[0])
         said, _ = process.communicate(timeout=SOON)
         approvals.extend(re.findall(r"approve\|deny (\S+)", said))
         return process.returncode, said

@@ -9,6 +9,7 @@ import toolyard
 from toolyard import Toolyard
 from toolyard.cli.main import app
 from toolyard.serving import asgi
+from toolyard.serving.console.routes import SCREENS
 
 from .pages import ROOT
 
@@ -44,6 +45,12 @@ def test_every_route_of_the_api_is_on_its_page():
     served_paths = {path for table in served.routes for path in table.paths if path.startswith(("/v1", "/arp"))}
     assert len(served_paths) > 20
     assert served_paths <= page
+
+
+def test_every_twin_of_a_screen_is_on_the_page_of_the_console():
+    page = read("console")
+    twins = [f"`{screen.path.removeprefix('/console/')}.json`" for screen in SCREENS]
+    assert [twin for twin in twins if twin not in page] == []
 
 
 def test_every_public_name_is_on_its_page():
