@@ -46,12 +46,7 @@ class LMJournal:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # What models are asked is nobody else's to read.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._link = sqlite3.connect(
-                self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            self._link.execute("PRAGMA journal_mode = WAL")
-            self._link.execute("PRAGMA synchronous = NORMAL")
-            self._link.execute(_TABLE)
+            self._link = _open_table(self._path)
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"journal: {str(path)!r} cannot be opened as a journal: {error}") from None
 
@@ -90,3 +85,14 @@ class LMJournal:
     def _read_answer(self, key: str) -> LMAnswer | None:
         row = self._link.execute(_READ, (key,)).fetchone()
         return None if row is None else msgspec.structs.replace(_decode(row[0]), cached=True)
+
+
+def _open_table(path: Path) -> sqlite3.Connection:
+    link = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", _TABLE):
+            link.execute(statement)
+    except sqlite3.Error:
+        link.close()
+        raise
+    return link
