@@ -60,12 +60,14 @@ def _show_report(report: LoadReport) -> None:
     for source in report.sources:
         if source.error:
             print_text(f"{source.source}: {source.state}: {source.error}")
-    changes: dict[str, int] = {}
+    changes: dict[str, tuple[int, str]] = {}
     for rewrite in report.rewrites:
-        changes[rewrite.change] = changes.get(rewrite.change, 0) + rewrite.count
+        count, first = changes.get(rewrite.change, (0, f"{rewrite.tool}{rewrite.pointer}"))
+        changes[rewrite.change] = count + rewrite.count, first
     if changes:
-        ranked = sorted(changes.items(), key=lambda item: -item[1])
-        print_table("Rewritten", ["change", "places"], [(what, str(count)) for what, count in ranked[:_SHOWN]])
+        ranked = sorted(changes.items(), key=lambda item: -item[1][0])[:_SHOWN]
+        rows = [(change, str(count), first) for change, (count, first) in ranked]
+        print_table("Rewritten", ["change", "places", "first at"], rows)
     if report.rejected:
         rows = [(item.where, item.tool or "", item.reason) for item in report.rejected[:_SHOWN]]
         print_table("Rejected", ["where", "tool", "why"], rows)
