@@ -329,3 +329,20 @@ def test_without_a_config_what_is_not_found_says_whose_tools_were_looked_at(caps
     assert code == 1 and said in err and "(core)" in err
     code, _, err = output(capsys, *words, "-c", "good.yaml")
     assert code == 1 and said not in err
+
+
+def test_check_says_where_a_definition_was_rewritten(capsys, tmp_path):
+    schema = {"type": "integr"}
+    operation = {"parameters": [{"name": "b", "in": "query", "schema": schema}], "responses": {"200": {}}}
+    spec = {"openapi": "3.0.0", "info": {"title": "t", "version": "1"}, "paths": {"/a": {"get": operation}}}
+    (tmp_path / "typo.json").write_text(json.dumps({**spec, "servers": [{"url": "https://x.example"}]}))
+    (tmp_path / "yard.yaml").write_text("tools: [{type: rest, spec: typo.json}]")
+    out = output(capsys, "check", "yard.yaml")[1]
+    assert "type 'integr' read as 'anything'" in out and "typo.json#/paths/~1a/get/parameters/0/schema" in out
+    assert "weather_api::get_weather/type" in output(capsys, "check", "good.yaml")[1]
+
+
+def test_a_tool_that_fails_says_where_if_one_wants_to_know(capsys, caplog, tmp_path):
+    (tmp_path / "mine.py").write_text("def halve(n: int) -> int:\n    return n // 0\n")
+    assert output(capsys, "call", "mine.py", "halve", "n=1")[0] == 1 and "mine.py:2" not in caplog.text
+    assert output(capsys, "call", "mine.py", "halve", "n=1", "-v")[0] == 1 and "mine.py:2 halve" in caplog.text

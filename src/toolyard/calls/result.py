@@ -269,6 +269,8 @@ def failure_result(
     info = error.info
     if path.discreet and bound is not None and is_own_exception(error):
         info = _mask_exception(error, bound.tool, redactor)
+    elif _log.isEnabledFor(logging.DEBUG) and is_own_exception(error):
+        _log.debug("%s failed: %s", call.name, _describe_exception(error.__cause__ or error, redactor))
     info = _redact_info(_bound_info(info), redactor)
     if invocation is not None and invocation.secrets:
         hidden = echoes_of(invocation.secrets).hide(msgspec.to_builtins(info))

@@ -144,6 +144,14 @@ def test_a_status_becomes_an_error_with_its_facts(echo, status, code, retryable,
     assert f"answered {status}" in info.message and info.message.endswith(": no such pet")
 
 
+def test_a_failure_says_which_path_failed_and_none_of_the_values_in_it(echo):
+    echo.answer = lambda received: (404, "text/plain", b"")
+    with engine_for(tool_at(echo, "GET", "/pets/{id}", path_parameter())) as engine:
+        message = ask(engine, {"id": "s3cret"}).error_info.message
+    assert message.startswith("GET /pets/{id} at http://127.0.0.1:") and "answered 404 Not Found" in message
+    assert "s3cret" not in message
+
+
 def test_a_long_failure_is_cut_and_bytes_are_not_shown(echo):
     info = once(echo, (500, "text/plain", b"x" * 100_000)).error_info
     assert len(info.details["body"]) == 2051

@@ -31,15 +31,13 @@ class Expected:
 
     __slots__ = ("json", "method", "needs", "what")
 
-    def __init__(
-        self, method: str, origin: str, accepts: Sequence[str], security: Sequence[Sequence[str]] = ()
-    ) -> None:
+    def __init__(self, method: str, where: str, accepts: Sequence[str], security: Sequence[Sequence[str]] = ()) -> None:
         self.method = method
         self.needs = " or ".join(" with ".join(names) for names in security if names)
         """The security schemes that the specification asks for."""
         self.json = bool(accepts) and all(media_kind(item) == "json" and "*" not in item for item in accepts)
         """Every answer that means success is JSON."""
-        self.what = f"{method} {origin}"
+        self.what = f"{method} {where}"
 
     @property
     def done(self) -> Effect:

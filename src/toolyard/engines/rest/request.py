@@ -97,6 +97,7 @@ def _quote_literal(text: str) -> str:
     return quote(_BARE_PERCENT.sub("%25", text), safe=_LITERAL + "?")
 
 
+_LONGEST_PATH = 200
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -114,7 +115,9 @@ class RestOperation:
         self.allowed = known_hosts(binding.allowed)
         self.trusted = base_url is not None or self.origin in binding.origins
         """The operator said where this goes; it is not what a specification says alone."""
-        self.expected = Expected(binding.method.upper(), self.origin, binding.accepts, binding.security)
+        # The path as the document has it: what stands in the place of {id}, or in a query, may be secret.
+        where = f"{binding.path.partition('?')[0][:_LONGEST_PATH]} at {self.origin}"
+        self.expected = Expected(binding.method.upper(), where, binding.accepts, binding.security)
         self._by_place: dict[str, list[RestParameter]] = {"query": [], "header": [], "cookie": []}
         places: dict[str, RestParameter] = {}
         for parameter in binding.parameters:
