@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search import candidates
 from toolyard.insight.search.candidates import IndexView, Known, Meaning
 from toolyard.insight.search.query import Query, QueryVectors, read_query
-from toolyard.insight.search.rank import HYBRID_WEIGHTS, collect_evidence, compute_probabilities, order_rows, table_of
+from toolyard.insight.search.rank import judge_request, load_weights, table_of
 from toolyard.insight.search.searcher import ToolIndex
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,7 +49,7 @@ class Varied:
         """One row a text."""
         rows = cached_vectors(self._inner, [_plain(text) for text in texts], self._cache, "tools")
         for place, text in enumerate(texts):
-            if " variant " in text:
+            if "variant" in text:
                 seed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
                 noise = np.random.default_rng(seed).standard_normal(self.dimensions, np.float32)
                 rows[place] += noise * np.float32(0.02)
@@ -57,10 +58,13 @@ class Varied:
 
 def _plain(text: str) -> str:
     """The text of the tool that a made-up one is like: without the word behind its name, and what was added."""
-    if " variant " not in text:
-        return text
-    name, _, rest = text.partition(". ")
-    description, _, added = rest.partition(" variant ")
+    called = re.fullmatch(r"variant ?\d+ (.*) \S+", text)
+    if called is not None:
+        return called[1]
+    before, _, added = text.partition(" variant ")
+    if not added.endswith(")"):
+        return before
+    name, _, description = before.partition(". ")
     return f"{name.rpartition(' ')[0]}. {description} {added[added.index('(') :]}"
 
 
@@ -118,9 +122,7 @@ def _size(embedder: Embedder, count: int) -> bool:
 
 def _found(query: Query, view: IndexView, known: Known, vectors: QueryVectors) -> list[int]:
     table = table_of(query, view, known, vectors, None)
-    order, scores = order_rows(table, HYBRID_WEIGHTS)
-    compute_probabilities(collect_evidence(table, order, scores, FIRST), HYBRID_WEIGHTS)
-    return [int(row) for row in table.rows[order[:FIRST]]]
+    return [hit.row for hit in judge_request(table, load_weights()["hybrid"], FIRST).hits]
 
 
 def _recall(queries: list[Query], view: IndexView, known: Known, vectors: list[QueryVectors]) -> float:
@@ -144,7 +146,7 @@ def _tools(count: int) -> list[Tool]:
         base, turn = real[number % len(real)], number // len(real)
         noun, other = NOUNS[turn % len(NOUNS)], NOUNS[turn // len(NOUNS)]
         description = f"{base.description} variant {noun} {other}"
-        made.append(base.replace(namespace=f"n{turn}", name=f"{base.name}_{noun}", description=description))
+        made.append(base.replace(namespace=f"variant{turn}", name=f"{base.name}_{noun}", description=description))
         number += 1
     return made
 

@@ -82,6 +82,10 @@ class FoundTool(Protocol):
     def score(self) -> float:
         """How likely it is what was asked for, from 0 to 1."""
 
+    @property
+    def fit(self) -> Literal["sure", "likely", "nearest"]:
+        """The same in a word; what is nearest may not be it."""
+
 
 class SearchHits(Protocol):
     """A list of them, best first, that says how it was made."""

@@ -31,6 +31,7 @@ def test_it_prints_what_fits_and_how_it_was_looked_for(capsys):
     assert code == 0
     assert "desk::send_email" in out
     assert "1.00" in out
+    assert "sure" in out
     assert "hybrid search" in out or "lexical search" in out
 
 

@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn
 from toolyard.cli.yard import open_registry, require_known, tell_of_default
-from toolyard.insight.search.searcher import MOST_HITS, Hit
+from toolyard.insight.search.rank import MOST_HITS
+from toolyard.insight.search.searcher import Hit
 from toolyard.model.errors import ConfigError
 
 
@@ -24,7 +25,7 @@ def search(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Find the tools that fit a task, best first; nothing where nothing fits, and then it exits 1.
+    """Find the tools for a task, best first; none if it is about nothing that is there, and then it exits 1.
 
     Parameters
     ----------
@@ -53,9 +54,11 @@ def search(
     if options.json:
         print_json({"hits": [_describe_hit(hit) for hit in found], "mode": found.mode, "note": found.note})
         return 0 if len(found) else 1
-    rows = [(f"{hit.score:.2f}", hit.tool.qualified_name, hit.tool.description.partition("\n")[0]) for hit in found]
+    rows = [
+        (hit.fit, f"{hit.score:.2f}", hit.tool.qualified_name, hit.tool.description.partition("\n")[0]) for hit in found
+    ]
     if rows:
-        print_table("Found", ["score", "name", "description"], rows)
+        print_table("Found", ["fit", "score", "name", "description"], rows)
     print_text(f"{counted(len(found), 'tool')}, {found.mode} search")
     if not rows:
         warn("nothing fits; say it in other words, see the nearest with `--threshold 0`, or all with `toolyard tools`")
@@ -66,6 +69,7 @@ def search(
 def _describe_hit(hit: Hit) -> dict[str, Any]:
     return {
         "name": hit.tool.qualified_name,
+        "fit": hit.fit,
         "score": hit.score,
         "reasons": dict(hit.reasons),
         "tool": hit.tool.to_dict(),

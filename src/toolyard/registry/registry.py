@@ -230,11 +230,12 @@ class ToolRegistry:
         *,
         threshold: float | None = None,
     ) -> SearchHits:
-        """Hits with `.tool` and `.score`, best first: at most `k`, fewer where fewer fit, none where nothing does.
+        """Hits with `.tool`, `.score` and `.fit`, best first: at most `k`, none if the query is about nothing here.
 
+        `.fit` is `sure`, `likely` or `nearest`, which may not be it; `.score` is the probability that it is. With a
+        `threshold`, that is what the best hit must reach, whatever the query is about; 0 gives the nearest of all.
         Filters come before the ranking; a tool must have all of the `tags`. `.mode` says whether meanings were compared
         too, or words alone. The first search of a catalog makes its vectors, which takes a while; they are kept.
-        Scores are probabilities; `threshold` is the one that the best hit must reach, 0.6 to be rather sure.
         """
         return self.searcher.search(self.snapshot, query, k, namespace=namespace, tags=tags, threshold=threshold)
 

@@ -175,10 +175,10 @@ class CatalogView:
         return HttpFault(404, "tool.not_found", f"no tool is called {show(name)}{where}", hint=hint, details=details)
 
 
-def show_native(tool: Tool, score: float | None = None) -> dict[str, Any]:
+def show_native(tool: Tool, **marks: Any) -> dict[str, Any]:
     """A tool with everything known of it, and how well it fits what was asked for."""
     return {
-        **({} if score is None else {"score": score}),
+        **marks,
         "qualified_name": tool.qualified_name,
         **tool.to_dict(),
         "fingerprint": tool.fingerprint,

@@ -26,6 +26,9 @@ Count = Annotated[int, Meta(ge=0)]
 DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Date = DateTime
 Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was asked for.")]
+Fit = Annotated[
+    Literal["sure", "likely", "nearest"], Meta(description="The same in a word; what is nearest may not be it.")
+]
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -150,6 +153,7 @@ class NativeTool(Shape):
     effects: Literal["read", "write", "unknown"] | UnsetType = UNSET
     source: str | UnsetType = UNSET
     score: Score | UnsetType = UNSET
+    fit: Fit | UnsetType = UNSET
 
 
 class NativeListing(Shape):
@@ -170,7 +174,8 @@ class ProviderListing(Shape):
     names: dict[str, str]
     """The qualified name of each tool, by the name that the list gives it; calls are taken by either."""
     search: Literal["hybrid", "lexical"] | UnsetType = UNSET
-    scores: list[Score | None] | UnsetType = UNSET
+    scores: list[Score] | UnsetType = UNSET
+    fits: list[Fit] | UnsetType = UNSET
     next_cursor: str | UnsetType = UNSET
 
 

@@ -2,25 +2,48 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from benchmarks.eval_search import collected, scored
+from benchmarks.eval_search import EVERYDAY, Catalog, ask_benchmark, measure, read_lines, read_tools
+from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.choice import default_embedder
-from toolyard.insight.search.rank import HYBRID_WEIGHTS, LEXICAL_WEIGHTS
+from toolyard.insight.search.candidates import Meaning
+from toolyard.insight.search.rank import load_weights
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "retrieval"
+SERVERS = ("slack", "maps", "calendar", "playwright", "weather", "deepl")
 
 
-@pytest.mark.parametrize(("lexical", "hit", "recall"), [(True, 0.6, 0.7), (False, 0.65, 0.8)])
-def test_the_right_tool_comes_first_and_where_it_is_not_there_little_is_offered(lexical, hit, recall):
-    if not lexical and default_embedder() is None:
+@pytest.fixture(params=["lexical", "hybrid"])
+def mode(request):
+    if request.param == "hybrid" and default_embedder() is None:
         pytest.skip("THE EMBEDDING WEIGHTS ARE NOT INSTALLED: run `toolyard embeddings install`")
-    weights = LEXICAL_WEIGHTS if lexical else HYBRID_WEIGHTS
-    asked = collected(FOLDER, lexical)
-    scores = scored(asked, weights)
-    assert len(asked) == 80
-    assert np.mean(scores.hit) >= hit
-    assert np.mean(scores.recall) >= recall
-    assert np.mean(np.array(scores.best_without) >= weights.threshold) <= 0.2
-    assert np.mean(np.array(scores.best)[np.array(scores.hit) > 0] >= weights.threshold) >= 0.5
+    return request.param
+
+
+def make_meaning(mode):
+    return None if mode == "lexical" else Meaning(default_embedder(), ItemCache())
+
+
+def test_of_the_benchmark_the_right_tool_comes_first_and_where_it_is_not_there_little_is_called_sure(mode):
+    asked = [each for each in ask_benchmark(FOLDER, make_meaning(mode)) if each.catalog == "benchmark"]
+    figures = measure([each for each in asked if each.kind == "right"], load_weights()[mode])
+    assert figures["requests"] == 80
+    assert figures["first"] >= (0.6 if mode == "lexical" else 0.62)
+    assert figures["recall@5"] >= (0.68 if mode == "lexical" else 0.75)
+    gone = measure([each for each in asked if each.kind == "gone"], load_weights()[mode])
+    assert gone["sure"] <= 3
+
+
+def test_of_what_people_say_the_right_tool_is_offered_and_of_what_is_foreign_little(mode):
+    tools = [tool for tool in read_tools(EVERYDAY / "fitted") if tool.namespace in SERVERS]
+    catalog = Catalog(tools, make_meaning(mode), "whole")
+    lines = [line for line in read_lines(EVERYDAY / "fitted" / "requests.jsonl") if line["language"] == "en"]
+    there = [line for line in lines if any(name in catalog.places for name in line["acceptable"])]
+    asked = [catalog.ask(line, "right") for line in there]
+    asked += [catalog.ask(line, "foreign") for line in lines if line["kind"] == "foreign"]
+    figures = measure(asked, load_weights()[mode])
+    assert figures["requests"] > 70
+    assert figures["five"] >= (0.35 if mode == "lexical" else 0.7)
+    assert figures["foreign"] <= (0.5 if mode == "lexical" else 0.2)
+    assert figures["kept"] >= (0.4 if mode == "lexical" else 0.7)

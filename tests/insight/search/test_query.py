@@ -7,11 +7,12 @@ from toolyard import Tool
 from toolyard.insight.search.query import (
     MOST_SEGMENTS,
     fields,
+    kind_of,
+    list_views,
     read_query,
     required,
     segments,
     stems,
-    vector_text,
     words,
 )
 
@@ -44,7 +45,8 @@ def test_where_no_spaces_are_every_two_letters_are_a_word(text, found):
 
 
 def test_what_is_embedded_of_a_name_is_the_name_whatever_its_script():
-    assert vector_text(Tool("取消订单_v2", "x", "取消已有的订单")) == "取消订单 v2. 取消已有的订单 ()"
+    views = ("取消订单 v2. 取消已有的订单 ()", "x 取消订单 v2", "取消已有的订单")
+    assert list_views(Tool("取消订单_v2", "x", "取消已有的订单")) == views
 
 
 def test_a_long_query_is_cut_into_what_asks_for_one_thing_each():
@@ -68,7 +70,7 @@ def test_every_field_of_a_tool_has_its_words_and_odd_schemas_have_none():
     assert described == ["look", "peopl", "up", "crm"]
     assert (keys, texts, values) == (["user", "name", "odd"], ["the", "name"], ["ann"])
     assert required(tool) == [["user", "name"]]
-    assert vector_text(tool) == "find user. Looks people up (user name, odd)"
+    assert list_views(tool)[0] == "find user. Looks people up (user name, odd)"
     assert fields(Tool("a", "x", "", {"properties": [1], "required": "a"}))[2:] == ([], [], [])
 
 
@@ -78,3 +80,34 @@ def test_any_text_can_be_asked(text):
     assert 1 <= len(query.segments) <= MOST_SEGMENTS + 1
     assert query.has.shape == (len(query.segments), len(query.stems))
     assert len(query.stems) <= 96
+
+
+def test_a_tool_is_seen_whole_by_its_name_and_home_and_by_its_first_sentence():
+    tool = Tool("post_message", "slack", "Post a message. It is seen by all.\nUse with care.")
+    assert list_views(tool)[1:] == ("slack post message", "Post a message.")
+    assert list_views(Tool("slack_post", "slack", ""))[1:] == ("slack post", "slack post")
+    assert list_views(Tool("now", "clock", "The time\nof day"))[2] == "The time"
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "kind"),
+    [
+        ("batch-create-objects", "", "create"),
+        ("listFiles", "Deletes nothing", "list"),
+        ("putItem", "", "update"),
+        ("directions", "Gets the way from here to there", "get"),
+        ("directions", "The way from here to there", ""),
+    ],
+)
+def test_what_a_tool_does_is_told_by_its_first_verb(name, description, kind):
+    assert kind_of(Tool(name, "x", description)) == kind
+
+
+@pytest.mark.parametrize("text", ["what is on for tomorrow", "is it late", "and the label is red?", "Show me my cards"])
+def test_who_wants_to_know_changes_nothing(text):
+    assert read_query(text).asks
+
+
+@pytest.mark.parametrize("text", ["put the milk on the list", "", "delete what is left"])
+def test_who_wants_something_done_does_not_ask(text):
+    assert not read_query(text).asks

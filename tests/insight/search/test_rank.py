@@ -1,29 +1,60 @@
-"""How sure a search must be of what it offers."""
+"""Three answers, and not one score: an order, whether anything here is meant, and how well each fits."""
 
+import numpy as np
 import pytest
 
-from toolyard.insight.search.rank import FEW, FEW_WORDS, HYBRID_WEIGHTS, LEXICAL_WEIGHTS, MANY, SHORT, floor_of
+from toolyard import Tool, ToolRegistry
+from toolyard.insight.search.query import read_query
+from toolyard.insight.search.rank import HYBRID, LEXICAL, judge_request, load_weights, table_of
+from toolyard.insight.search.searcher import Searcher, ToolIndex
 
-LONG = FEW_WORDS + 1
-
-
-def test_the_more_tools_there_are_the_less_sure_the_best_of_them_must_be():
-    floors = [floor_of(tools, LONG) for tools in (0, 1, FEW[0], 500, 1000, MANY[0], 100_000)]
-    assert floors == sorted(floors, reverse=True)
-    assert (floors[0], floors[-1]) == pytest.approx((FEW[1], MANY[1]))
-
-
-@pytest.mark.parametrize("tools", [1, 1000, 100_000])
-def test_a_query_of_which_no_tool_has_a_word_needs_as_sure_a_hit_as_among_few(tools):
-    assert floor_of(tools, LONG, wordless=True) == FEW[1]
+TOOLS = [
+    Tool("get_invoice", "billing", "Get one invoice by its number"),
+    Tool("list_invoices", "billing", "List all invoices of a customer"),
+    Tool("delete_invoice", "billing", "Delete one invoice by its number"),
+    Tool("book_hotel", "travel", "Book a hotel room in a city"),
+]
 
 
-def test_a_word_or_two_need_a_surer_hit_than_a_whole_task_where_there_are_many_tools_to_have_them_by_chance():
-    floors = [floor_of(tools, FEW_WORDS) for tools in (0, FEW[0], 500, 1000, MANY[0], 100_000)]
-    assert floors == sorted(floors)
-    assert (floors[0], floors[1], floors[-1]) == pytest.approx((FEW[1], FEW[1], SHORT))
-    assert all(floor_of(tools, FEW_WORDS) > floor_of(tools, LONG) for tools in (201, 1000, 100_000))
+def judge(query, k=4):
+    index = ToolIndex(None)
+    view = index.view(ToolRegistry(TOOLS).snapshot)
+    return judge_request(table_of(read_query(query), view, None, None, None, k), load_weights()["lexical"], k)
 
 
-def test_what_abstains_asks_for_more_than_any_floor():
-    assert min(HYBRID_WEIGHTS.threshold, LEXICAL_WEIGHTS.threshold) > SHORT
+@pytest.mark.parametrize(("mode", "columns"), [("lexical", LEXICAL), ("hybrid", HYBRID)])
+def test_the_weights_that_are_shipped_are_those_of_the_columns_and_their_words_are_in_order(mode, columns):
+    weights = load_weights()[mode]
+    assert tuple(weights.rank) == columns
+    assert 0 < weights.likely < weights.sure <= 1
+    words = [weights.name_fit(score) for score in (0, weights.likely - 1e-6, weights.likely, weights.sure, 1)]
+    assert words == ["nearest", "nearest", "likely", "sure", "sure"]
+    assert 0 < weights.foreign < 1
+
+
+def test_what_is_foreign_is_said_apart_from_what_is_nearest_to_it():
+    found = judge("sing a song for one of my cats")
+    assert found.foreign and [hit.fit for hit in found.hits] == ["nearest"] * len(found.hits) != []
+    assert not judge("delete an invoice by its number").foreign
+
+
+def test_who_asks_is_shown_what_reads_and_who_tells_what_changes():
+    asked, told = judge("what about the invoice number"), judge("the invoice number goes away")
+    assert TOOLS[asked.hits[0].row].name == "get_invoice"
+    scores = [{hit.row: hit.score for hit in found.hits} for found in (asked, told)]
+    assert scores[0].get(0, 0) > scores[0].get(2, 0)
+    assert scores[1].get(2, 0) >= scores[0].get(2, 0)
+
+
+def test_scores_fall_and_so_do_their_words():
+    hits = judge("get the invoice with this number").hits
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    ranks = [("sure", "likely", "nearest").index(hit.fit) for hit in hits]
+    assert ranks == sorted(ranks)
+
+
+@pytest.mark.parametrize("count", [1, 3, 40, 300])
+def test_the_more_tools_there_are_the_more_is_asked_of_a_request_by_no_jump(count):
+    tools = [Tool(f"tool_{number}", "x", f"Paint wall number {number}") for number in range(count)]
+    found = Searcher(lexical=True).search(ToolRegistry(tools).snapshot, "paint wall number 7", 3)
+    assert len(found) == min(count, 3) and np.isfinite([hit.score for hit in found]).all()

@@ -122,7 +122,14 @@ def test_a_tool_that_is_added_is_the_only_one_that_is_embedded(tmp_path):
     registry.add(Tool("paint_wall", "home", "Paint a wall blue"))
     assert names(searcher.search(registry.snapshot, "paint_wall"))[0] == "home::paint_wall"
     fresh = set(embedder.texts) - before - {"paint_wall"}
-    assert fresh == {"paint wall. Paint a wall blue ()", "paint", "wall", "blue"}
+    assert fresh == {
+        "paint wall. Paint a wall blue ()",
+        "home paint wall",
+        "Paint a wall blue",
+        "paint",
+        "wall",
+        "blue",
+    }
 
 
 def test_what_is_removed_is_found_no_more_and_an_old_snapshot_stays_as_it_was(hybrid):

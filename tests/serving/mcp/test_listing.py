@@ -210,7 +210,7 @@ def test_a_search_shows_only_what_a_key_may_see(tmp_path):
         client = Stateless(found, token=found.key("desk:list"))
         hits = result(client.call("search_tools", {"query": "echo add"}))["structuredContent"]["tools"]
         assert hits[0]["name"] == "desk__add"
-        assert all(each["name"].startswith("desk__") for each in hits)
+        assert all(each["_meta"]["toolyard/qualified_name"].startswith("desk::") for each in hits)
         hidden = client.call("call_tool", {"name": "echo", "arguments": {"text": "x"}})
         assert hidden.json["error"]["code"] == -32602
 

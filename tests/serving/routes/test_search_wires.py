@@ -52,16 +52,17 @@ def test_a_name_is_found_and_filters_hold(yard):
 
 def test_a_provider_spelling_says_how_it_was_looked_for_too(yard):
     answer = yard.get("/v1/tools?q=book_hotel&format=openai")
-    assert set(answer.json) == {"tools", "generation", "changes", "names", "search", "scores"}
-    assert answer.json["scores"][0] == 1
-    assert len(answer.json["scores"]) == len(answer.json["tools"])
+    assert set(answer.json) == {"tools", "generation", "changes", "names", "search", "scores", "fits"}
+    assert (answer.json["scores"][0], answer.json["fits"][0]) == (1, "sure")
+    assert len(answer.json["scores"]) == len(answer.json["fits"]) == len(answer.json["tools"])
 
 
-def test_a_hit_has_its_score(yard):
-    assert yard.get("/v1/tools?q=book_hotel").json["tools"][0]["score"] == 1
+def test_a_hit_has_its_score_and_its_fit(yard):
+    first = yard.get("/v1/tools?q=book_hotel").json["tools"][0]
+    assert (first["score"], first["fit"]) == (1, "sure")
     task = yard.get("/v1/tools?q=calculate+the+area+of+a+triangle+with+base+4+and+height+3").json["tools"][0]
-    assert 0.5 < task["score"] <= 1
-    assert all("score" not in tool for tool in yard.get("/v1/tools?limit=9").json["tools"])
+    assert 0.3 < task["score"] <= 1 and task["fit"] != "nearest"
+    assert all({"score", "fit"}.isdisjoint(tool) for tool in yard.get("/v1/tools?limit=9").json["tools"])
 
 
 def test_a_threshold_says_how_well_the_best_must_fit(yard):
@@ -103,23 +104,21 @@ def five(tmp_path_factory):
 
 def ask_all(five, capsys, query, limit):
     server, yard, page, path = five
-    yield "python", [hit.tool.qualified_name for hit in yard.tool_registry.search(query, limit)]
-    yield (
-        "http",
-        names(server.get(f"/v1/tools?q={httpx.QueryParams({'q': query})['q']}&limit={limit}".replace(" ", "+"))),
-    )
+    yield "python", [(hit.tool.qualified_name, hit.fit) for hit in yard.tool_registry.search(query, limit)]
+    asked = f"/v1/tools?q={httpx.QueryParams({'q': query})['q']}&limit={limit}".replace(" ", "+")
+    yield "http", [(tool["qualified_name"], tool["fit"]) for tool in server.get(asked).json["tools"]]
     found = result(Stateless(server).call("search_tools", {"query": query, "k": limit}))["structuredContent"]["tools"]
-    yield "mcp", [line["_meta"]["toolyard/qualified_name"] for line in found]
+    yield "mcp", [(line["_meta"]["toolyard/qualified_name"], line["fit"]) for line in found]
     run(["search", query, "-k", str(limit), "--json", "-c", str(path)])
-    yield "cli", [hit["name"] for hit in json.loads(capsys.readouterr().out)["hits"]]
+    yield "cli", [(hit["name"], hit["fit"]) for hit in json.loads(capsys.readouterr().out)["hits"]]
     if limit == MOST_HITS:
         shown = page.get("/console/tools.json", params={"q": query}).json()
-        yield "console", [row["name"] for row in shown["rows"]]
+        yield "console", [(row["name"], row["fit"]) for row in shown["rows"]]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10, 50])
 @pytest.mark.parametrize("query", QUERIES)
-def test_every_face_gives_the_same_hits_in_the_same_order(five, capsys, query, limit):
+def test_every_face_gives_the_same_hits_in_the_same_order_with_the_same_words(five, capsys, query, limit):
     found = dict(ask_all(five, capsys, query, limit))
     assert found == dict.fromkeys(found, found["python"])
 
@@ -149,3 +148,12 @@ def test_pages_of_a_search_together_are_its_hits(five):
             f"/v1/tools?q=pet+photo&limit=2&cursor={answer.json['next_cursor']}" if "next_cursor" in answer.json else ""
         )
     assert found == [hit.tool.qualified_name for hit in yard.tool_registry.search("pet photo", MOST_HITS)]
+
+
+def test_somebody_who_looks_at_what_is_only_nearest_is_told_that_it_may_not_be_it(five):
+    _, yard, page, _ = five
+    query = "bring the animal to the barber"
+    for asked in ({"q": query, "fit": "nearest"}, {"q": "get_owner"}):
+        text = page.get("/console/tools", params=asked).text
+        assert ("nearest, but perhaps none of them is what you are looking for" in text) == ("fit" in asked)
+    assert yard.tool_registry.search(query, threshold=0)[0].fit == "nearest"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
 from toolyard.insight.embeddings.vectors import cached_vectors
-from toolyard.insight.search.query import Query, QueryVectors, fields, is_stop, stems, vector_text, words
+from toolyard.insight.search.query import Query, QueryVectors, fields, is_stop, list_views, stems, words
 from toolyard.model.tool import Tool
 
 Ints = NDArray[np.int32]
@@ -130,6 +130,19 @@ def build_postings(rows: Sequence[Row]) -> Postings:
     return Postings(offsets, terms, weights, zones, term_offsets, owners[order], weights[order], counts)
 
 
+class Entry(msgspec.Struct, frozen=True):
+    """What is worked out about one tool."""
+
+    tool: Tool
+    row: Row
+    lacks: tuple[frozenset[str], ...]
+    """The words of each required parameter."""
+    home: frozenset[str]
+    """The words of its namespace."""
+    kind: str
+    """What it does to things."""
+
+
 class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
     """One snapshot in the index; a row of everything is a place in the snapshot."""
 
@@ -137,8 +150,8 @@ class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
     postings: Postings
     numbers: Mapping[str, int]
     """Of terms; words of other snapshots are among them."""
-    lacks: Sequence[tuple[frozenset[str], ...]]
-    """By place: the words of each required parameter."""
+    entries: Sequence[Entry]
+    """By place."""
     lower: Mapping[str, tuple[int, ...]]
     """Places by name in lower case: bare and qualified, of aliases too."""
 
@@ -179,21 +192,14 @@ class WordVectors(msgspec.Struct, frozen=True):
     """By term, whether it is a stop word."""
 
 
-class Signals(msgspec.Struct, frozen=True):
-    """Features of candidates: segments by candidates."""
+def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -> tuple[list[Floats], Gathered]:
+    """The signals that words alone give, each segments by candidates, and the terms of the candidates.
 
-    match: Floats
-    """BM25F, as a share of what the segment could reach."""
-    words: Floats
-    """Share of the segment's words that the tool has, by rarity."""
-    name: Floats
-    """Share of the tool's name that the segment has, by rarity."""
-
-
-def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -> tuple[Signals, Gathered]:
-    """The signals that words alone give."""
+    BM25F as a share of what the segment could reach; the share of the segment's words that the tool has, and that of
+    the tool's name that the segment has, by rarity.
+    """
     offsets, terms, inner, zones = postings.of_rows(rows)
-    gathered = Gathered(offsets, terms, zones, rarity_of(_count_rows(postings, terms), postings.rows))
+    gathered = Gathered(offsets, terms, zones, rarity_of(postings.counts[terms].astype(np.float32), postings.rows))
     width = max(len(postings.counts), 1)
     place = np.full(width, -1, np.int32)
     place[weights.terms] = np.arange(len(weights.terms))
@@ -207,7 +213,7 @@ def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -
     rarity = gathered.rarity[hit] * in_name
     names = _sum_by_candidate((by_segment > 0) * rarity, owner, len(rows))
     total = np.bincount(gathered.owner, gathered.rarity * (zones == IN_NAME), minlength=len(rows)) + 1e-6
-    return Signals(match, words, (names / total).astype(np.float32)), gathered
+    return [match, words, (names / total).astype(np.float32)], gathered
 
 
 class Gathered(msgspec.Struct, frozen=True, dict=True):
@@ -271,10 +277,6 @@ def soft_signals(
     return covered.astype(np.float32), answered.astype(np.float32), least
 
 
-def _count_rows(postings: Postings, terms: NDArray[np.int32]) -> Floats:
-    return postings.counts[terms].astype(np.float32)
-
-
 def _sum_by_candidate(values: NDArray[np.floating], owner: NDArray[np.intp], count: int) -> Floats:
     """Sums by candidate, of each segment."""
     segments = len(values)
@@ -312,18 +314,36 @@ _MOST_KEPT = 4096
 """Vectors of queries and their words that are kept in memory."""
 _MOST_NEW = 24
 """Words of one query that no tool has, and that are embedded all the same."""
+_TINY = np.float32(1e-6)
+_SOME = 400
+"""Tools and words that are looked at for what is usual."""
 _FIRM = 200
 """Tools from which on a catalog's own mean counts for more than the usual one."""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The vectors of a catalog, centred: of its tools, and of the words of their texts."""
+    """The vectors of a catalog: of its tools, each the mean of its views, and of the words of their texts, centred."""
 
     tools: Matrix
     words: WordVectors
     tool_mean: Matrix
     word_mean: Matrix
     numbers: Mapping[str, int]
+    shift: Matrix
+    """The product of each tool's vector with their mean."""
+    scale: Matrix
+    """One by its distance from there."""
+    usual: tuple[float, float]
+    """Mean and deviation of the likeness of a tool to a word of any other, by which models differ."""
+
+    def compare(self, segments: Matrix) -> tuple[Matrix, Matrix]:
+        """Likeness of every tool to each segment: as the vectors are, and as they are seen from the tools' mean."""
+        # One product with every tool for both: exact, and 200,000 vectors take milliseconds.
+        plain = np.asarray(segments @ self.tools.T, np.float32)
+        mean = self.tool_mean
+        lengths = np.maximum(np.linalg.norm(segments - mean, axis=1, keepdims=True), _TINY)
+        centred = (plain - self.shift - (segments @ mean - mean @ mean)[:, None]) * self.scale / lengths
+        return plain, np.asarray(centred, np.float32)
 
 
 class Meaning:
@@ -339,16 +359,21 @@ class Meaning:
 
     def embed_catalog(self, tools: Sequence[Tool], numbers: Mapping[str, int], surfaces: Mapping[int, str]) -> Known:
         """The vectors of all tools and words; those that the catalog before had are not made again."""
-        texts, words = [vector_text(tool) for tool in tools], list(surfaces.values())
-        made = {**self._embed_texts(texts, "tools"), **self._embed_texts(words, "words")}
-        self._catalog = made
-        raw, word_rows = self._stack_rows(texts), self._stack_rows(words)
+        views, words = list(zip(*map(list_views, tools), strict=True)), list(surfaces.values())
+        texts = [text for view in views for text in view]
+        self._catalog = {**self._embed_texts(texts, "tools"), **self._embed_texts(words, "words")}
+        # The product with the mean is the mean of the products.
+        raw = np.mean([self._stack_rows(view) for view in views or [()]], axis=0)
+        word_rows = self._stack_rows(words)
         mean, word_mean = _compute_mean(raw), _compute_mean(word_rows)
         row = np.full(len(numbers), -1, np.int32)
         row[list(surfaces)] = np.arange(len(surfaces))
         stop = np.array([is_stop(stemmed) for stemmed in numbers], np.bool_)
         vectors = WordVectors(normalise_rows(word_rows - word_mean), row, stop)
-        return Known(normalise_rows(raw - mean), vectors, mean, word_mean, numbers)
+        scale = 1 / np.maximum(np.linalg.norm(raw - mean, axis=1), _TINY)
+        some = word_rows[:: max(len(word_rows) // _SOME, 1)] @ raw[:: max(len(raw) // _SOME, 1)].T
+        usual = (float(some.mean()), float(some.std()) + 1e-3) if some.size else (0.0, 1.0)
+        return Known(raw, vectors, mean, word_mean, numbers, raw @ mean, scale.astype(np.float32), usual)
 
     def _embed_texts(self, texts: Sequence[str], label: str) -> dict[str, Matrix]:
         known = self._catalog
@@ -361,7 +386,7 @@ class Meaning:
         return np.stack(rows) if rows else np.zeros((0, self._embedder.dimensions), np.float32)
 
     def of_query(self, query: Query, known: Known) -> QueryVectors:
-        """The vectors of a query, centred as those of the catalog are."""
+        """The vectors of a query; those of its words are centred as those of the catalog are."""
         rows: list[Matrix] = []
         places: list[int] = []
         fresh: list[tuple[int, str]] = []
@@ -380,7 +405,7 @@ class Meaning:
         rows += list(normalise_rows(made[count:] - known.word_mean))
         places += [place for place, _ in fresh]
         words = np.array(rows, np.float32).reshape(len(rows), made.shape[1])
-        return QueryVectors(normalise_rows(made[:count] - known.tool_mean), words, tuple(places))
+        return QueryVectors(made[:count], words, tuple(places))
 
     def understands(self, query: Query) -> bool:
         """Whether the model was made for the script of the query: what it makes of another says nothing."""
@@ -413,7 +438,7 @@ def _compute_mean(rows: Matrix) -> Matrix:
     return np.asarray(rows.mean(axis=0) * (len(rows) / (len(rows) + _FIRM)), np.float32)
 
 
-_OF_WHOLE, _OF_PART = 24, 8
+OF_WHOLE, _OF_PART = 24, 8
 _MOST_POSTINGS = 12_000
 """Places that are looked at for a query: those of its rarest words."""
 
@@ -448,17 +473,15 @@ def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -
     chosen = []
     for part, row in enumerate(weights.weights):
         scores = np.bincount(joined, values * np.repeat(row[used], lengths), minlength=postings.rows)
-        chosen.append(_find_highest(scores, _OF_PART if part else max(k, _OF_WHOLE)))
+        chosen.append(_find_highest(scores, _OF_PART if part else max(k, OF_WHOLE)))
     return np.concatenate(chosen)
 
 
-def by_meaning(known: Known, vectors: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]:
+def by_meaning(likeness: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]:
     """The rows whose vectors are nearest to the query's; as many as `k`, if there are."""
-    # All of them in one product: exact, and 200,000 vectors take milliseconds.
-    likeness = np.asarray(vectors @ known.tools.T, np.float32)
     if where is not None:
-        likeness[:, ~where] = -2
-    counts = [_OF_PART if part else max(k, _OF_WHOLE) for part in range(len(vectors))]
+        likeness = np.where(where, likeness, np.float32(-2))
+    counts = [_OF_PART if part else max(k, OF_WHOLE) for part in range(len(likeness))]
     found = [_find_highest(like, count, _NO_LIKENESS) for like, count in zip(likeness, counts, strict=True)]
     return np.concatenate(found)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from toolyard.insight.embeddings.embedder import Matrix
 from toolyard.model.tool import Tool
-from toolyard.words.identifiers import snake_case
+from toolyard.words.identifiers import CRUD_BY_VERB, snake_case
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ _CLAUSE = re.compile(
     r"let|whether|the|also|is|are|display|convert|generate|order|play|update|add|list|fetch|analyze)\b)|[;:]\s+",
     re.IGNORECASE,
 )
+_END = re.compile(r"(?<=[.!?])\s|\n")
 _STOP = (
     "a an the of to in on at for from by with about into over under and or but if then than as is are was were be "
     "been being am do does did doing have has had having will would shall should can could may might must i me my "
@@ -48,6 +49,13 @@ _STOP = (
     "wonder provide trying interested out up down again further once between during before after above below now "
     "first second third next finally lastly additionally furthermore moreover tool tools"
 )
+_ASKING = (
+    "what which who whose when where why how is are am was were do does did has have had any show list find look check "
+    "tell"
+)
+"""What a request begins with that changes nothing."""
+KINDS = ("create", "get", "list", "update", "delete", "act")
+"""What a tool does to things."""
 _MOST_KNOWN, _LONGEST_KNOWN = 200_000, 100
 _stemming = threading.local()
 
@@ -159,10 +167,19 @@ def required(tool: Tool) -> list[list[str]]:
     return [stems(str(name)) for name in named[:_MOST_PROPERTIES]] if isinstance(named, list) else []
 
 
-def vector_text(tool: Tool) -> str:
-    """What is embedded of a tool: its name as words, its description, the names of its parameters."""
+def kind_of(tool: Tool) -> str:
+    """One of `KINDS`, by the verb of a tool's name, else of its description; nothing if neither has one."""
+    spoken = (*words(tool.name), *(stems(tool.description)[:1]))
+    found = next((CRUD_BY_VERB[word] for word in spoken if word in CRUD_BY_VERB), "")
+    return "update" if found == "replace" else found
+
+
+def list_views(tool: Tool) -> tuple[str, str, str]:
+    """What is embedded of a tool: all of it; where it is and what it is called; what it does, in a sentence."""
     keys = ", ".join(_as_words(key) for key, _ in list(_list_properties(tool.parameters))[:_MOST_PROPERTIES])
-    return f"{_as_words(tool.name)}. {tool.description[:_MOST_TEXT]} ({keys})"
+    name, home, description = _as_words(tool.name), _as_words(tool.namespace), tool.description[:_MOST_TEXT].strip()
+    called = name if name.startswith(home) else f"{home} {name}"
+    return f"{name}. {description} ({keys})", called, _END.split(description, maxsplit=1)[0] or name
 
 
 def _as_words(name: str) -> str:
@@ -210,6 +227,8 @@ class Query(msgspec.Struct, frozen=True):
     """How many of the stems say something: neither stop words nor numbers."""
     values: float
     """About how many values for parameters it holds: numbers, quotations, names."""
+    asks: bool
+    """True if it wants to know something, and changes nothing."""
 
 
 def read_query(text: str) -> Query:
@@ -231,11 +250,12 @@ def read_query(text: str) -> Query:
     stop = np.array([is_stop(stemmed) for stemmed in found], np.bool_)
     values = min(len(_VALUE.findall(text)) / 2, 4.0) + len(_PROPER.findall(text))
     said = sum(not (word.isdigit() or idle) for word, idle in zip(found.values(), stop, strict=True))
-    return Query(text, parts, tuple(found), tuple(found.values()), has, stop, said, values)
+    asks = "?" in text or next(iter(found.values()), "") in _ASKING.split()
+    return Query(text, parts, tuple(found), tuple(found.values()), has, stop, said, values, asks)
 
 
 class QueryVectors(msgspec.Struct, frozen=True):
-    """The vectors of a query: one for each segment, and one for each content word."""
+    """The vectors of a query: one for each segment, as the model made it, and one for each content word, centred."""
 
     segments: Matrix
     words: Matrix

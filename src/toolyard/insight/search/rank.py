@@ -1,19 +1,25 @@
-"""From features of candidates to an order and a probability, by fitted weights."""
+"""From features of candidates to three answers: their order, whether anything here is meant, and how likely each is.
+
+Each is a linear model of its own; `weights.json` holds them, by the names of their columns, as `benchmarks.search_fit`
+finds them.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.search.candidates import (
+    OF_WHOLE,
     IndexView,
     Known,
     Mask,
-    Signals,
-    Weighed,
     by_meaning,
     by_words,
     pick_candidates,
@@ -21,151 +27,57 @@ from toolyard.insight.search.candidates import (
     weigh_words,
     word_signals,
 )
-from toolyard.insight.search.query import Query, QueryVectors
+from toolyard.insight.search.query import KINDS, Query, QueryVectors
+
+Fit = Literal["sure", "likely", "nearest"]
 
 
 class RankWeights(msgspec.Struct, frozen=True):
     """The numbers of one mode."""
 
-    rank: tuple[float, ...]
-    offer: tuple[float, ...]
-    """One for each column of the evidence, and the constant."""
-    threshold: float
-    """For those who would rather have nothing than something wrong: if the best hit must reach it, one query in ten
-    that nothing fits is still offered something."""
-    others: float
-    """The probability that the other hits must reach then."""
-    fit: float = float("inf")
-    """The score from which on a tool fits, however many others do as well and make each of them the less likely."""
+    rank: dict[str, float]
+    about: dict[str, float]
+    right: dict[str, float]
+    foreign: float
+    """The chance of being about something here below which a request is foreign."""
+    likely: float
+    """The score from which on a hit is called likely."""
+    sure: float
+
+    def name_fit(self, score: float) -> Fit:
+        """The word for a score."""
+        return "sure" if score >= self.sure else "likely" if score >= self.likely else "nearest"
 
 
-FEW, MANY = (200, 0.1), (2_000, 0.03)
-"""Tools of a catalog, and the probability under which nothing is offered unless another one is asked for.
-
-It is where two or three right answers in a hundred are lost. The more tools there are, the more of them are nearly
-right, and the less sure is the best of them."""
-FEW_WORDS, SHORT = 3, 0.3
-"""So few words of a task are found by chance in some tool of many: the probability that is asked for among those."""
-
-
-def floor_of(tools: int, words: int, *, wordless: bool = False) -> float:
-    """The probability that a hit must reach in a catalog of that size, for a query of so many words that say something.
-
-    If no tool has a word of the query (`wordless`), it may be in another language, or no word at all: among thousands
-    of tools something is always a little like it, so as much is asked as among few.
-    """
-    most = SHORT if words <= FEW_WORDS else FEW[1] if wordless else MANY[1]
-    part = math.log(max(tools, 1) / FEW[0]) / math.log(MANY[0] / FEW[0])
-    return FEW[1] + (most - FEW[1]) * min(max(part, 0.0), 1.0)
-
-
-HYBRID_WEIGHTS = RankWeights(
-    rank=(
-        -6.783,
-        7.399,
-        0.2643,
-        0.6931,
-        0.4805,
-        6.736,
-        0.1501,
-        -1.243,
-        2.459,
-        0.2643,
-        6.511,
-        0.4805,
-        -0.7225,
-        0.1501,
-        -4.96,
-    ),
-    offer=(
-        0.5906,
-        2.088,
-        -0.8068,
-        -1.585,
-        0.5211,
-        -4.612,
-        0.1859,
-        0.3934,
-        -2.182,
-        -0.8068,
-        6.712,
-        0.5211,
-        2.017,
-        0.1859,
-        -0.3715,
-        0.1007,
-        0.009591,
-        0.2255,
-        -0.1964,
-        0.3094,
-        0.766,
-        -0.5604,
-        1.477,
-        3.88,
-        -0.1295,
-        -4.159,
-        7.348,
-        -1.193,
-        0.3159,
-        -3.475,
-        -4.837,
-        0.2903,
-        -6.407,
-    ),
-    threshold=0.598,
-    others=0.1,
-    fit=7.5,
-)
-LEXICAL_WEIGHTS = RankWeights(
-    rank=(
-        11.74,
-        5.498,
-        1.124,
-        2.464,
-        1.218,
-        1.124,
-        -4.852,
-    ),
-    offer=(
-        -2.109,
-        2.468,
-        0.4563,
-        -2.324,
-        0.9447,
-        0.4563,
-        -1.024,
-        0.01605,
-        -0.05328,
-        0.3669,
-        -0.1286,
-        0.9563,
-        0.7987,
-        0.5223,
-        0.9547,
-        6.734,
-        -0.1786,
-        -6.55,
-        5.194,
-        -1.447,
-        -7.968,
-    ),
-    threshold=0.567,
-    others=0.1,
-    fit=10.0,
-)
+@cache
+def load_weights() -> dict[Literal["hybrid", "lexical"], RankWeights]:
+    """Those that are shipped."""
+    text = Path(__file__).with_name("weights.json").read_bytes()
+    return msgspec.json.decode(text, type=dict[Literal["hybrid", "lexical"], RankWeights])
 
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
+MOST_HITS = 100
+_KIN = 3
+"""Tools of a namespace by which it is near."""
 _CLOSER = 28
 """Candidates that are compared word by word."""
-LEXICAL = ("match", "words", "name", "match_part", "words_part", "name_part", "lacking")
-HYBRID = (
-    *("match", "words", "name", "meaning", "soft_name", "soft_words", "least"),
-    *("match_part", "words_part", "name_part", "meaning_part", "soft_name_part", "soft_words_part", "least_part"),
-    "lacking",
-)
-"""The columns; `_part` is the most that any segment of the query gives."""
+
+
+def _list_columns(signals: tuple[str, ...]) -> tuple[str, ...]:
+    graded = (*signals, *(f"{name}_part" for name in signals))
+    by_length = (f"{name}_{how}" for how in ("long", "large") for name in graded)
+    kinds = (f"{how}_{kind}" for how in ("asked", "told") for kind in KINDS)
+    return (*graded, *by_length, "lacking", "home", "kin", *kinds)
+
+
+LEXICAL = _list_columns(("match", "words", "name"))
+HYBRID = _list_columns(("match", "words", "name", "meaning", "soft_name", "soft_words", "least"))
+"""The columns; `_part` is the most that any segment of the query gives. What a signal is worth depends on how much is
+said (`_long`) and on how many tools there are (`_large`), and what the tool does to things, on whether something is
+`asked` or `told`."""
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -174,14 +86,21 @@ class Table(msgspec.Struct, frozen=True):
     rows: NDArray[np.intp]
     values: Floats
     """One column for each name of `LEXICAL`, or of `HYBRID`."""
-    segments: int
-    total: float
-    """How much the words of the query weigh."""
+    near: float
+    """How much more alike than usual the nearest is."""
+    said: int
+    """Words of the query that say something."""
+    tools: int
+    """How many there are to choose from."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return HYBRID if self.values.shape[1] == len(HYBRID) else LEXICAL
 
     def column(self, name: str) -> Floats:
         """One feature of all candidates."""
-        names = HYBRID if self.values.shape[1] == len(HYBRID) else LEXICAL
-        return self.values[:, names.index(name)]
+        return self.values[:, self.names.index(name)]
 
 
 def table_of(
@@ -193,105 +112,162 @@ def table_of(
     k: int = 0,
 ) -> Table:
     """The features of what is worth a closer look, for `k` hits; without vectors, those of words alone."""
+    # Whoever turns pages gets the same candidates on each.
+    k = 0 if k <= OF_WHOLE else MOST_HITS
     weights = weigh_words(query, view.numbers, view.postings)
-    rows = by_words(weights, view.postings, where, k)
+    rows, near = by_words(weights, view.postings, where, k), 0.0
+    tools = len(view.tools) if where is None else int(np.count_nonzero(where))
+    plain = meaning = np.zeros((0, 0), np.float32)
     if known is not None and vectors is not None:
-        rows = np.concatenate([rows, by_meaning(known, vectors.segments, where, k)])
+        plain, meaning = known.compare(vectors.segments)
+        rows = np.concatenate([rows, by_meaning(meaning, where, k)])
     rows = np.unique(rows)
     if not len(rows):
-        width = len(LEXICAL) if known is None else len(HYBRID)
-        return Table(rows, np.zeros((0, width), np.float32), len(query.segments), 0.0)
-    signals, gathered = word_signals(weights, view.postings, rows)
-    parts = [signals.match, signals.words, signals.name]
-    if known is None or vectors is None:
-        return _build_table(query, view, rows, parts, weights)
-    meaning = vectors.segments @ known.tools[rows].T
-    if len(rows) > max(k, _CLOSER):
-        near = _first_look(signals, meaning, max(k, _CLOSER))
-        rows, meaning = rows[near], meaning[:, near]
-        parts = [part[:, near] for part in parts]
-        gathered = pick_candidates(gathered, near)
-    soft = soft_signals(query, weights.rarity, gathered, known.words, vectors)
-    return _build_table(query, view, rows, [*parts, meaning, *soft], weights)
+        return Table(
+            rows, np.zeros((0, len(LEXICAL if known is None else HYBRID)), np.float32), near, query.said, tools
+        )
+    parts, gathered = word_signals(weights, view.postings, rows)
+    if known is not None and vectors is not None:
+        near, meaning = (float(plain[0, rows].max()) - known.usual[0]) / known.usual[1], meaning[:, rows]
+        if len(rows) > max(k, _CLOSER):
+            closer = _first_look(parts, meaning, max(k, _CLOSER))
+            rows, meaning = rows[closer], meaning[:, closer]
+            parts = [part[:, closer] for part in parts]
+            gathered = pick_candidates(gathered, closer)
+        parts += [meaning, *soft_signals(query, weights.rarity, gathered, known.words, vectors)]
+    graded = np.array([*(part[0] for part in parts), *(part.max(axis=0) for part in parts)], np.float32)
+    by_length = [graded * np.float32(np.log1p(query.said) / 3), graded * np.float32(np.log(tools) / 8)]
+    looked_at = _look_at_tools(query, view, rows, parts[3 if len(parts) > 3 else 0][0])
+    values = np.concatenate([graded, *by_length, looked_at]).T
+    return Table(rows, values, near, query.said, tools)
 
 
-def _first_look(signals: Signals, meaning: Floats, count: int) -> NDArray[np.intp]:
-    rough = 3 * signals.match[0] + 5 * signals.words[0] + 8 * meaning.max(axis=0) + signals.name.max(axis=0)
+def _first_look(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray[np.intp]:
+    match, words, name = parts
+    rough = 3 * match[0] + 5 * words[0] + 8 * meaning.max(axis=0) + name.max(axis=0)
     return np.sort(np.argpartition(rough, len(rough) - count)[len(rough) - count :])
 
 
-def _build_table(query: Query, view: IndexView, rows: NDArray[np.intp], parts: list[Floats], weights: Weighed) -> Table:
-    whole = [part[0] for part in parts]
-    most = [part.max(axis=0) for part in parts]
-    values = np.stack([*whole, *most, _count_lacking(query, view, rows)], axis=1)
-    return Table(rows, values.astype(np.float32), len(query.segments), float(weights.totals[0]))
-
-
-def _count_lacking(query: Query, view: IndexView, rows: NDArray[np.intp]) -> Floats:
-    """Required parameters that the query neither names nor seems to have a value for: 0, 1/2, 2/3, 3/4, ..."""
+def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: Floats) -> Floats:
+    """What each lacks, whether its namespace is named or near, and what it does, where that is asked or told."""
     said = set(query.stems)
-    count = [sum(said.isdisjoint(words) for words in view.lacks[row]) for row in rows]
+    entries = [view.entries[row] for row in rows]
+    count = [sum(said.isdisjoint(words) for words in entry.lacks) for entry in entries]
+    # Required parameters that the query neither names nor seems to have a value for: 0, 1/2, 2/3, 3/4, ...
     lacking = np.maximum(np.array(count, np.float32) - query.values, 0)
-    return np.asarray(lacking / (1 + lacking), np.float32)
+    home = [len(entry.home & said) / max(len(entry.home), 1) for entry in entries]
+    kin: dict[str, list[float]] = {}
+    for entry, value in zip(entries, near.tolist(), strict=True):
+        kin.setdefault(entry.tool.namespace, []).append(value)
+    shared = {name: sum(sorted(values)[-_KIN:]) / _KIN for name, values in kin.items()}
+    kinds = np.array([[entry.kind == kind for entry in entries] for kind in KINDS], np.float32)
+    near_by = np.array([shared[entry.tool.namespace] for entry in entries])
+    found = [lacking / (1 + lacking), np.array(home), near_by, *(kinds * query.asks), *(kinds * (not query.asks))]
+    return np.array(found, np.float32)
 
 
-Doubles = NDArray[np.float64]
-
+_FEWEST = 10
+"""Tools below which a catalog counts as no smaller: there are always some that might have been there."""
+_ALL_OF_IT = 0.6
+"""The share of a request's words with which a tool is about it, whatever a model makes of them."""
+_FAR = 5.0
+"""How much better a score is, at most, that has no rival."""
 RIVALS = 12
 """Candidates that a hit is compared with."""
 _ALIKE = 0.5
 """Scores this near to the best are the same tool again, as far as a query can tell: no rivals of each other."""
-_MANY = 10
-"""Candidates from which on the last of them shows how tools score that do not fit."""
 
 
 def order_rows(table: Table, weights: RankWeights) -> tuple[NDArray[np.intp], Doubles]:
     """Places in the table, best first and of equals the first registered, and the scores in that order."""
-    scores = table.values @ np.asarray(weights.rank)
+    scores = table.values @ np.array([weights.rank[name] for name in table.names])
     order = np.lexsort((table.rows, -scores))
     return order, scores[order]
 
 
-def collect_evidence(table: Table, order: NDArray[np.intp], scores: Doubles, k: int) -> Doubles:
-    """What the probability of each of the first `k` is made of: its features, and how it stands among its rivals."""
+def weigh_request(table: Table) -> dict[str, float]:
+    """What tells whether the request is about anything here: the most that any tool has, in a catalog of that size."""
+    size = float(np.log(max(table.tools, _FEWEST))) / 8
+    if table.names is HYBRID:
+        return {"near": table.near, "size": size}
+    return {name: float(table.column(name).max(initial=0)) for name in ("match", "words", "name")} | {"size": size}
+
+
+def collect_evidence(
+    table: Table, order: NDArray[np.intp], scores: Doubles, k: int, about: float
+) -> dict[str, Doubles]:
+    """What the score of each of the first `k` is made of: its features, and how it stands among its rivals."""
     alike = int(np.count_nonzero(scores >= scores[0] - _ALIKE))
     rivals = scores[alike:]
     # Those that are alike count as one.
-    scores_apart = np.concatenate([scores[:1], rivals])
+    apart = np.concatenate([scores[:1], rivals])[:RIVALS]
     count = min(k, len(order))
-    own = table.values[order[:count]].astype(np.float64)
-    score = scores[:count]
+    half = table.names[: table.names.index("match_part")]
+    own = {name: table.column(name)[order[:count]].astype(np.float64) for name in (*half, "lacking", "home")}
+    score, fixed = scores[:count], np.ones(count)
     rival = np.full(count, scores[0])
-    rival[:alike] = rivals[0] if len(rivals) else scores[0] - 5
-    chance = np.log(np.exp(score - scores[0]) / np.exp(scores_apart[:RIVALS] - scores[0]).sum() + 1e-4)
-    half = (own.shape[1] - 1) // 2
-    whole, part = own[:, :half], own[:, half : 2 * half]
-    # Products: the words of the query and of the name must both be answered for.
-    both = [whole[:, 1] * part[:, 2], part[:, 1] * part[:, 2], np.minimum(part[:, 1], part[:, 2])]
-    if half > 3:
-        both += [part[:, 3] * part[:, 4], part[:, 4] * part[:, 5], part[:, 3] ** 2, np.minimum(part[:, 4], part[:, 5])]
-    fixed = np.ones(count)
-    # Where there are not ten, the last says nothing, and what speaks for the hit itself must do.
-    few = 0.0 if len(scores_apart) >= _MANY else 1.0
-    drop = fixed * 0 if few else score - scores_apart[_MANY - 1]
-    rest = [
-        score,
-        score - rival,
-        chance,
-        fixed * np.log(table.segments),
-        fixed * np.log1p(table.total),
-        drop,
-        fixed * few,
-        few * score,
-        few * part[:, 1] * part[:, 2],
-        (np.arange(count) == 0) * 1.0,
+    rival[:alike] = rivals[0] if len(rivals) else scores[0] - _FAR
+    return own | {
+        # The words of the query and of the name must both be answered for.
+        "words*name": own["words"] * own["name"],
+        **({"soft_words*soft_name": own["soft_words"] * own["soft_name"]} if "soft_words" in own else {}),
+        "score": score,
+        "gap": np.minimum(score - rival, _FAR),
+        "share": np.log(np.exp(score - scores[0]) / np.exp(apart - scores[0]).sum() + 1e-4),
+        "first": (score >= scores[0]) * 1.0,
+        "about": about * fixed,
+        "said": np.log1p(table.said) * fixed,
+        "size": np.log(max(table.tools, 1)) / 8 * fixed,
+    }
+
+
+def sum_up(found: Mapping[str, Any], weights: Mapping[str, float]) -> Any:
+    """The logit of a logistic model: what was found by what it is worth, and the constant."""
+    return sum(weights[name] * value for name, value in found.items()) + weights["constant"]
+
+
+def to_chance(logit: Any) -> Any:
+    """The probability of a logit."""
+    return 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
+
+
+class JudgedRow(NamedTuple):
+    """One candidate."""
+
+    row: int
+    """Its place in the snapshot."""
+    score: float
+    """How likely it is what was asked for."""
+    fit: Fit
+    reasons: Mapping[str, float]
+
+
+class Judgement(NamedTuple):
+    """What was made of a request."""
+
+    foreign: bool
+    """True if it is about nothing here."""
+    hits: Sequence[JudgedRow]
+    """The nearest all the same, best first."""
+
+
+def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
+    """The first `k` of the candidates, and whether the request is about any of them."""
+    if not len(table.rows):
+        return Judgement(True, ())
+    about = sum_up(weigh_request(table), weights.about)
+    order, scores = order_rows(table, weights)
+    chances = to_chance(sum_up(collect_evidence(table, order, scores, k, about), weights.right))
+    # A hit is at least as likely as those that it is put before. As it is shown, so it is judged.
+    chances = np.round(np.maximum.accumulate(chances[::-1])[::-1], 4)
+    shown = {"words": "words_part", "name": "name_part", "meaning": "meaning_part"}
+    columns = {key: table.column(name) for key, name in shown.items() if name in table.names}
+    hits = [
+        JudgedRow(
+            *(int(table.rows[at]), chance, weights.name_fit(chance)),
+            {key: round(float(column[at]), 3) for key, column in columns.items()},
+        )
+        for at, chance in zip(order.tolist(), chances.tolist(), strict=False)
     ]
-    # As `column_stack` would have it, which takes thrice as long.
-    return np.concatenate([own, np.array([*rest, *both]).T], axis=1)
-
-
-def compute_probabilities(found: Doubles, weights: RankWeights) -> Doubles:
-    """How likely each is what was asked for."""
-    offer = np.asarray(weights.offer)
-    logits = found @ offer[:-1] + offer[-1]
-    return np.asarray(1 / (1 + np.exp(-np.clip(logits, -30, 30))))
+    foreign = to_chance(about) < weights.foreign and table.column("words").max() < _ALL_OF_IT
+    return Judgement(bool(foreign), hits)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -16,31 +15,13 @@ from toolyard.insight.cache import CacheOption, ItemCache, say_once
 from toolyard.insight.embeddings.choice import INSTALL, default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.vectors import Background, told_embedder
-from toolyard.insight.search.candidates import IndexView, Known, Mask, Meaning, Row, Vocabulary, build_postings
-from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, read_query, required
-from toolyard.insight.search.rank import (
-    HYBRID_WEIGHTS,
-    LEXICAL_WEIGHTS,
-    RankWeights,
-    Table,
-    collect_evidence,
-    compute_probabilities,
-    floor_of,
-    order_rows,
-    table_of,
-)
+from toolyard.insight.search.candidates import Entry, IndexView, Known, Mask, Meaning, Vocabulary, build_postings
+from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, is_stop, kind_of, read_query, required, stems
+from toolyard.insight.search.rank import MOST_HITS, Fit, JudgedRow, Judgement, judge_request, load_weights, table_of
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.names import nearest
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    """What is worked out about one tool."""
-
-    tool: Tool
-    row: Row
-    lacks: tuple[frozenset[str], ...]
 
 
 class ToolIndex:
@@ -53,7 +34,7 @@ class ToolIndex:
         self._lock = threading.Lock()
         self._growing = threading.Lock()
         self._vocabulary = Vocabulary()
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, Entry] = {}
         """By the identity of a tool; those of the snapshot that was last new."""
         self._views: WeakKeyDictionary[Snapshot, IndexView] = WeakKeyDictionary()
         self._known: WeakKeyDictionary[IndexView, Known] = WeakKeyDictionary()
@@ -114,14 +95,15 @@ class ToolIndex:
             entry = before.get(id(tool))
             if entry is None:
                 lacks = tuple(frozenset(words) for words in required(tool))
-                entry = _Entry(tool, self._vocabulary.row(tool), lacks)
+                home = frozenset(word for word in stems(tool.namespace) if not is_stop(word))
+                entry = Entry(tool, self._vocabulary.row(tool), lacks, home, kind_of(tool))
             self._entries[id(tool)] = entry
         entries = [self._entries[id(tool)] for tool in snapshot.tools]
         return IndexView(
             tools=tuple(snapshot.tools),
             postings=build_postings([entry.row for entry in entries]),
             numbers=self._vocabulary.numbers,
-            lacks=[entry.lacks for entry in entries],
+            entries=entries,
             lower=_index_lower_names(snapshot),
         )
 
@@ -139,22 +121,20 @@ Mode = Literal["hybrid", "lexical"]
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One tool that fits."""
+    """One tool that may be meant."""
 
     tool: Tool
     score: float
     """How likely it is what was asked for, from 0 to 1; 1 if the query is its name."""
+    fit: Fit
+    """The same in a word; what is nearest may not be it."""
     reasons: Mapping[str, float] = {}
     """What spoke for it: `words` (share of the query it has), `name` (share of its name in the query), `meaning`
     (likeness of the vectors; not there if the search was lexical)."""
 
-    def at_most(self, score: float) -> Hit:
-        """The same hit, no more likely than that."""
-        return self if self.score <= score else msgspec.structs.replace(self, score=score)
-
 
 class SearchResults(list[Hit]):
-    """The hits, best first; fewer than asked for, even none, where fewer fit."""
+    """The hits, best first; fewer than asked for, even none, where fewer are meant."""
 
     def __init__(self, hits: Iterable[Hit] = (), *, mode: Mode, note: str = "") -> None:
         super().__init__(hits)
@@ -164,20 +144,15 @@ class SearchResults(list[Hit]):
         """Why the search was lexical, or could find nothing, and what to do about it; else empty."""
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{hit.tool.qualified_name} {hit.score:.2f}" for hit in self)
+        found = ", ".join(f"{hit.tool.qualified_name} {hit.fit} {hit.score:.2f}" for hit in self)
         return f"SearchResults([{found}], mode={self.mode!r})"
 
 
-MOST_HITS = 100
 _NAME_LIKE = re.compile(r"[^\s\"'`(),;?!]+")
 _TOLD = 10
 """Namespaces that are named where one is not found."""
 _BETWEEN = ("__", ".", "/", ":")
 _NAMED, _MENTIONED = 1.0, 0.99
-_LOOKED_AT = 5
-"""Hits that speak for the first, however many are asked for."""
-_RUNNERS_UP = 0.2
-"""What the others need, of what the best hit needs: all tools that a task takes share in being likely."""
 _WARMING = "vectors of the tools are being made; until then words alone are compared"
 _STRANGE = "words alone are compared: the model was not made for the script of this query"
 
@@ -215,13 +190,11 @@ class Searcher:
         wait: bool = True,
         threshold: float | None = None,
     ) -> SearchResults:
-        """The tools that fit, at most `k`; none if nothing does.
+        """The nearest tools, at most `k`, each with how likely it is meant; none if the query is about nothing here.
 
-        Filters come before the ranking. `threshold` is the score that the best hit must reach. Without one, what hardly
-        fits is left out, and what clearly does is offered however many others do as well; at `Weights.threshold` (0.6)
-        nine of ten queries that nothing fits are offered nothing, and four of ten right answers are lost; 0 offers
-        whatever is nearest. Without `wait` a catalog whose vectors are not there yet is searched by words, and the
-        vectors are made meanwhile.
+        Filters come before the ranking. `threshold` is the score that the best hit must reach, whatever the query is
+        about; 0 offers whatever is nearest. Without `wait` a catalog whose vectors are not there yet is searched by
+        words, and the vectors are made meanwhile.
         """
         _check_arguments(query, k, threshold)
         index = self._choose_index(snapshot)
@@ -241,16 +214,17 @@ class Searcher:
         vectors = None if known is None else self._embed_query(index, read, known, results)
         known = known if vectors is not None else None
         k = min(k, MOST_HITS)
-        weights = LEXICAL_WEIGHTS if known is None else HYBRID_WEIGHTS
         hits = _named_hits(snapshot, named)
         if read.said or threshold is not None:
             table = table_of(read, view, known, vectors, mask, k)
-            offered = _list_hits(
-                table, view, weights, k, _choose_bar(read, view, table, threshold, weights, bool(named))
-            )
+            found = judge_request(table, load_weights()[results.mode], k)
             # What is named comes first, so nothing else is more likely.
             most = hits[-1].score if hits else 1.0
-            hits += [hit.at_most(most) for place, hit in offered if place not in named]
+            hits += [
+                Hit(view.tools[hit.row], min(hit.score, most), hit.fit, hit.reasons)
+                for hit in _choose_hits(found, threshold, bool(named))
+                if hit.row not in named
+            ]
         results.extend(hits[:k])
         return results
 
@@ -377,46 +351,14 @@ def _is_spelt(tool: Tool, text: str) -> bool:
 
 
 def _named_hits(snapshot: Snapshot, named: dict[int, float]) -> list[Hit]:
-    return [Hit(snapshot.tools[place], score, {"name": 1.0}) for place, score in named.items()]
+    return [Hit(snapshot.tools[place], score, "sure", {"name": 1.0}) for place, score in named.items()]
 
 
-class _Bar(NamedTuple):
-    """What is asked of hits."""
-
-    first: float
-    """The probability of the best; without that, nothing is offered."""
-    others: float
-    fit: float
-    """A score that is good enough, whatever the probability."""
-
-
-def _choose_bar(
-    query: Query, view: IndexView, table: Table, threshold: float | None, weights: RankWeights, named: bool
-) -> _Bar:
-    if threshold is not None:
+def _choose_hits(found: Judgement, threshold: float | None, named: bool) -> Sequence[JudgedRow]:
+    """What to offer: the nearest, unless the request is foreign or the best of them does not reach the threshold."""
+    if named:
         # Beside a tool that is named, another must be as good as one alone.
-        return _Bar(0.0 if named else threshold, threshold if named else min(threshold, weights.others), math.inf)
-    least = floor_of(len(view.tools), query.said, wordless=not table.column("words_part").any())
-    return _Bar(0.0, least, math.inf) if named else _Bar(least, least * _RUNNERS_UP, weights.fit)
-
-
-def _list_hits(table: Table, view: IndexView, weights: RankWeights, k: int, bar: _Bar) -> list[tuple[int, Hit]]:
-    """The hits that fit, by place."""
-    if not len(table.rows):
-        return []
-    order, scores = order_rows(table, weights)
-    found = collect_evidence(table, order, scores, max(k, _LOOKED_AT))
-    # A hit is at least as likely as those that it is put before. As it is shown, so it is judged.
-    chances = np.round(np.maximum.accumulate(compute_probabilities(found, weights)[::-1])[::-1], 4)
-    if chances.max() < bar.first and scores[0] < bar.fit:
-        return []
-    named = {"words": table.column("words_part"), "name": table.column("name_part")}
-    if weights is HYBRID_WEIGHTS:
-        named["meaning"] = table.column("meaning_part")
-    hits = []
-    for at, chance, score in zip(order.tolist(), chances, scores, strict=False):
-        if chance >= bar.others or score >= bar.fit:
-            place = int(table.rows[at])
-            reasons = {key: round(float(column[at]), 3) for key, column in named.items()}
-            hits.append((place, Hit(view.tools[place], float(chance), reasons)))
-    return hits
+        return [hit for hit in found.hits if (hit.fit != "nearest" if threshold is None else hit.score >= threshold)]
+    if threshold is None:
+        return () if found.foreign else found.hits
+    return found.hits if found.hits and found.hits[0].score >= threshold else ()

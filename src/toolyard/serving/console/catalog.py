@@ -56,6 +56,8 @@ class CatalogRow(msgspec.Struct, frozen=True):
     """True if its source could not be loaded again, so that this is what it gave last."""
     score: float | None = None
     """How likely it is what was looked for."""
+    fit: str = ""
+    """The same in a word."""
 
     def values(self, facet: str) -> tuple[str, ...]:
         """What it is found under."""
@@ -159,11 +161,11 @@ def _row_of(name: str, tools: Sequence[Tool], held: bool) -> CatalogRow:
 
 def _take_hits(rows: Sequence[CatalogRow], hits: CatalogHits) -> list[CatalogRow]:
     """The rows of what was found, each once, the best first."""
-    scores: dict[str, float | None] = {}
+    marks: dict[str, Mapping[str, Any]] = {}
     for tool in hits.tools:
-        scores.setdefault(tool.qualified_name, hits.score(tool))
-    by_name = {row.name: row for row in rows if row.name in scores}
-    return [msgspec.structs.replace(by_name[name], score=score) for name, score in scores.items()]
+        marks.setdefault(tool.qualified_name, hits.of(tool))
+    by_name = {row.name: row for row in rows if row.name in marks}
+    return [msgspec.structs.replace(by_name[name], **mine) for name, mine in marks.items()]
 
 
 def _narrow(rows: Sequence[CatalogRow], filters: Mapping[str, str], but: str = "") -> list[CatalogRow]:

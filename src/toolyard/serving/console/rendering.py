@@ -272,7 +272,7 @@ def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[o
             marks.append(f'<span class="badge">{row.overloads} overloads</span>')
         marks += [badge(kind) for kind in ("held", "stale") if getattr(row, kind)]
         link = escape(with_query(root + tool_path(row.name), **query))
-        yield link, escape(row.namespace), escape(row.label), "".join(marks), row.score, escape(row.text)
+        yield link, escape(row.namespace), escape(row.label), "".join(marks), row.score, row.fit, escape(row.text)
 
 
 def rest_of(mapping: dict[str, Any], key: str) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def _make_search_tools() -> list[BuiltinTool]:
     return [
         _make_tool(
             "search_tools",
-            "Find tools for a task. Returns name, description and inputSchema of the tools that fit, best first; "
-            "call one with call_tool.",
+            "Find tools for a task. Returns name, description and inputSchema of the nearest tools, best first, and "
+            "their `fit`: sure, likely, or nearest, which may not be it. Call one with call_tool.",
             SearchArguments,
             _find_tools,
             reads=True,
@@ -129,10 +129,7 @@ def _search_now(server: McpEndpoint, turn: RequestContext, given: SearchArgument
     found = search_catalog(server.yard.tool_registry, names.snapshot, given.query, given.k, where, threshold)
     tools = found.tools
     shown = McpDialect(names=names.wire).format_tools(tools) if tools else []
-    lines = []
-    for tool, line in zip(tools, shown, strict=True):
-        score = found.score(tool)
-        lines.append(names.show_tool(tool, line) | ({} if score is None else {"score": score}))
+    lines = [{**names.show_tool(tool, line), **found.of(tool)} for tool, line in zip(tools, shown, strict=True)]
     return _make_result("search_tools", {"tools": lines, "search": found.mode})
 
 

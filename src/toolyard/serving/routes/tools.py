@@ -68,14 +68,13 @@ class CatalogHits(NamedTuple):
     """The tools, best first, and how they were looked for."""
 
     tools: Sequence[Tool]
-    scores: Mapping[int, float]
-    """By the identity of a tool: how likely it is what was asked for."""
+    marks: Mapping[int, Mapping[str, Any]]
+    """By the identity of a tool: `score`, short enough to be read, and `fit`."""
     mode: str | None
 
-    def score(self, tool: Tool) -> float | None:
-        """The score of a tool, short enough to be read."""
-        score = self.scores.get(id(tool))
-        return None if score is None else round(score, 4)
+    def of(self, tool: Tool) -> Mapping[str, Any]:
+        """How well a tool fits; nothing if no words were looked for."""
+        return self.marks.get(id(tool), {})
 
 
 def search_tools(
@@ -95,7 +94,8 @@ def search_tools(
         text = read_wire_call(snapshot, ToolCall(text.strip())).name
     wait = len(snapshot.tools) <= _AT_ONCE
     hits = registry.searcher.search(snapshot, text, k, where=where, wait=wait, threshold=threshold)
-    return CatalogHits([hit.tool for hit in hits], {id(hit.tool): hit.score for hit in hits}, hits.mode)
+    marks = {id(hit.tool): {"score": round(hit.score, 4), "fit": hit.fit} for hit in hits}
+    return CatalogHits([hit.tool for hit in hits], marks, hits.mode)
 
 
 _MOST = 1000
@@ -234,7 +234,7 @@ class ToolRoutes:
             answer["next_cursor"] = str(start + limit)
         spelling = query_str(request, "format")
         if spelling is None:
-            answer["tools"] = [show_native(tool, found.score(tool)) for tool in page]
+            answer["tools"] = [show_native(tool, **found.of(tool)) for tool in page]
         else:
             # Of the whole catalog: an overload is called the same whichever page it stands on.
             dialect = get_dialect(spelling, page, names=wire_names_of(snapshot))
@@ -242,7 +242,8 @@ class ToolRoutes:
             answer["names"] = {dialect.names.encode(tool): tool.qualified_name for tool in page}
             answer["changes"] = msgspec.to_builtins(dialect.report)
             if found.mode is not None:
-                answer["scores"] = [found.score(tool) for tool in page]
+                answer["scores"] = [found.of(tool)["score"] for tool in page]
+                answer["fits"] = [found.of(tool)["fit"] for tool in page]
         return JsonResponse(answer)
 
     def _filter_tools(self, request: Request, snapshot: Snapshot, k: int) -> CatalogHits:
