@@ -63,6 +63,10 @@ class _Folder:
 
     def fold(self, schema: Any, depth: int = 4) -> Settled:
         """What may be in a value; behind the same reference the same, worked out once."""
+        if type(schema) is dict and _MORE.isdisjoint(schema):
+            name = schema.get("type")
+            if isinstance(name, str) and name in _PLAIN:
+                return Settled(_PLAIN[name], schema, None, (), None, None, 0)
         reference = schema.get("$ref") if is_mapping(schema) and len(schema) == 1 else None
         if not isinstance(reference, str):
             return self._fold(schema, depth)
@@ -80,10 +84,6 @@ class _Folder:
         return found
 
     def _fold(self, schema: Any, depth: int) -> Settled:
-        if type(schema) is dict and _MORE.isdisjoint(schema):
-            name = schema.get("type")
-            if isinstance(name, str) and name in _PLAIN:
-                return Settled(_PLAIN[name], schema, None, (), None, None, 0)
         found: dict[str, Any] = {"kinds": 0}
         _merge_schema(found, schema, self, [_MAX_PARTS], ())
         kinds, properties, required = found["kinds"], found.get("properties"), found.get("required", ())

@@ -232,11 +232,13 @@ def _read_kind(field: SchemaField, place: _Place, subject: _Subject) -> Kind | N
     """What is compared of one value; None for what no other tool's answer is for, or is nobody's."""
     side, noun, held, channel, makes = subject
     name = read_name(field.name) if field.name else read_words(noun)
-    if name is None:
+    if name is None or (side and name.state and name.attribute != "state"):
         return None
     if field.items and name.listed:
         name = read_words(name.listed) or name
     name = _read_sort(name, field, place, channel)
+    if side and name.state:
+        return None
     if name.tells:
         whose = name.own or place.inner or noun
         if makes and name.attribute in _NAMES and name.plain and noun[-len(whose) :] == whose:
@@ -248,7 +250,8 @@ def _read_kind(field: SchemaField, place: _Place, subject: _Subject) -> Kind | N
         name = name._replace(own=place.inner or noun)
     told = owner_in(field.description[:_MAX_READ]) if name.tells and field.description else ()
     if name.own:
-        owners = _told_owners(told, name.own) if told else ()
+        # Of `payor_payment_id` the payor is not told, whatever else is said of it.
+        owners = _told_owners(told, name.own) if told and told[-1] not in name.own[:-1] else ()
     else:
         owners = _find_owners(told, place.inner, place.wrapper, place.hint, noun) if told else place.owners
         if name.generic and not owners and name.attribute not in ALONE and name.attribute not in SORTS:

@@ -24,7 +24,7 @@ class Side(NamedTuple):
     state: Array
     required: Array
     scoped: Array
-    """Whether it means something only where it comes from: an id, but not a city."""
+    """How far it means something only where it comes from: an id does, a city does not."""
     sorted: Array
     """Whether it means the same to everybody."""
     facets: Array
@@ -103,7 +103,7 @@ def _number_facets(kinds: Sequence[Kind], numbers: dict[str, int], *, fresh: boo
     found: list[int] = []
     owners: list[int] = []
     weights: list[float] = []
-    scoped: list[bool] = []
+    scoped: list[float] = []
     for at, kind in enumerate(kinds):
         facets = kind.facets
         scoped.append(facets.scoped)
@@ -114,7 +114,10 @@ def _number_facets(kinds: Sequence[Kind], numbers: dict[str, int], *, fresh: boo
                 owners.append(at)
                 weights.append(weight)
     return _Facets(
-        np.array(found, np.int64), np.array(owners, np.int32), np.array(weights, np.float32), np.array(scoped, np.bool_)
+        np.array(found, np.int64),
+        np.array(owners, np.int32),
+        np.array(weights, np.float32),
+        np.array(scoped, np.float32),
     )
 
 

@@ -222,8 +222,8 @@ class Facets(NamedTuple):
 
     keys: tuple[str, ...]
     weights: tuple[float, ...]
-    scoped: bool
-    """Whether it means something only where it comes from: an id, but not a city."""
+    scoped: float
+    """How far it means something only where it comes from: an id does, a city does not."""
 
 
 @lru_cache(65536)
@@ -237,7 +237,8 @@ def facets_of(attribute: str, own: Phrase, generic: bool, owners: Owners, role: 
             for phrase, part in parts:
                 key = f"{member} of {phrase}" if phrase else member
                 facets[key] = max(facets.get(key, 0.0), weight * share * part * rest)
-    return Facets(tuple(facets), tuple(facets.values()), attribute in SCOPED)
+    scoped = 0.0 if attribute in SORTS else 1.0 if attribute in SCOPED else 0.5
+    return Facets(tuple(facets), tuple(facets.values()), scoped)
 
 
 def _list_claims(attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> list[Claim]:
