@@ -46,16 +46,9 @@ _BESIDE = {"namespace", "$schema", "version", "description", "nextCursor", "_met
 
 _ENDS_EARLY = "the list has another page, which is not here; save every page, or the tools on it are missing"
 
-_OF_ONE_TOOL = {
-    "function",
-    "metadata",
-    "tags",
-    "aliases",
-    "annotations",
-    "returns",
-    "output_parameters",
-    "outputSchema",
-}
+_OF_ONE_TOOL = frozenset(
+    ("function", "metadata", "tags", "aliases", "annotations", "returns", "output_parameters", "outputSchema")
+)
 """Keys of one tool, besides its parameters, that hold a mapping or a list."""
 
 _NESTED = 8
