@@ -161,8 +161,6 @@ _SOFT_FROM = 0.3
 _IMPORTANT = 1.5
 """Rarity from which on a word of a name must be answered for."""
 _STOP_WEIGHT = 0.15
-
-
 _UNKNOWN_WEIGHT = 0.58
 """What a word loses that is in no tool of a large catalog."""
 _OTHERS = 1000
@@ -315,6 +313,8 @@ _MOST_KEPT = 4096
 _MOST_NEW = 24
 """Words of one query that no tool has, and that are embedded all the same."""
 _TINY = np.float32(1e-6)
+_FEW, _USUALLY = 10, (0.05, 0.065)
+"""Tools from which on a catalog tells what is usual, and what the default model usually gives."""
 _SOME = 400
 """Tools and words that are looked at for what is usual."""
 _FIRM = 200
@@ -370,10 +370,13 @@ class Meaning:
         row[list(surfaces)] = np.arange(len(surfaces))
         stop = np.array([is_stop(stemmed) for stemmed in numbers], np.bool_)
         vectors = WordVectors(normalise_rows(word_rows - word_mean), row, stop)
-        scale = 1 / np.maximum(np.linalg.norm(raw - mean, axis=1), _TINY)
+        scale = (1 / np.maximum(np.linalg.norm(raw - mean, axis=1), _TINY)).astype(np.float32)
         some = word_rows[:: max(len(word_rows) // _SOME, 1)] @ raw[:: max(len(raw) // _SOME, 1)].T
-        usual = (float(some.mean()), float(some.std()) + 1e-3) if some.size else (0.0, 1.0)
-        return Known(raw, vectors, mean, word_mean, numbers, raw @ mean, scale.astype(np.float32), usual)
+        # Of few tools, too many words are their own.
+        own = len(raw) / (len(raw) + _FEW)
+        seen = np.array((some.mean(), some.std()) if some.size else _USUALLY)
+        usual, spread = (own * seen + (1 - own) * np.array(_USUALLY)).tolist()
+        return Known(raw, vectors, mean, word_mean, numbers, raw @ mean, scale, (usual, spread))
 
     def _embed_texts(self, texts: Sequence[str], label: str) -> dict[str, Matrix]:
         known = self._catalog
