@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,13 +15,14 @@ from toolyard.calls.approval import Approval, ApprovalState, Preview, format_tim
 from toolyard.calls.approvals import Approvals
 from toolyard.calls.policy import Ask
 from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import counted, print_json, print_table, print_text, visible
+from toolyard.cli.output import print_json, print_list, print_text, shorten, visible
 from toolyard.cli.yard import open_sessions
 from toolyard.sessions.records import open_records
 from toolyard.sessions.store.base import steady_clock
 
 _MOST = 1000
 _WIDE = 120
+ApprovalName = Annotated[str, Parameter(help="The approval.")]
 ReasonOption = Annotated[str | None, Parameter(name="--reason", help="Why; whoever made the call is told.")]
 
 
@@ -35,50 +36,33 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
     """
     with _open_approvals(options.config) as approvals:
         found = approvals.list(state=None if state == "all" else state, limit=_MOST).approvals
-    if options.json:
-        print_json([approval.to_dict() for approval in found])
-        return 0
-    rows = [
-        (one.id, one.state, one.tool, _shorten(one.arguments), one.caller, one.session_id, one.yard, _when(one))
+    columns = ["id", "state", "tool", "arguments", "caller", "session", "from", "expires"]
+    rows = (
+        (one.id, one.state, one.tool, shorten(one.arguments, _WIDE), one.caller, one.session_id, one.yard, _when(one))
         for one in found
-    ]
-    print_table("Approvals", ["id", "state", "tool", "arguments", "caller", "session", "from", "expires"], rows)
-    print_text(counted(len(found), "approval"))
-    return 0
+    )
+    return print_list(options.json, "approval", [approval.to_dict() for approval in found], columns, rows)
 
 
-def show_(approval_id: str, /, *, options: YardOptions = YARD) -> int:
-    """Show one approval: the call, what it would change, and what became of it.
-
-    Parameters
-    ----------
-    approval_id
-        The approval, as `toolyard approvals list` shows it.
-    """
+def show_(
+    approval_id: Annotated[str, Parameter(help="The approval, as `toolyard approvals list` shows it.")],
+    /,
+    *,
+    options: YardOptions = YARD,
+) -> int:
+    """Show one approval: the call, what it would change, and what became of it."""
     with _open_approvals(options.config) as approvals:
         return _print_approval(approvals.get(approval_id), options)
 
 
-def approve_(approval_id: str, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
-    """Let a call run, once: whoever waits for it goes on, or sends it again.
-
-    Parameters
-    ----------
-    approval_id
-        The approval.
-    """
+def approve_(approval_id: ApprovalName, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
+    """Let a call run, once: whoever waits for it goes on, or sends it again."""
     with _open_approvals(options.config) as approvals:
         return _print_approval(approvals.approve(approval_id, reason=reason), options)
 
 
-def deny_(approval_id: str, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
-    """Refuse a call, and the same call sent again until the approval expires.
-
-    Parameters
-    ----------
-    approval_id
-        The approval.
-    """
+def deny_(approval_id: ApprovalName, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
+    """Refuse a call, and the same call sent again until the approval expires."""
     with _open_approvals(options.config) as approvals:
         return _print_approval(approvals.deny(approval_id, reason=reason), options)
 
@@ -140,14 +124,9 @@ def _describe_preview(preview: Preview) -> list[str]:
     if preview.maker is None:
         return [f"  cannot be foreseen: {preview.why_not}"]
     return [
-        f"  foreseen by {preview.maker}: {preview.code} {_shorten(preview.result)}",
+        f"  foreseen by {preview.maker}: {preview.code} {shorten(preview.result, _WIDE)}",
         *(f"    {line}" for line in preview.changes or ("nothing in the session changes",)),
     ]
-
-
-def _shorten(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."
 
 
 def _when(approval: Approval) -> str:

@@ -16,7 +16,7 @@ from toolyard.app.config import read_anything
 from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal, open_journal
 from toolyard.calls.tracer import read_log_options
 from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import counted, print_json, print_table, print_text, visible, warn
+from toolyard.cli.output import print_list, visible, warn
 from toolyard.cli.yard import config_path, open_sessions
 from toolyard.model.call import Mode
 from toolyard.model.errors import Effect
@@ -78,12 +78,8 @@ def calls(
         if follow:
             return _follow(log, wanted, limit, as_json=options.json)
         rows = _read_rows(log, wanted, limit)
-    if options.json:
-        print_json([row.to_dict() for row in rows])
-        return 0
-    print_table("Calls", _COLUMNS, [_describe(row) for row in rows])
-    print_text(counted(len(rows), "call"))
-    if not rows and wanted == CallFilter():
+    print_list(options.json, "call", [row.to_dict() for row in rows], _COLUMNS, map(_describe, rows))
+    if not rows and not options.json and wanted == CallFilter():
         _explain_nothing(options.config)
     return 0
 

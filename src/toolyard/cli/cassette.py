@@ -9,26 +9,29 @@ import msgspec
 from cyclopts import Parameter
 
 from toolyard.cli.options import OUTPUT, YARD, SkipOption, VerbOptions, YardOptions
-from toolyard.cli.output import counted, describe_missing, print_json, print_table, print_text, warn, working
+from toolyard.cli.output import (
+    counted,
+    describe_missing,
+    print_either,
+    print_json,
+    print_table,
+    print_text,
+    warn,
+    working,
+)
 from toolyard.cli.yard import open_registry
 from toolyard.engines.replay.cassette import Cassette, Recording, drift_of
 from toolyard.model.errors import ErrorInfo
 
+CassettePath = Annotated[Path, Parameter(help="The cassette: a .jsonl or .yaml file.")]
 NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recordings of the tool of that name.")]
 
 _SHOWN = 80
 
 
-def show_(path: Path, /, *, tool: NameOption = None, options: VerbOptions = OUTPUT) -> int:
-    """List the recordings of a cassette.
-
-    Parameters
-    ----------
-    path
-        The cassette: a .jsonl or .yaml file.
-    """
-    with working(f"reading {path}"):
-        cassette = Cassette.load(path)
+def show_(path: CassettePath, /, *, tool: NameOption = None, options: VerbOptions = OUTPUT) -> int:
+    """List the recordings of a cassette."""
+    cassette = _read_cassette(path)
     if tool is not None and tool not in cassette.names():
         warn(describe_missing("recorded tool", tool, cassette.names(), f"cassette show {path}"))
     numbers = [number for number, item in enumerate(cassette.recordings) if tool in (None, item.name)]
@@ -41,46 +44,32 @@ def show_(path: Path, /, *, tool: NameOption = None, options: VerbOptions = OUTP
     return 0
 
 
-def check_(path: Path, /, *, skip_bad: SkipOption = False, options: YardOptions = YARD) -> int:
+def check_(path: CassettePath, /, *, skip_bad: SkipOption = False, options: YardOptions = YARD) -> int:
     """Hold a cassette against the tools as they are now. Exits 1 if they have moved apart.
 
     Lists tools that are gone or defined otherwise, and recorded arguments that their tool no longer accepts.
     Calls that are never played are known only to those who make them: `ReplayToolEngine.drift()`, and the summary of
     the pytest plugin.
-
-    Parameters
-    ----------
-    path
-        The cassette: a .jsonl or .yaml file.
     """
-    with working(f"reading {path}"):
-        cassette = Cassette.load(path)
+    cassette = _read_cassette(path)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         drift = drift_of(cassette, registry)
-    if options.json:
-        print_json(drift.to_dict())
-        return 0 if drift.ok else 1
-    for line in drift.lines():
-        print_text(line)
-    said = "all fit" if drift.ok else f"{counted(len(drift.lines()), 'finding')}"
-    print_text(f"{counted(len(cassette), 'recording')} of {counted(len(cassette.names()), 'tool')}; {said}")
+    said = "all fit" if drift.ok else counted(len(drift.lines()), "finding")
+    total = f"{counted(len(cassette), 'recording')} of {counted(len(cassette.names()), 'tool')}; {said}"
+    print_either(options.json, drift.to_dict(), "\n".join([*drift.lines(), total]))
     return 0 if drift.ok else 1
 
 
+def _read_cassette(path: Path) -> Cassette:
+    with working(f"reading {path}"):
+        return Cassette.load(path)
+
+
 def _recording_row(number: int, recording: Recording) -> tuple[str, ...]:
-    if isinstance(recording.error, ErrorInfo):
-        answer = f"{recording.error.code}: {recording.error.message}"
-    else:
-        answer = _write_text(recording.result)
-    took = f"{recording.duration * 1000:.1f} ms"
-    return (
-        str(number),
-        recording.name,
-        _cut_text(_write_text(recording.arguments)),
-        _cut_text(answer),
-        recording.when,
-        took,
-    )
+    error, took = recording.error, f"{recording.duration * 1000:.1f} ms"
+    answer = f"{error.code}: {error.message}" if isinstance(error, ErrorInfo) else _write_text(recording.result)
+    arguments = _cut_text(_write_text(recording.arguments))
+    return str(number), recording.name, arguments, _cut_text(answer), recording.when, took
 
 
 def _write_text(value: Any) -> str:

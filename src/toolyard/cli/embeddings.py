@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from toolyard.cli.options import OUTPUT, VerbOptions
-from toolyard.cli.output import print_json, print_text, working
+from toolyard.cli.output import print_either, working
 
 
 def install_(
@@ -19,34 +19,20 @@ def install_(
     from toolyard.insight.embeddings.choice import install_commands, install_missing
 
     if dry_run:
-        commands = install_commands()
-        if options.json:
-            print_json({"commands": [["python", *command] for command in commands]})
-        else:
-            for command in commands:
-                print_text(f"python {' '.join(command)}")
-            if not commands:
-                print_text("everything is installed")
-        return 0
+        commands = [["python", *command] for command in install_commands()]
+        lines = [" ".join(command) for command in commands] or ["everything is installed"]
+        return print_either(options.json, {"commands": commands}, "\n".join(lines))
     with working("installing the embedding model"):
         install_missing()
-    report = _make_report()
-    _show_report(report, options.json)
-    return 0 if report["installed"] else 1
+    return status_(options=options)
 
 
 def status_(*, options: VerbOptions = OUTPUT) -> int:
     """Say whether the weights are installed, and where they are; 1 if they are not."""
-    report = _make_report()
-    _show_report(report, options.json)
-    return 0 if report["installed"] else 1
-
-
-def _make_report() -> dict[str, Any]:
     from toolyard.insight.embeddings.choice import MODEL, PARTS, default_embedder, find_part, missing_parts
 
     embedder = default_embedder()
-    return {
+    report: dict[str, Any] = {
         "model": MODEL,
         "installed": embedder is not None,
         "missing": missing_parts(),
@@ -54,16 +40,10 @@ def _make_report() -> dict[str, Any]:
         # What is said to work was seen to work.
         "dimensions": None if embedder is None else embedder.dimensions,
     }
-
-
-def _show_report(report: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-        return
-    if not report["installed"]:
-        print_text(f"{report['model']} is not installed: {', '.join(report['missing'])} lacking")
-        print_text("`toolyard embeddings install` installs it; without it, search is lexical")
-        return
-    print_text(f"{report['model']} is installed, {report['dimensions']} dimensions")
-    for path in report["files"]:
-        print_text(path)
+    if embedder is None:
+        lines = [f"{MODEL} is not installed: {', '.join(report['missing'])} lacking"]
+        lines.append("`toolyard embeddings install` installs it; without it, search is lexical")
+    else:
+        lines = [f"{MODEL} is installed, {embedder.dimensions} dimensions", *report["files"]]
+    print_either(options.json, report, "\n".join(lines))
+    return 0 if report["installed"] else 1

@@ -6,15 +6,24 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 
 from toolyard.app.config import read_anything
 from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import NotFoundError, counted, describe_missing, print_json, print_table, print_text, warn
+from toolyard.cli.output import (
+    NotFoundError,
+    describe_missing,
+    print_either,
+    print_json,
+    print_list,
+    print_text,
+    warn,
+    write_time,
+)
 from toolyard.cli.yard import config_path, open_registry
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.names import glob_matcher
@@ -72,24 +81,20 @@ def list_(*, options: YardOptions = YARD) -> int:
     """List the keys, without their tokens."""
     with _open_ring(options.config) as ring:
         keys = ring.list()
-    if options.json:
-        print_json([_describe_key(key) for key in keys])
-        return 0
-    now = time.time()
-    rows = [
-        (
-            key.id,
-            key.name,
-            " ".join(key.scopes),
-            key.state(now),
-            _write_time(key.created) or "",
-            _write_time(key.expires) or "never",
-        )
-        for key in keys
-    ]
-    print_table("Keys", ["id", "name", "scopes", "state", "created", "expires"], rows)
-    print_text(counted(len(keys), "key"))
-    return 0
+    entries = [_describe_key(key) for key in keys]
+    columns = ["id", "name", "scopes", "state", "created", "expires"]
+    rows = (
+        [
+            entry["id"],
+            entry["name"],
+            " ".join(entry["scopes"]),
+            entry["state"],
+            entry["created"],
+            entry["expires"] or "never",
+        ]
+        for entry in entries
+    )
+    return print_list(options.json, "key", entries, columns, rows)
 
 
 def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
@@ -106,11 +111,7 @@ def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
             raise NotFoundError(describe_missing("key", key_id, [known.id for known in ring.list()], "key list"))
         # Servers look every POLL seconds; the second period is for the look itself.
         time.sleep(2 * POLL)
-    if options.json:
-        print_json(_describe_key(key))
-    else:
-        print_text(f"{key.id} ({key.name}) is revoked")
-    return 0
+    return print_either(options.json, _describe_key(key), f"{key.id} ({key.name}) is revoked")
 
 
 def _find_named(ring: KeyRing, name: str) -> str:
@@ -164,18 +165,12 @@ def _read_span(text: str) -> float:
 
 
 def _describe_key(key: ApiKey) -> dict[str, Any]:
-    limits = {"rate": key.limits.rate, "burst": key.limits.burst, "concurrency": key.limits.concurrency}
+    times = {"created": key.created, "expires": key.expires, "revoked": key.revoked}
     return {
         "id": key.id,
         "name": key.name,
         "scopes": list(key.scopes),
         "state": key.state(time.time()),
-        "created": _write_time(key.created),
-        "expires": _write_time(key.expires),
-        "revoked": _write_time(key.revoked),
-        **limits,
+        **{name: None if at is None else write_time(at) for name, at in times.items()},
+        **msgspec.structs.asdict(key.limits),
     }
-
-
-def _write_time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

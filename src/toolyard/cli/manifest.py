@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,7 +52,7 @@ def list_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
     """List the files that the manifest allows."""
     with ScriptDirectory(directory) as opened:
         manifest = read_manifest(opened)
-    return _done(directory, manifest, "", options.json)
+    return _show_manifest(directory, manifest, "", options.json)
 
 
 def add_(
@@ -73,7 +73,7 @@ def add_(
     if not files and not hashed:
         raise ManifestError("name the files to be allowed")
     manifest = allow_scripts(directory, files, hashed=True if hashed else None, absent=absent)
-    return _done(directory, manifest, f"{counted(len(files), 'file')} added, ", options.json)
+    return _show_manifest(directory, manifest, f"{counted(len(files), 'file')} added, ", options.json)
 
 
 def remove_(directory: Directory, /, *files: str, options: VerbOptions = OUTPUT) -> int:
@@ -87,26 +87,21 @@ def remove_(directory: Directory, /, *files: str, options: VerbOptions = OUTPUT)
     if not files:
         raise ManifestError("name the files to be allowed no longer")
     manifest = disallow_scripts(directory, files)
-    return _done(directory, manifest, f"{counted(len(set(files)), 'file')} removed, ", options.json)
+    return _show_manifest(directory, manifest, f"{counted(len(set(files)), 'file')} removed, ", options.json)
 
 
 def verify_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
     """Check that every file the manifest allows is there, may be loaded, and has its hash. Exits 1 if one has not."""
     listed = [item for item in _review_files(directory) if item.state != "stray"]
     bad = [item for item in listed if item.state != "ok"]
-    _show_review("Manifest", listed, options.json)
-    if not options.json:
-        print_text(f"{counted(len(listed), 'file')} allowed, {len(bad)} cannot be loaded")
-    return 1 if bad else 0
+    total = f"{counted(len(listed), 'file')} allowed, {len(bad)} cannot be loaded"
+    return _show_review("Manifest", listed, total, options.json)
 
 
 def diff_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
     """Show where directory and manifest part: scripts not allowed, missing, changed, or refused. Exits 1 if they do."""
     different = [item for item in _review_files(directory) if item.state != "ok"]
-    _show_review("Differences", different, options.json)
-    if not options.json:
-        print_text(counted(len(different), "difference"))
-    return 1 if different else 0
+    return _show_review("Differences", different, counted(len(different), "difference"), options.json)
 
 
 def _review_files(directory: Path) -> list[Reviewed]:
@@ -114,8 +109,8 @@ def _review_files(directory: Path) -> list[Reviewed]:
         return review_directory(opened, read_manifest(opened))
 
 
-def _done(directory: Path, manifest: Manifest, what: str, json: bool) -> int:
-    if json:
+def _show_manifest(directory: Path, manifest: Manifest, what: str, as_json: bool) -> int:
+    if as_json:
         print_json(_describe_file(directory, manifest))
     else:
         _show_files(manifest)
@@ -132,9 +127,12 @@ def _show_files(manifest: Manifest) -> None:
     print_table("Allowed", ["file", "hash"], rows)
 
 
-def _show_review(title: str, items: Iterable[Reviewed], json: bool) -> None:
-    if json:
+def _show_review(title: str, items: Sequence[Reviewed], total: str, as_json: bool) -> int:
+    """Show the files and what is wrong with them; 1 if anything is."""
+    if as_json:
         keys = ("file", "state", "reason", "sha256", "pinned")
         print_json([{key: getattr(item, key) for key in keys} for item in items])
-        return
-    print_table(title, ["file", "state", "why"], [(item.file, item.state, item.reason) for item in items])
+    else:
+        print_table(title, ["file", "state", "why"], [(item.file, item.state, item.reason) for item in items])
+        print_text(total)
+    return 1 if any(item.state != "ok" for item in items) else 0

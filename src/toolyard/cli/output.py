@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -44,8 +46,6 @@ def prepare_streams() -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output, nothing else; ASCII where the terminal has nothing more."""
-    import json
-
     utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
     plain = msgspec.to_builtins(value)
     try:
@@ -79,9 +79,38 @@ def print_text(text: str) -> None:
     sys.stdout.write(visible(text) + "\n")
 
 
+def print_either(as_json: bool, value: Any, text: str) -> int:
+    """What was done: `value` as JSON for a program, or `text` for a person. The command ends well."""
+    print_json(value) if as_json else print_text(text)
+    return 0
+
+
+def print_list(
+    as_json: bool, what: str, entries: Sequence[Any], columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> int:
+    """All there are of something: each entry as JSON for a program, or a table with their number for a person."""
+    if as_json:
+        print_json(entries)
+    else:
+        print_table(f"{what.capitalize()}s", columns, rows)
+        print_text(counted(len(entries), what))
+    return 0
+
+
 def counted(number: int, what: str) -> str:
     """`1 tool`, `2 tools`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def shorten(value: Any, width: int) -> str:
+    """A value as JSON, cut off where it is longer than so many characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def write_time(seconds: float) -> str:
+    """A moment to the second, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def visible(text: str) -> str:

@@ -18,10 +18,10 @@ import msgspec
 from cyclopts import Parameter
 
 from toolyard.app.blocks import McpBlock, ServerBlock
-from toolyard.app.config import Config, read_anything
+from toolyard.app.config import Config
 from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import print_json, print_text, visible, warn
-from toolyard.cli.yard import config_path
+from toolyard.cli.yard import read_named
 from toolyard.model.errors import ConfigError
 from toolyard.schema.options import read_option
 from toolyard.serving import require_serving
@@ -81,11 +81,7 @@ def serve(
         "strict": strict,
         "log": log,
     }
-    _outlive_hangups()
-    require_serving("toolyard serve")
-    path = config_path(options.config)
-    read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
-    block = apply_overrides(read.server, given, os.environ, alone=path is None)
+    path, read, block = _read_server("serve", options, given)
     if watch:
         read = _watch_scripts(read)
     if fd is not None and link is not None:
@@ -103,11 +99,17 @@ def serve(
         return 0 if run(read, block, ready=lambda address, text: _announce_address(address, block, text, out)) else 1
 
 
-def _outlive_hangups() -> None:
-    """While nothing is loaded there is nothing to load again, and a SIGHUP that nobody takes would end the process."""
+def _read_server(
+    verb: str, options: YardOptions, flags: Mapping[str, Any], *, over_http: bool = True
+) -> tuple[Path | None, Config, ServerBlock]:
+    """The file that a verb serves, what it says, and how it is served."""
+    # While nothing is loaded there is nothing to load again, and a SIGHUP that nobody takes would end the process.
     if threading.current_thread() is threading.main_thread():
         # Not SIG_IGN, which programs that are started from here would inherit.
         signal.signal(signal.SIGHUP, lambda number, frame: None)
+    require_serving(f"toolyard {verb}", over_http=over_http)
+    path, read = read_named(options.config)
+    return path, read, apply_overrides(read.server, flags, os.environ, alone=path is None)
 
 
 def apply_overrides(
@@ -217,15 +219,9 @@ def mcp(
 
     Standard output carries the protocol alone; what tools print, and the log, go to standard error.
     """
-    _outlive_hangups()
-    require_serving("toolyard mcp", over_http=False)
-    path = config_path(options.config)
-    read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
     given = {"domains": domains, "strict": strict, "log": log}
-    block = _with_mcp(
-        apply_overrides(read.server, given, os.environ, alone=path is None),
-        {"expose": expose, "names": names, "sessions": sessions},
-    )
+    _, read, block = _read_server("mcp", options, given, over_http=False)
+    block = _with_mcp(block, {"expose": expose, "names": names, "sessions": sessions})
     from toolyard.serving.mcp.stdio import take_streams
     from toolyard.serving.metrics import taking_logs
     from toolyard.serving.service import build_service
@@ -279,12 +275,8 @@ def open(  # noqa: A001 - the verb's name
 
     Prints the console's address once it is there.
     """
-    _outlive_hangups()
-    require_serving("toolyard open")
-    path = config_path(options.config)
-    read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
     given = {"host": "127.0.0.1", "port": port, "log": "off"}
-    block = apply_overrides(read.server, given, os.environ, alone=path is None)
+    _, read, block = _read_server("open", options, given)
     block = msgspec.structs.replace(block, page=True, workers=1)
     from toolyard.serving.process.server import serve
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.cli.options import YARD, OwnerOption, YardOptions
-from toolyard.cli.output import counted, print_json, print_table, print_text, working
+from toolyard.cli.output import (
+    counted,
+    print_either,
+    print_json,
+    print_list,
+    print_table,
+    print_text,
+    shorten,
+    working,
+    write_time,
+)
 from toolyard.cli.yard import missing_session, open_yard
 
 _SHOWN = 200
 _WIDE = 160
+SessionName = Annotated[str, Parameter(help="The session.")]
 
 
 def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
@@ -19,23 +33,13 @@ def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     with open_yard(options.config, durable=True) as yard:
         store = yard.tool_engine.sessions.store
         found = [] if store is None else store.sessions(owner)
-    if options.json:
-        print_json([{**_describe_session(item), "used": _write_time(item.used)} for item in found])
-        return 0
-    rows = [(item.session_id, item.owner, str(item.entries), _write_time(item.used)) for item in found]
-    print_table("Sessions", ["session", "owner", "calls", "last used"], rows)
-    print_text(counted(len(found), "session"))
-    return 0
+    entries = [{**msgspec.structs.asdict(item), "used": write_time(item.used)} for item in found]
+    rows = (list(map(str, entry.values())) for entry in entries)
+    return print_list(options.json, "session", entries, ["session", "owner", "calls", "last used"], rows)
 
 
-def show_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """Show a session: each call with its time and result, then what engines keep in it.
-
-    Parameters
-    ----------
-    session_id
-        The session.
-    """
+def show_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
+    """Show a session: each call with its time and result, then what engines keep in it."""
     with open_yard(options.config, durable=True) as yard:
         state = _read_state(yard, session_id, owner)
         executions = [call.to_dict() for call in yard.tool_engine.get_session_history(session_id, owner=owner)]
@@ -49,7 +53,7 @@ def show_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions
     if len(executions) > _SHOWN:
         print_text(f"... the last {_SHOWN} of {len(executions):,} calls; --json lists all")
     for engine, values in state.items():
-        print_text(f"{engine}: {_shorten_text(values)}")
+        print_text(f"{engine}: {shorten(values, _WIDE)}")
     print_text(f"{counted(len(executions), 'call')}, state {digest[:16]}")
     return 0
 
@@ -78,12 +82,10 @@ def fork_(
         _read_state(yard, session_id, owner)
         yard.tool_engine.setup(new_id, fork_of=session_id, at=at, owner=owner)
         digest = yard.tool_engine.state_hash(new_id, owner=owner)
-    if options.json:
-        point = {} if at is None else {"at": at}
-        print_json({"session_id": new_id, "fork_of": session_id, **point, "state_hash": digest})
-    else:
-        print_text(f"{new_id} is a fork of {_name_point(session_id, at)}, state {digest[:16]}")
-    return 0
+    point = {} if at is None else {"at": at}
+    made = {"session_id": new_id, "fork_of": session_id, **point, "state_hash": digest}
+    text = f"{new_id} is a fork of {_name_point(session_id, at)}, state {digest[:16]}"
+    return print_either(options.json, made, text)
 
 
 def diff_(
@@ -133,36 +135,20 @@ def diff_(
     return 0 if same else 1
 
 
-def export_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """Print a session as one JSON document that `setup(initial_state=...)` takes back.
-
-    Parameters
-    ----------
-    session_id
-        The session.
-    """
+def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
+    """Print a session as one JSON document that `setup(initial_state=...)` takes back."""
     with open_yard(options.config, durable=True) as yard, working(f"exporting {session_id}"):
         state = _read_state(yard, session_id, owner)
     print_json(state)
     return 0
 
 
-def delete_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """End a session and forget what only it has.
-
-    Parameters
-    ----------
-    session_id
-        The session.
-    """
+def delete_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
+    """End a session and forget what only it has."""
     with open_yard(options.config, durable=True) as yard:
         _read_state(yard, session_id, owner)
         yard.tool_engine.teardown(session_id, owner=owner)
-    if options.json:
-        print_json({"deleted": session_id})
-    else:
-        print_text(f"{session_id} is deleted")
-    return 0
+    return print_either(options.json, {"deleted": session_id}, f"{session_id} is deleted")
 
 
 def _name_point(session_id: str, at: int | None) -> str:
@@ -187,30 +173,12 @@ def _read_state(yard: Toolyard, session_id: str, owner: str | None) -> dict[str,
 def _entry_row(entry: dict[str, Any]) -> tuple[str, str, str]:
     call, output = entry["tool_call"], entry["tool_output"]
     info = output.get("error_info")
-    answer = f"{info['code']}: {output['error']}" if info else _shorten_text(output["result"])
-    return call["name"], _shorten_text(call["arguments"]), answer[:_WIDE]
+    answer = f"{info['code']}: {output['error']}" if info else shorten(output["result"], _WIDE)
+    return call["name"], shorten(call["arguments"], _WIDE), answer[:_WIDE]
 
 
 def _time_row(entry: dict[str, Any]) -> tuple[str, str]:
     """When a call was recorded, and how long it took; empty where that is not known."""
     at, took = entry.get("at"), entry.get("took")
-    when = "" if at is None else _write_time(datetime.fromisoformat(at).timestamp())
+    when = "" if at is None else write_time(datetime.fromisoformat(at).timestamp())
     return when, "" if took is None else f"{took:.2f} s" if took >= 1 else f"{took * 1000:.1f} ms"
-
-
-def _shorten_text(value: Any) -> str:
-    import json
-
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."
-
-
-def _describe_session(item: Any) -> dict[str, Any]:
-    import msgspec
-
-    plain: dict[str, Any] = msgspec.to_builtins(item)
-    return plain
-
-
-def _write_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

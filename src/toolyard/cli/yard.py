@@ -24,6 +24,12 @@ from toolyard.sources.domains import DomainToolLoader, enabled_domains
 _DEFAULT = "toolyard.yaml"
 
 
+def read_named(config: Path | None) -> tuple[Path | None, Config]:
+    """The file that a command works on, and what it says; nothing, if there is none."""
+    path = config_path(config)
+    return path, Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
+
+
 def config_path(config: Path | None) -> Path | None:
     """The given file, the environment's, or the folder's; None for the enabled domains alone."""
     path = config or (Path(os.environ["TOOLYARD_CONFIG"]) if os.environ.get("TOOLYARD_CONFIG") else None)
@@ -39,7 +45,9 @@ def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistr
     with working("loading tools"):
         if path is None:
             return domain_registry(skip_bad=skip_bad)
-        return _open_lenient(path) if skip_bad else _open_strict(path)
+        registry = survey(path, enrich=True)[0] if skip_bad else build_registry(path)
+        _say_what_is_missing(registry.report, path)
+        return registry
 
 
 @contextmanager
@@ -50,14 +58,13 @@ def open_yard(
 
     So they do where a call may have to wait for approval.
     """
-    path = config_path(config)
     with working("loading tools"):
+        path, read = read_named(config)
         if path is None:
-            registry, read = domain_registry(skip_bad=skip_bad), Config(where="", base=Path(), loaders=[])
+            registry = domain_registry(skip_bad=skip_bad)
             sessions = _default_sessions(read, path, durable).open()
             yard = Toolyard(registry, PythonToolEngine(registry, sessions=sessions))
         else:
-            read = read_anything(path)
             durable = durable or Policy.from_options(read.policy).asks
             wired = msgspec.structs.replace(read, sessions=_default_sessions(read, path, durable))
             registry, engine, report = build_parts(wired, approver, lenient=skip_bad)
@@ -79,8 +86,7 @@ def missing_session(yard: Toolyard, session_id: str, owner: str | None) -> Unkno
 @contextmanager
 def open_sessions(config: Path | None) -> Iterator[Sessions]:
     """The stored sessions a command works on, without any tools."""
-    path = config_path(config)
-    read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
+    path, read = read_named(config)
     sessions = _default_sessions(read, path, durable=True).open()
     try:
         yield sessions
@@ -100,18 +106,6 @@ def _default_sessions(config: Config, path: Path | None, durable: bool) -> Sessi
 def _users_sessions() -> Path:
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "toolyard" / "sessions.db"
-
-
-def _open_lenient(path: Path) -> ToolRegistry:
-    registry, report = survey(path, enrich=True)
-    _say_what_is_missing(report, path)
-    return registry
-
-
-def _open_strict(path: Path) -> ToolRegistry:
-    registry = build_registry(path)
-    _say_what_is_missing(registry.report, path)
-    return registry
 
 
 def _say_what_is_missing(report: LoadReport, path: Path) -> None:
