@@ -1,30 +1,29 @@
-"""`toolyard check`, `tools`, `show`, `schema` and `version`: what there is to call, and what there is to write."""
+"""`toolyard check`, `tools`, `show` and `search`: what there is to call."""
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
 from toolyard.app import survey
-from toolyard.cli.options import OUTPUT, YARD, SkipOption, VerbOptions, YardOptions
-from toolyard.cli.output import counted, print_json, print_table, print_text, warn, working
+from toolyard.cli.options import YARD, SkipOption, YardOptions
+from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working
 from toolyard.cli.yard import config_path, domain_registry, open_registry, require_known, tell_of_default
-from toolyard.constants import VERSION
 from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
-from toolyard.model.errors import UnknownToolError
+from toolyard.model.errors import ConfigError, UnknownToolError
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 
-_SHOWN = 50
+if TYPE_CHECKING:
+    from toolyard.insight.search.searcher import Hit
 
-Markdown = Annotated[bool, Parameter(negative="", help="Print the configuration reference as Markdown instead.")]
+_SHOWN = 50
 
 
 def check(*, options: YardOptions = YARD) -> int:
@@ -105,13 +104,9 @@ def tools(
             for tool in registry
             if (namespace is None or tool.namespace == namespace) and (tag is None or tag in tool.tags)
         ]
-    if options.json:
-        print_json([tool.to_dict(qualified=True) for tool in found])
-        return 0
-    rows = [(tool.qualified_name, tool.effects.value, tool.description.partition("\n")[0]) for tool in found]
-    print_table("Tools", ["name", "effects", "description"], rows)
-    print_text(counted(len(found), "tool"))
-    return 0
+    entries = [tool.to_dict(qualified=True) for tool in found]
+    rows = ((tool.qualified_name, tool.effects.value, tool.description.partition("\n")[0]) for tool in found)
+    return print_list(options.json, "tool", entries, ["name", "effects", "description"], rows)
 
 
 def show(
@@ -182,20 +177,65 @@ def _indent_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def schema(*, markdown: Markdown = False, options: VerbOptions = OUTPUT) -> int:
-    """Print the JSON Schema of config files, for editors that complete and check while you type."""
-    from toolyard.app.schema import config_reference, config_schema
+def search(
+    query: str,
+    /,
+    *,
+    k: Annotated[int, Parameter(name=["-k"])] = 5,
+    namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace", "-n"], negative="")] = (),
+    tag: Annotated[tuple[str, ...], Parameter(name=["--tag", "-t"], negative="")] = (),
+    threshold: float | None = None,
+    skip_bad: SkipOption = False,
+    options: YardOptions = YARD,
+) -> int:
+    """Find the tools for a task, best first; none if it is about nothing that is there, and then it exits 1.
 
-    if markdown:
-        sys.stdout.write(config_reference())
-    else:
-        print_json(config_schema())
-    return 0
+    Parameters
+    ----------
+    query
+        The task in words, or a tool's name.
+    k
+        At most how many.
+    namespace
+        Only tools of this namespace; may be given often.
+    tag
+        Only tools with this tag; with all of them, if it is given often.
+    threshold
+        The score, from 0 to 1, that the best must reach; 0 shows the nearest, whatever it is.
+    """
+    from toolyard.insight.search.rank import MOST_HITS
 
-
-def version(*, options: VerbOptions = OUTPUT) -> None:
-    """Print the version."""
+    if not 1 <= k <= MOST_HITS:
+        raise ConfigError(f"-k must be from 1 to {MOST_HITS}, not {k}")
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ConfigError(f"--threshold must be from 0 to 1, not {threshold}")
+    if not query.strip():
+        raise ConfigError("the query is empty; say the task in words, or list all with `toolyard tools`")
+    with open_registry(options.config, skip_bad=skip_bad) as registry:
+        require_known(registry, namespace=namespace, tag=tag)
+        found = registry.search(query, k, namespace=namespace or None, tags=tag or None, threshold=threshold)
+    if found.note:
+        warn(found.note)
     if options.json:
-        print_json({"version": VERSION})
-    else:
-        sys.stdout.write(f"{VERSION}\n")
+        print_json({"hits": [_describe_hit(hit) for hit in found], "mode": found.mode, "note": found.note})
+        return 0 if len(found) else 1
+    rows = [
+        (hit.fit, f"{hit.score:.2f}", hit.tool.qualified_name, hit.tool.description.partition("\n")[0]) for hit in found
+    ]
+    if rows:
+        print_table("Found", ["fit", "score", "name", "description"], rows)
+    print_text(f"{counted(len(found), 'tool')}, {found.mode} search")
+    if not rows:
+        warn("nothing fits; say it in other words, see the nearest with `--threshold 0`, or all with `toolyard tools`")
+        tell_of_default(options.config)
+    return 0 if rows else 1
+
+
+def _describe_hit(hit: Hit) -> dict[str, Any]:
+    return {
+        "name": hit.tool.qualified_name,
+        "fit": hit.fit,
+        "score": hit.score,
+        "reasons": dict(hit.reasons),
+        "tool": hit.tool.to_dict(),
+    }

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from toolyard.cli.options import OUTPUT, VerbOptions, describe_unused, name_file
-from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_json, print_text, set_verbosity
+from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_either, set_verbosity
 from toolyard.constants import VERSION
 from toolyard.model.errors import (
     CallError,
@@ -36,12 +36,12 @@ _GROUPS = {
     "embeddings": "The embedding model that search and enrichments use by default.",
 }
 _VERBS = {
-    "init:init": "Make a small yard that runs at once.",
-    "add:add": "Add an API, an MCP server, functions or a catalog to a config.",
+    "config:init": "Make a small yard that runs at once.",
+    "config:add": "Add an API, an MCP server, functions or a catalog to a config.",
     "catalog:check": "Load a config, catalog or Python file and say what was loaded, rewritten and rejected.",
     "catalog:tools": "List the tools.",
     "catalog:show": "Show one tool, whole.",
-    "search:search": "Find tools by what they do.",
+    "catalog:search": "Find tools by what they do.",
     "call:call": "Call a tool and print its result.",
     "calls:calls": "List the calls that were made, newest last.",
     "sample:sample": "Draw tools that belong together.",
@@ -51,8 +51,7 @@ _VERBS = {
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
     "clients:install": "Let a client such as Claude Desktop or Cursor start a yard.",
     "clients:uninstall": "Take a yard out of a client again.",
-    "catalog:schema": "Print the JSON Schema of config files.",
-    "catalog:version": "Print the version.",
+    "config:schema": "Print the JSON Schema of config files.",
     "session:list_": "List the sessions.",
     "session:show_": "Show a session, call by call.",
     "session:fork_": "Begin a session where another one now is, or was.",
@@ -89,6 +88,12 @@ for _group in _groups.values():
 
 
 @app.command
+def version(*, options: VerbOptions = OUTPUT) -> int:
+    """Print the version."""
+    return print_either(options.json, {"version": VERSION}, VERSION)
+
+
+@app.command
 def completion(
     shell: Literal["bash", "zsh", "fish"],
     /,
@@ -111,8 +116,7 @@ def completion(
         place = app.install_completion(shell=shell)
         place.write_text(text)
         text = str(place)
-    print_json({"shell": shell, "installed" if install else "script": text}) if options.json else print_text(text)
-    return 0
+    return print_either(options.json, {"shell": shell, "installed" if install else "script": text}, text)
 
 
 _NOT_FOUND = (

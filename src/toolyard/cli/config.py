@@ -1,4 +1,8 @@
-"""`toolyard add`: finds out what an address, a file or a command is, and makes it a source of a config."""
+"""`toolyard init`, `add` and `schema`: a config made, added to, and described.
+
+`init` makes a small yard with a function, an API and an MCP server, which needs no network; `add` finds out what an
+address, a file or a command is, and makes it a source.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
@@ -21,7 +26,7 @@ from cyclopts import Parameter
 from toolyard.app.config import hide_secrets, is_config, read_config, read_config_file
 from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
-from toolyard.cli.output import counted, fail, print_json, print_text, working
+from toolyard.cli.output import counted, fail, print_either, print_json, print_text, working
 from toolyard.cli.yard import config_path
 from toolyard.links.http.addresses import Blocked, is_public, read_address, with_port
 from toolyard.links.http.url import read_url
@@ -38,6 +43,122 @@ _Source = dict[str, Any]
 _CONFIG = Path("toolyard.yaml")
 _RUNNERS = frozenset({"npx", "uvx", "pipx", "bunx", "docker", "node", "deno", "uv", "python", "python3", "run", "sh"})
 _PLAIN_HOSTS = ("mcp", "www", "api")
+
+_STARTER = """\
+# Where tools come from; paths are relative to this file. `toolyard add` adds to the list, and
+# `toolyard schema` prints what an editor needs to complete and check it.
+tools:
+  registry:
+    # Functions with type hints are tools as they are.
+    - type: python
+      target: desk.py
+      namespace: desk
+    # Every operation of an OpenAPI document is a tool. Nothing answers at the address in it, so answers are made
+    # up: take out `engine`, and calls go there.
+    - type: rest
+      spec: orders.yaml
+      namespace: orders
+      engine: made_up
+    # A program that speaks MCP; this one is toolyard again, with the functions of notes.py.
+    - type: mcp
+      command: {command}
+      args: [-m, toolyard, mcp, notes.py, --names, bare]
+      cwd: .
+      namespace: notes
+  engines:
+    made_up: {{type: lm, lm_config: {{type: schema}}}}
+"""
+_DESK = '''\
+"""Tools of the desk."""
+
+
+def split_bill(total: float, people: int = 2) -> list[float]:
+    """Split a bill evenly.
+
+    Args:
+        total: What the bill says.
+        people: How many share it.
+    """
+    return [round(total / people, 2)] * people
+'''
+_NOTES = '''\
+"""Served over MCP by `toolyard mcp notes.py`."""
+
+_notes: list[str] = []
+
+
+def add_note(text: str) -> list[str]:
+    """Keep a note, and say which there are."""
+    _notes.append(text)
+    return _notes
+'''
+_ORDERS = """\
+openapi: 3.1.0
+info: {title: Orders, version: "1"}
+servers: [{url: "https://orders.example.com"}]
+paths:
+  /orders:
+    post:
+      operationId: createOrder
+      summary: Order something.
+      requestBody: {content: {application/json: {schema: {$ref: "#/components/schemas/Order"}}}}
+      responses:
+        "201": {description: Made, content: {application/json: {schema: {$ref: "#/components/schemas/Order"}}}}
+  /orders/{id}:
+    get:
+      operationId: getOrder
+      summary: Look at an order.
+      parameters: [{name: id, in: path, required: true, schema: {type: string}}]
+      responses:
+        "200": {description: Found, content: {application/json: {schema: {$ref: "#/components/schemas/Order"}}}}
+components:
+  schemas:
+    Order:
+      type: object
+      required: [item]
+      properties: {id: {type: string, readOnly: true}, item: {type: string}, quantity: {type: integer, default: 1}}
+"""
+_FILES = {_CONFIG.name: _STARTER, "desk.py": _DESK, "notes.py": _NOTES, "orders.yaml": _ORDERS}
+
+
+def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
+    """Make a small yard with one function, one API and one MCP server. No file that is there is changed.
+
+    Parameters
+    ----------
+    folder
+        Where; made if need be.
+    """
+    there = [name for name in _FILES if (folder / name).exists()]
+    if there:
+        raise ConfigError(f"{folder}: has {', '.join(there)} already; nothing was written, name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in _FILES.items():
+        # As JSON, which YAML reads: the path may hold anything.
+        made = text.format(command=json.dumps(sys.executable)) if text is _STARTER else text
+        (folder / name).write_text(made, encoding="utf-8")
+    config = folder / _CONFIG
+    made = f"made {', '.join(str(folder / name) for name in _FILES)}; next:"
+    next_ones = [f"tools {config}", f"call {config}::split_bill total=90", f"open {config}"]
+    text = "\n".join([made, *(f"  toolyard {command}" for command in next_ones)])
+    return print_either(options.json, {"folder": str(folder), "files": list(_FILES)}, text)
+
+
+def schema(
+    *,
+    markdown: Annotated[
+        bool, Parameter(negative="", help="Print the configuration reference as Markdown instead.")
+    ] = False,
+    options: VerbOptions = OUTPUT,
+) -> int:
+    """Print the JSON Schema of config files, for editors that complete and check while you type."""
+    from toolyard.app.schema import config_reference, config_schema
+
+    if markdown:
+        sys.stdout.write(config_reference())
+    else:
+        print_json(config_schema())
+    return 0
 
 
 def add(
