@@ -51,7 +51,7 @@ which the call path turns into a `ToolResult` carrying the same `ErrorInfo`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, overload
 
 import msgspec
 
@@ -94,12 +94,26 @@ class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
         return msgspec.convert(data, cls)
 
 
+class _Facts(TypedDict, total=False):
+    """What is the same for all errors of a class."""
+
+    code: str
+    http_status: int
+    retryable: bool
+    effect: Effect
+
+
 class ToolyardError(Exception):
     """Base of everything toolyard raises on purpose."""
 
     code: ClassVar[str] = "server.error"
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **facts: Unpack[_Facts]) -> None:
+        """A class says its facts beside its bases; what it does not say is as there."""
+        for name, value in facts.items():
+            setattr(cls, name, value)
 
     # KeyError shows the repr of its argument; the subclasses that are also KeyErrors must not.
     __str__ = Exception.__str__
@@ -121,18 +135,12 @@ class DuplicatePluginError(PluginError, ValueError):
     """Two classes claim one plugin name."""
 
 
-class DefinitionError(ToolyardError, ValueError):
+class DefinitionError(ToolyardError, ValueError, code="request.invalid_shape", http_status=400):
     """A tool definition cannot be admitted to a registry."""
 
-    code = "request.invalid_shape"
-    http_status = 400
 
-
-class DuplicateToolError(DefinitionError):
+class DuplicateToolError(DefinitionError, code="tool.exists", http_status=409):
     """Same namespace, same name, same input schema, or an alias that hides another tool."""
-
-    code = "tool.exists"
-    http_status = 409
 
 
 class InvalidNameError(DefinitionError):
@@ -178,81 +186,51 @@ class UnknownScriptError(ManifestError, KeyError):
     """The directory, or its manifest, has no script of that name."""
 
 
-class SessionError(ToolyardError):
+class SessionError(ToolyardError, code="session.unavailable", http_status=503):
     """A session was used in a way its life cycle does not allow."""
 
-    code = "session.unavailable"
-    http_status = 503
     # Not retryable: whether anything had run by then, nobody knows.
 
 
-class SessionBusyError(SessionError, TimeoutError):
+class SessionBusyError(SessionError, TimeoutError, code="session.busy", http_status=409, retryable=True):
     """The session did not become free in time: a call in it is still running. Nothing of the batch was run."""
 
-    code = "session.busy"
-    http_status = 409
-    retryable = True
 
-
-class SessionFullError(SessionError):
+class SessionFullError(SessionError, code="session.full", http_status=507):
     """The session holds as many bytes as it may, or all in memory together do. Nothing of the batch was run."""
 
-    code = "session.full"
-    http_status = 507
 
-
-class SessionExistsError(SessionError, ValueError):
+class SessionExistsError(SessionError, ValueError, code="session.exists", http_status=409):
     """`setup` was called twice for one session id."""
 
-    code = "session.exists"
-    http_status = 409
 
-
-class UnknownEntryError(SessionError, ValueError):
+class UnknownEntryError(SessionError, ValueError, code="session.no_entry", http_status=404):
     """A place in a session's history that is none: behind its end, or no number of entries at all."""
 
-    code = "session.no_entry"
-    http_status = 404
 
-
-class UnknownSessionError(SessionError, KeyError):
+class UnknownSessionError(SessionError, KeyError, code="session.not_found", http_status=404):
     """The session was never set up, or is over."""
 
-    code = "session.not_found"
-    http_status = 404
 
-
-class ApprovalError(ToolyardError):
+class ApprovalError(ToolyardError, code="approval.decided", http_status=409):
     """An approval is not what it would have to be for this: it is decided, used or expired, or cannot be used."""
 
-    code = "approval.decided"
-    http_status = 409
 
-
-class ApprovalExpiredError(ApprovalError):
+class ApprovalExpiredError(ApprovalError, code="approval.expired"):
     """Nobody decided in time."""
 
-    code = "approval.expired"
 
-
-class ApprovalForbiddenError(ApprovalError):
+class ApprovalForbiddenError(ApprovalError, code="approval.forbidden", http_status=403):
     """The decision is somebody else's."""
 
-    code = "approval.forbidden"
-    http_status = 403
 
-
-class UnknownApprovalError(ApprovalError, KeyError):
+class UnknownApprovalError(ApprovalError, KeyError, code="approval.not_found", http_status=404):
     """No approval has that id, or none that whoever asks may see."""
 
-    code = "approval.not_found"
-    http_status = 404
 
-
-class CallError(ToolyardError):
+class CallError(ToolyardError, code="tool.execution_error"):
     """One call failed; `info` holds the facts. The only kind that becomes a `ToolResult`."""
 
-    code = "tool.execution_error"
     effect: ClassVar[Effect] = "none"
 
     def __init__(
@@ -285,56 +263,36 @@ class CallError(ToolyardError):
         return error
 
 
-class UnknownToolError(CallError, KeyError):
+class UnknownToolError(CallError, KeyError, code="tool.not_found", http_status=404):
     """No tool has that name, or a bare name fits several namespaces."""
 
-    code = "tool.not_found"
-    http_status = 404
 
-
-class StaleDefinition(CallError):
+class StaleDefinition(CallError, code="catalog.stale", http_status=409, retryable=True):
     """The tool is not the one the caller knows: its definition changed since."""
 
-    code = "catalog.stale"
-    http_status = 409
-    retryable = True
 
-
-class CallConflict(CallError):
+class CallConflict(CallError, code="call.conflict", http_status=409):
     """The `call_id` was used before in this session, for another call."""
 
-    code = "call.conflict"
-    http_status = 409
 
-
-class InvalidArguments(CallError):
+class InvalidArguments(CallError, code="tool.invalid_args", http_status=400):
     """No overload accepts the arguments; `info.details["violations"]` lists why."""
 
-    code = "tool.invalid_args"
-    http_status = 400
     sent: bytes = b""
     """The arguments as JSON text for the record, where they could be written; no message shows it."""
 
 
-class Denied(CallError):
+class Denied(CallError, code="tool.denied", http_status=403):
     """Policy forbids the call."""
 
-    code = "tool.denied"
-    http_status = 403
 
-
-class Held(CallError):
+class Held(CallError, code="tool.held", http_status=202):
     """Somebody must approve the call first; nothing has run. `info.details["approval"]` has the id and the expiry."""
 
-    code = "tool.held"
-    http_status = 202
 
-
-class ToolFailed(CallError):
+class ToolFailed(CallError, code="tool.execution_error", effect="unknown"):
     """The tool itself raised; the original exception is `__cause__`."""
 
-    code = "tool.execution_error"
-    effect = "unknown"
     unforeseen: bool = False
     """True if it was made of an exception that the tool did not mean as an answer."""
     raised_in: object = None
@@ -343,42 +301,24 @@ class ToolFailed(CallError):
     """Where it was raised, as text, if that was in another process. For logs, not for callers."""
 
 
-class CallTimeout(CallError):
+class CallTimeout(CallError, code="tool.timeout", http_status=504, retryable=True, effect="unknown"):
     """The call passed its deadline."""
 
-    code = "tool.timeout"
-    http_status = 504
-    retryable = True
-    effect = "unknown"
 
-
-class Interrupted(CallError):
+class Interrupted(CallError, code="tool.interrupted", effect="unknown"):
     """The call was cancelled, or its process ended, before it was answered. Recorded, hardly ever raised."""
 
-    code = "tool.interrupted"
-    effect = "unknown"
 
-
-class Unavailable(CallError):
+class Unavailable(CallError, code="tool.unavailable", http_status=503, retryable=True):
     """The service behind the tool could not be reached."""
 
-    code = "tool.unavailable"
-    http_status = 503
-    retryable = True
 
-
-class InvalidOutput(CallError):
+class InvalidOutput(CallError, code="tool.invalid_output", effect="done"):
     """The tool answered with something its output schema or type does not allow."""
 
-    code = "tool.invalid_output"
-    effect = "done"
 
-
-class NoEngine(CallError):
+class NoEngine(CallError, code="tool.no_engine", http_status=409):
     """Nothing here knows how to answer this tool."""
-
-    code = "tool.no_engine"
-    http_status = 409
 
 
 class EnrichmentError(ToolyardError):
