@@ -4,7 +4,7 @@ import pytest
 
 from toolyard import ConfigError, Toolyard
 from toolyard.app import build_registry
-from toolyard.app.config import is_config
+from toolyard.app.blocks import is_config
 
 SOURCES = [{"type": "file", "path": "x.yaml"}]
 

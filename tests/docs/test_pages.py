@@ -7,7 +7,8 @@ import pytest
 import yaml
 from warm_python import warm_toolyard
 
-from toolyard.app.config import is_config, read_config
+from toolyard.app.blocks import is_config
+from toolyard.app.config import read_config
 
 from .pages import INSTALLS, read_pages
 from .shell import pets, read_commands, run_commands, shell, write_files

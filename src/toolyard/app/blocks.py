@@ -1,50 +1,23 @@
-"""The blocks of a config: `server` with its `mcp`, `sessions`, and the plugins of `tools:` with their options."""
+"""What a config may say: `server` with its `mcp`, `sessions`, and an entry of `tools:`; and what makes it one.
+
+A config is told from a catalog by its blocks: a misspelt key must not turn the one into the other and lose the policy.
+"""
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Mapping
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from toolyard.calls.plan import Settings
-from toolyard.engines.base import ToolEngine
-from toolyard.engines.multi import MultiToolEngine
 from toolyard.links.http.addresses import Blocked
 from toolyard.links.http.url import read_url
-from toolyard.model.errors import ConfigError, PluginError
-from toolyard.model.names import nearest, suggest
-from toolyard.plugins import LOADERS, SESSION_STORES, PluginTable, check_options, parameters_of
-from toolyard.schema.options import (
-    ConfigOption,
-    Text,
-    check_fields,
-    option_schema,
-    option_type,
-    options_of,
-    options_schema,
-    read_given,
-    read_option,
-    read_value,
-)
+from toolyard.model.errors import ConfigError
+from toolyard.model.names import nearest
+from toolyard.schema.options import Text, check_fields
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES
-from toolyard.sessions.sessions import MAX_OPEN, Sessions
-from toolyard.sources.base import ToolLoader
-
-WIRED = ("registry", "name", "sessions", "policy", "tracer", "redactor")
-"""Options of engines that come from the rest of the config."""
-_ROUTES = ("engines", "sources", "bindings", "default")
-
-
-def wired_options(cls: type) -> tuple[str, ...]:
-    """What a config cannot set of this plugin, because it is made of other parts."""
-    if not issubclass(cls, ToolEngine):
-        return ()
-    return (*WIRED, *_ROUTES) if issubclass(cls, MultiToolEngine) else WIRED
+from toolyard.sessions.sessions import MAX_OPEN
 
 
 class PluginEntry(msgspec.Struct, frozen=True):
@@ -55,92 +28,6 @@ class PluginEntry(msgspec.Struct, frozen=True):
     where: str
     engine: str | None = None
     """Of a loader: the engine that answers its tools."""
-
-
-@lru_cache(maxsize=256)
-def plugin_options(cls: Any) -> Mapping[str, ConfigOption]:
-    """Each option a config may give, by its name.
-
-    What it is for and its limits are said by the field of the same name in a struct of the class's `option_structs`, or
-    else by its annotation: `Annotated[int, Meta(ge=1, description="...")]`.
-    """
-    hints, hidden = _hints_of(cls), wired_options(cls)
-    shared = {key: option for struct in _structs_of(cls) for key, option in options_of(struct).items()}
-    found: dict[str, ConfigOption] = {}
-    for name, parameter in parameters_of(cls).items():
-        if name in hidden or parameter.kind is parameter.VAR_KEYWORD:
-            continue
-        wanted = shared[name].type if name in shared else option_type(hints.get(name, Any))
-        if parameter.default is None and all(branch.kind not in ("null", "any") for branch in wanted.all):
-            wanted = msgspec.structs.replace(wanted, others=(*wanted.others, option_type(None)))
-        needed = parameter.default is parameter.empty
-        found[name] = ConfigOption(name, wanted, msgspec.NODEFAULT if needed else parameter.default, needed)
-    return found
-
-
-def read_plugin_options(cls: type, given: Mapping[str, Any], where: str, base: Path | None = None) -> dict[str, Any]:
-    """The options as the class wants them; what it does not know is handed on, for the plugin's table to refuse."""
-    known = plugin_options(cls)
-    return {
-        name: read_value(known[name].type if name in known else option_type(Any), value, f"{where}.{name}", base=base)
-        for name, value in given.items()
-    }
-
-
-def make_plugin(
-    table: PluginTable[Any],
-    entry: PluginEntry,
-    base: Path,
-    *,
-    given: Mapping[str, Any] | None = None,
-    made: Mapping[str, Any] | None = None,
-) -> Any:
-    """What an entry of a config asks for. `given` are its options, if they are others; `made` are parts of ours."""
-    options = dict(entry.options if given is None else given)
-    try:
-        cls = table.get(entry.type)
-        if table is LOADERS:
-            _check_engine_is_spelt(cls, entry)
-        check_options(cls, {**(made or {}), **options}, f"{table.kind} {entry.type!r}")
-    except (ConfigError, PluginError) as error:
-        raise ConfigError(f"{entry.where}: {error}") from None
-    read = read_plugin_options(cls, options, entry.where, base)
-    try:
-        return cls(**(made or {}), **read)
-    except (ConfigError, PluginError) as error:
-        raise ConfigError(f"{entry.where}: {error}") from None
-
-
-def _check_engine_is_spelt(cls: type, entry: PluginEntry) -> None:
-    """`engine` is a key of every source and no option of its loader, which could not hint at it."""
-    known = parameters_of(cls)
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return
-    for option in entry.options:
-        if option not in known and nearest(option, [*known, "engine"]) == ["engine"]:
-            raise ConfigError(f"tool loader {entry.type!r} has no option {option!r}; did you mean 'engine'?")
-
-
-def _structs_of(cls: type) -> tuple[type[msgspec.Struct], ...]:
-    own: tuple[type[msgspec.Struct], ...] = getattr(cls, "option_structs", ())
-    return (Settings, *own) if issubclass(cls, ToolEngine) else own
-
-
-def _hints_of(cls: type) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for owner in reversed(cls.__mro__):
-        init = owner.__dict__.get("__init__")
-        if init is None or owner is object:
-            continue
-        try:
-            found.update(typing.get_type_hints(init, include_extras=True))
-        except (NameError, TypeError):
-            continue  # an annotation that only type checkers can resolve says nothing here
-    if issubclass(cls, ToolLoader):
-        # Their `__init__` takes any text and refuses the wrong one; the attribute says which are right.
-        declared = typing.get_type_hints(ToolLoader, include_extras=True)
-        found |= {name: declared[name] for name in ("on_error", "on_duplicate") if found.get(name) is str}
-    return found
 
 
 Expose = Literal["all", "search"]
@@ -309,15 +196,6 @@ class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"SessionsBlock(store={self.store!r})"
 
-    def open(self) -> Sessions:
-        """Connect to the store and give out sessions from it."""
-        if self.store == MEMORY:
-            return Sessions(ttl=self.ttl, max_open=self.max_open, **self.options)
-        store = SESSION_STORES.create(self.store, **self.options)
-        sessions = Sessions(store, ttl=self.ttl, max_open=self.max_open)
-        sessions.yard = self.yard
-        return sessions
-
 
 class MemoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the process's memory sessions may take."""
@@ -328,67 +206,59 @@ class MemoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: Annotated[int, Meta(ge=1, description="Most bytes that all sessions in memory may hold.")] = MAX_BYTES
 
 
-def _store_names() -> list[str]:
-    return [MEMORY, *SESSION_STORES.names()]
+TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
+TOOLS_KEYS = ("registry", "engines", "enrichments")
 
-
-def _store_class(store: str) -> type:
-    return SESSION_STORES.get(store)
-
-
-def _options_of_store(store: str) -> Mapping[str, ConfigOption]:
-    return options_of(MemoryOptions) if store == MEMORY else plugin_options(_store_class(store))
-
-
-def _common_options() -> dict[str, ConfigOption]:
-    known = options_of(SessionsBlock)
-    return {key: known[key] for key in ("store", "ttl", "max_open")}
-
-
-def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsBlock:
-    """Check a `sessions` block; a relative path is taken from `base`."""
-    store = str(read_option(SessionsBlock, "store", block.get("store", MEMORY), f"{where}.store"))
-    if store not in _store_names():
-        raise ConfigError(
-            f"{where}.store: no such choice {store[:80]!r}; {suggest(store, _store_names(), 'write one of ')}"
-        )
-    own, common = _options_of_store(store), _common_options()
-    for key in block:
-        owner = None if key in own or key in common else _owner_of(key)
-        if owner is not None:
-            raise ConfigError(f"{where}.{key}: is for store: {owner}, and the store is {store}")
-    given = read_given({**common, **own}, {"store": store, **_located_defaults(own), **block}, where, base=base)
-    for key, option in own.items():
-        if option.required and key not in given:
-            raise ConfigError(f"{where}: store: {store} needs a {key}: {option.description}")
-    options = {key: given.pop(key) for key in list(given) if key in own}
-    return SessionsBlock(options=options, **given)
-
-
-def _located_defaults(options: Mapping[str, ConfigOption]) -> dict[str, Any]:
-    """Files that nobody named are in the config's folder, too."""
-    return {
-        key: option.default for key, option in options.items() if option.type.noted("locate") and not option.required
+_BLOCKS = TOP_KEYS[1:]
+_CUTOFF = 0.75
+_DEFINES = frozenset(
+    {
+        *("name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema"),
+        *("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns"),
+        *("function", "effects", "tags", "aliases", "metadata", "annotations", "strict"),
     }
+)
+"""Keys that a tool definition has and no block of a config."""
 
 
-def _owner_of(key: str) -> str | None:
-    return next((store for store in _store_names() if key in _options_of_store(store)), None)
+def is_config(document: Any) -> bool:
+    """True for a config, False for a catalog, judged by keys as meant and by what stands under them."""
+    if not isinstance(document, Mapping) or isinstance(document.get("name"), str):
+        return False
+    return any(_is_tools(key, value) or _is_block(key, value) for key, value in document.items())
 
 
-def sessions_schema() -> dict[str, Any]:
-    """JSON Schema of the block; `read_sessions` accepts exactly what it accepts."""
-    common = {key: option_schema(option) for key, option in _common_options().items()}
-    common["store"] = {**common["store"], "enum": _store_names()}
-    of_stores = {store: _options_of_store(store) for store in _store_names()}
-    keys = {key: option_schema(option) for options in of_stores.values() for key, option in options.items()}
-    rules = []
-    for store, options in of_stores.items():
-        # Each about the store it names: one that is still a variable is none of them.
-        chosen: dict[str, Any] = {"properties": {"store": {"const": store}}}
-        if store != MEMORY:
-            chosen["required"] = ["store"]
-        needed = [key for key, option in options.items() if option.required]
-        foreign = {key: False for key in keys if key not in options}
-        rules.append({"if": chosen, "then": {"properties": foreign, "required": needed}})
-    return {**options_schema(SessionsBlock), "properties": {**common, **keys}, "allOf": rules}
+def _is_tools(key: Any, value: Any) -> bool:
+    """A config's `tools` says where tools come from; a catalog's holds them."""
+    exact = key == "tools"
+    if not exact and not _resembles_key(key, ("tools",)):
+        return False
+    if isinstance(value, list):
+        return (exact or bool(value)) and all(_is_source(item) for item in value)
+    if not isinstance(value, dict):
+        return False
+    if any(_resembles_key(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
+        return True
+    # As a catalog this would map names to definitions.
+    return exact and not all(isinstance(item, dict) for item in value.values())
+
+
+def _is_block(key: Any, value: Any) -> bool:
+    """A mapping under a block's name, or nearly its name. Lists there are tools of a namespace of that name."""
+    if not isinstance(value, dict) or not _resembles_key(key, _BLOCKS) or _is_definition(value):
+        return False
+    if not value:
+        return key in _BLOCKS
+    return not all(_is_definition(item) for item in value.values())
+
+
+def _is_source(item: Any) -> bool:
+    return isinstance(item, dict) and "type" in item and "name" not in item and "function" not in item
+
+
+def _is_definition(value: Any) -> bool:
+    return isinstance(value, dict) and not _DEFINES.isdisjoint(value)
+
+
+def _resembles_key(key: Any, names: Sequence[str]) -> bool:
+    return bool(nearest(str(key).lower(), names, cutoff=_CUTOFF))

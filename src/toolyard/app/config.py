@@ -1,30 +1,56 @@
 """The config: the `tools:` block and what stands beside it, with `${VAR}` replaced. Read strictly; nothing is opened.
 
-A catalog is told from a config here, too: a misspelt key must not turn the one into the other and lose the policy.
-Which values of variables are secrets is known here, and errors pass on their way out without them (`hide_secrets`).
+What a plugin may be told is read off its class (`plugin_options`). Which values of variables are secrets is known here,
+and errors pass on their way out without them (`hide_secrets`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import typing
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from toolyard.app.blocks import PluginEntry, ServerBlock, SessionsBlock, read_sessions
+from toolyard.app.blocks import (
+    MEMORY,
+    TOOLS_KEYS,
+    TOP_KEYS,
+    MemoryOptions,
+    PluginEntry,
+    ServerBlock,
+    SessionsBlock,
+    is_config,
+)
+from toolyard.calls.plan import Settings
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.multi import MultiToolEngine
 from toolyard.model.errors import CallError, ConfigError, MalformedSource, ToolyardError
-from toolyard.model.names import json_type, nearest
+from toolyard.model.names import json_type, suggest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.parsing.documents import VARIABLE, expand, expand_place
-from toolyard.schema.options import Text, Variable, check_keys, option_type, read_options, read_value
-from toolyard.sources.base import recognise_document
+from toolyard.plugins import SESSION_STORES, parameters_of
+from toolyard.schema.options import (
+    ConfigOption,
+    Text,
+    Variable,
+    check_keys,
+    option_type,
+    options_of,
+    read_given,
+    read_option,
+    read_options,
+    read_value,
+)
+from toolyard.sources.base import ToolLoader, recognise_document
 from toolyard.words.redactor import Redactor, looks_secret, names_a_secret
 
 _SHORTEST = 6
@@ -108,12 +134,11 @@ def hide_secrets(secrets: Iterable[str]) -> Iterator[None]:
 
 
 def clean_report(report: LoadReport, secrets: Iterable[str]) -> LoadReport:
-    """A report that tells no secrets."""
-    return LoadReport(tuple(clean_source_report(source, secrets) for source in report.sources))
-
-
-def clean_source_report(report: SourceReport, secrets: Iterable[str]) -> SourceReport:
     """A report whose errors and rejections tell no secrets."""
+    return LoadReport(tuple(_clean_source(source, secrets) for source in report.sources))
+
+
+def _clean_source(report: SourceReport, secrets: Iterable[str]) -> SourceReport:
     if not report.rejected and report.error is None:
         return report
     text = _make_redactor(secrets).text
@@ -126,14 +151,10 @@ def clean_source_report(report: SourceReport, secrets: Iterable[str]) -> SourceR
 
 def _make_redactor(secrets: Iterable[str]) -> Redactor:
     known = list(secrets)
-    return Redactor(known, patterns=_make_prefix_patterns(known))
-
-
-def _make_prefix_patterns(secrets: list[str]) -> list[str]:
-    """Long values are shown cut off, so that the whole is not found: their beginning stands for them."""
-    long = [secret.strip() for secret in secrets if len(secret.strip()) > _SHOWN]
+    # Long values are shown cut off, so that the whole is not found: their beginning stands for them.
+    long = [secret.strip() for secret in known if len(secret.strip()) > _SHOWN]
     starts = {start for secret in long for start in (secret[:_START], repr(secret)[1:-1][:_START])}
-    return [re.escape(start) + r"[^\s'\"]*" for start in sorted(starts)]
+    return Redactor(known, patterns=[re.escape(start) + r"[^\s'\"]*" for start in sorted(starts)])
 
 
 def _clean_error(error: ToolyardError, redactor: Redactor) -> None:
@@ -184,64 +205,6 @@ def find_defaults(value: Any) -> set[str]:
     return {default for item in items for default in find_defaults(item)}
 
 
-TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
-TOOLS_KEYS = ("registry", "engines", "enrichments")
-
-_BLOCKS = TOP_KEYS[1:]
-_CUTOFF = 0.75
-_DEFINES = frozenset(
-    {
-        *("name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema"),
-        *("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns"),
-        *("function", "effects", "tags", "aliases", "metadata", "annotations", "strict"),
-    }
-)
-"""Keys that a tool definition has and no block of a config."""
-
-
-def is_config(document: Any) -> bool:
-    """True for a config, False for a catalog, judged by keys as meant and by what stands under them."""
-    if not isinstance(document, Mapping) or isinstance(document.get("name"), str):
-        return False
-    return any(_is_tools(key, value) or _is_block(key, value) for key, value in document.items())
-
-
-def _is_tools(key: Any, value: Any) -> bool:
-    """A config's `tools` says where tools come from; a catalog's holds them."""
-    exact = key == "tools"
-    if not exact and not _resembles_key(key, ("tools",)):
-        return False
-    if isinstance(value, list):
-        return (exact or bool(value)) and all(_is_source(item) for item in value)
-    if not isinstance(value, dict):
-        return False
-    if any(_resembles_key(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
-        return True
-    # As a catalog this would map names to definitions.
-    return exact and not all(isinstance(item, dict) for item in value.values())
-
-
-def _is_block(key: Any, value: Any) -> bool:
-    """A mapping under a block's name, or nearly its name. Lists there are tools of a namespace of that name."""
-    if not isinstance(value, dict) or not _resembles_key(key, _BLOCKS) or _is_definition(value):
-        return False
-    if not value:
-        return key in _BLOCKS
-    return not all(_is_definition(item) for item in value.values())
-
-
-def _is_source(item: Any) -> bool:
-    return isinstance(item, dict) and "type" in item and "name" not in item and "function" not in item
-
-
-def _is_definition(value: Any) -> bool:
-    return isinstance(value, dict) and not _DEFINES.isdisjoint(value)
-
-
-def _resembles_key(key: Any, names: Sequence[str]) -> bool:
-    return bool(nearest(str(key).lower(), names, cutoff=_CUTOFF))
-
-
 T = TypeVar("T")
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -266,6 +229,120 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Config({self.where!r}, {len(self.loaders)} sources, {len(self.engines)} engines)"
+
+
+WIRED = ("registry", "name", "sessions", "policy", "tracer", "redactor")
+"""Options of engines that come from the rest of the config."""
+_ROUTES = ("engines", "sources", "bindings", "default")
+
+
+def wired_options(cls: type) -> tuple[str, ...]:
+    """What a config cannot set of this plugin, because it is made of other parts."""
+    if not issubclass(cls, ToolEngine):
+        return ()
+    return (*WIRED, *_ROUTES) if issubclass(cls, MultiToolEngine) else WIRED
+
+
+@lru_cache(maxsize=256)
+def plugin_options(cls: Any) -> Mapping[str, ConfigOption]:
+    """Each option a config may give, by its name.
+
+    What it is for and its limits are said by the field of the same name in a struct of the class's `option_structs`, or
+    else by its annotation: `Annotated[int, Meta(ge=1, description="...")]`.
+    """
+    hints, hidden = _hints_of(cls), wired_options(cls)
+    shared = {key: option for struct in _structs_of(cls) for key, option in options_of(struct).items()}
+    found: dict[str, ConfigOption] = {}
+    for name, parameter in parameters_of(cls).items():
+        if name in hidden or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        wanted = shared[name].type if name in shared else option_type(hints.get(name, Any))
+        if parameter.default is None and all(branch.kind not in ("null", "any") for branch in wanted.all):
+            wanted = msgspec.structs.replace(wanted, others=(*wanted.others, option_type(None)))
+        needed = parameter.default is parameter.empty
+        found[name] = ConfigOption(name, wanted, msgspec.NODEFAULT if needed else parameter.default, needed)
+    return found
+
+
+def read_plugin_options(cls: type, given: Mapping[str, Any], where: str, base: Path | None = None) -> dict[str, Any]:
+    """The options as the class wants them; what it does not know is handed on, for the plugin's table to refuse."""
+    known = plugin_options(cls)
+    return {
+        name: read_value(known[name].type if name in known else option_type(Any), value, f"{where}.{name}", base=base)
+        for name, value in given.items()
+    }
+
+
+def _structs_of(cls: type) -> tuple[type[msgspec.Struct], ...]:
+    own: tuple[type[msgspec.Struct], ...] = getattr(cls, "option_structs", ())
+    return (Settings, *own) if issubclass(cls, ToolEngine) else own
+
+
+def _hints_of(cls: type) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for owner in reversed(cls.__mro__):
+        init = owner.__dict__.get("__init__")
+        if init is None or owner is object:
+            continue
+        try:
+            found.update(typing.get_type_hints(init, include_extras=True))
+        except (NameError, TypeError):
+            continue  # an annotation that only type checkers can resolve says nothing here
+    if issubclass(cls, ToolLoader):
+        # Their `__init__` takes any text and refuses the wrong one; the attribute says which are right.
+        declared = typing.get_type_hints(ToolLoader, include_extras=True)
+        found |= {name: declared[name] for name in ("on_error", "on_duplicate") if found.get(name) is str}
+    return found
+
+
+def store_names() -> list[str]:
+    """Where sessions may live."""
+    return [MEMORY, *SESSION_STORES.names()]
+
+
+def options_of_store(store: str) -> Mapping[str, ConfigOption]:
+    """What a `sessions` block may say for that store alone."""
+    if store == MEMORY:
+        return options_of(MemoryOptions)
+    cls: type = SESSION_STORES.get(store)
+    return plugin_options(cls)
+
+
+def common_options() -> dict[str, ConfigOption]:
+    """What it may say whatever the store."""
+    known = options_of(SessionsBlock)
+    return {key: known[key] for key in ("store", "ttl", "max_open")}
+
+
+def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsBlock:
+    """Check a `sessions` block; a relative path is taken from `base`."""
+    store = str(read_option(SessionsBlock, "store", block.get("store", MEMORY), f"{where}.store"))
+    if store not in store_names():
+        raise ConfigError(
+            f"{where}.store: no such choice {store[:80]!r}; {suggest(store, store_names(), 'write one of ')}"
+        )
+    own, common = options_of_store(store), common_options()
+    for key in block:
+        owner = None if key in own or key in common else _owner_of(key)
+        if owner is not None:
+            raise ConfigError(f"{where}.{key}: is for store: {owner}, and the store is {store}")
+    given = read_given({**common, **own}, {"store": store, **_located_defaults(own), **block}, where, base=base)
+    for key, option in own.items():
+        if option.required and key not in given:
+            raise ConfigError(f"{where}: store: {store} needs a {key}: {option.description}")
+    options = {key: given.pop(key) for key in list(given) if key in own}
+    return SessionsBlock(options=options, **given)
+
+
+def _located_defaults(options: Mapping[str, ConfigOption]) -> dict[str, Any]:
+    """Files that nobody named are in the config's folder, too."""
+    return {
+        key: option.default for key, option in options.items() if option.type.noted("locate") and not option.required
+    }
+
+
+def _owner_of(key: str) -> str | None:
+    return next((store for store in store_names() if key in options_of_store(store)), None)
 
 
 def read_config_file(path: Path) -> Any:

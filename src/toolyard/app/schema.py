@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolyard.app.blocks import ServerBlock, plugin_options, sessions_schema, wired_options
+from toolyard.app.blocks import MEMORY, ServerBlock, SessionsBlock
+from toolyard.app.config import common_options, options_of_store, plugin_options, store_names, wired_options
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import PluginError
@@ -53,12 +54,30 @@ def config_schema() -> dict[str, Any]:
         "required": ["tools"],
         "properties": {
             "tools": {"anyOf": [tools, sources], "description": "Tools and how they are answered; or sources alone."},
-            "sessions": _block_schema(sessions_schema()),
+            "sessions": _block_schema(_sessions_schema()),
             "policy": _block_schema(options_schema(PolicyOptions)),
             "tracing": _block_schema(options_schema(TracingOptions)),
             "server": _block_schema(options_schema(ServerBlock)),
         },
     }
+
+
+def _sessions_schema() -> dict[str, Any]:
+    """JSON Schema of the block; `read_sessions` accepts exactly what it accepts."""
+    common = {key: option_schema(option) for key, option in common_options().items()}
+    common["store"] = {**common["store"], "enum": store_names()}
+    of_stores = {store: options_of_store(store) for store in store_names()}
+    keys = {key: option_schema(option) for options in of_stores.values() for key, option in options.items()}
+    rules = []
+    for store, options in of_stores.items():
+        # Each about the store it names: one that is still a variable is none of them.
+        chosen: dict[str, Any] = {"properties": {"store": {"const": store}}}
+        if store != MEMORY:
+            chosen["required"] = ["store"]
+        needed = [key for key, option in options.items() if option.required]
+        foreign = {key: False for key in keys if key not in options}
+        rules.append({"if": chosen, "then": {"properties": foreign, "required": needed}})
+    return {**options_schema(SessionsBlock), "properties": {**common, **keys}, "allOf": rules}
 
 
 def _block_schema(schema: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,17 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.app.blocks import PluginEntry, make_plugin, plugin_options, read_plugin_options, wired_options
-from toolyard.app.config import Config, ConfigLike, clean_report, hide_secrets, read_anything
+from toolyard.app.blocks import MEMORY, PluginEntry, SessionsBlock
+from toolyard.app.config import (
+    Config,
+    ConfigLike,
+    clean_report,
+    hide_secrets,
+    plugin_options,
+    read_anything,
+    read_plugin_options,
+    wired_options,
+)
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer, read_log_options
 from toolyard.engines.base import ToolEngine
@@ -23,11 +32,24 @@ from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, Scri
 from toolyard.model.errors import ConfigError, PluginError
 from toolyard.model.names import glob_matcher, nearest, suggest
 from toolyard.model.report import LoadReport
-from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, get_tool_engine, get_tool_sampler
+from toolyard.plugins import (
+    ENGINES,
+    ENRICHMENTS,
+    LOADERS,
+    SESSION_STORES,
+    Enrichment,
+    Loader,
+    PluginTable,
+    check_options,
+    get_tool_engine,
+    get_tool_sampler,
+    parameters_of,
+)
 from toolyard.registry import ToolRegistry
 from toolyard.registry.enriching import in_order
 from toolyard.registry.snapshot import prepare_all
 from toolyard.schema.options import check_kinds
+from toolyard.sessions.sessions import Sessions
 from toolyard.sources.domains import DomainToolLoader
 from toolyard.words.redactor import Redactor
 
@@ -49,6 +71,40 @@ _BY_BINDING: dict[type, str] = {
     NoneType: "lm",
 }
 """Who answers a tool whose source names no engine; one that nothing is behind is simulated, by its schemas alone."""
+
+
+def make_plugin(
+    table: PluginTable[Any],
+    entry: PluginEntry,
+    base: Path,
+    *,
+    given: Mapping[str, Any] | None = None,
+    made: Mapping[str, Any] | None = None,
+) -> Any:
+    """What an entry of a config asks for. `given` are its options, if they are others; `made` are parts of ours."""
+    options = dict(entry.options if given is None else given)
+    try:
+        cls = table.get(entry.type)
+        if table is LOADERS:
+            _check_engine_is_spelt(cls, entry)
+        check_options(cls, {**(made or {}), **options}, f"{table.kind} {entry.type!r}")
+    except (ConfigError, PluginError) as error:
+        raise ConfigError(f"{entry.where}: {error}") from None
+    read = read_plugin_options(cls, options, entry.where, base)
+    try:
+        return cls(**(made or {}), **read)
+    except (ConfigError, PluginError) as error:
+        raise ConfigError(f"{entry.where}: {error}") from None
+
+
+def _check_engine_is_spelt(cls: type, entry: PluginEntry) -> None:
+    """`engine` is a key of every source and no option of its loader, which could not hint at it."""
+    known = parameters_of(cls)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    for option in entry.options:
+        if option not in known and nearest(option, [*known, "engine"]) == ["engine"]:
+            raise ConfigError(f"tool loader {entry.type!r} has no option {option!r}; did you mean 'engine'?")
 
 
 def make_loaders(config: Config, *, lenient: bool = False) -> list[Loader]:
@@ -153,7 +209,7 @@ def build_parts(
         undo.callback(registry.close)
         tracer = Tracer.from_options(config.tracing, f"{config.where}: tracing", redactor, base=config.base)
         undo.callback(tracer.close)
-        sessions = config.sessions.open()
+        sessions = make_sessions(config.sessions)
         undo.callback(sessions.close)
         policy = Policy.from_options(config.policy, approver)
         engine = make_engine(
@@ -163,6 +219,16 @@ def build_parts(
             engine.keep_journal(options)
         undo.pop_all()
         return registry, engine, registry.report
+
+
+def make_sessions(block: SessionsBlock) -> Sessions:
+    """Connect to the store of a `sessions` block and give out sessions from it."""
+    if block.store == MEMORY:
+        return Sessions(ttl=block.ttl, max_open=block.max_open, **block.options)
+    store = SESSION_STORES.create(block.store, **block.options)
+    sessions = Sessions(store, ttl=block.ttl, max_open=block.max_open)
+    sessions.yard = block.yard
+    return sessions
 
 
 def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], **shared: Any) -> ToolEngine:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
-from toolyard.app.config import is_config, read_anything, read_config_file
+from toolyard.app.blocks import is_config
+from toolyard.app.config import read_anything, read_config_file
 from toolyard.app.toolyard import check_config
 from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import NotFoundError, print_json, print_text, warn

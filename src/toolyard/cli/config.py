@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 import yaml
 from cyclopts import Parameter
 
-from toolyard.app.config import hide_secrets, is_config, read_config, read_config_file
+from toolyard.app.blocks import is_config
+from toolyard.app.config import hide_secrets, read_config, read_config_file
 from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
 from toolyard.cli.output import counted, fail, print_either, print_json, print_text, working

@@ -13,6 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from toolyard.app.config import read_anything
+from toolyard.app.toolyard import make_sessions
 from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import (
     NotFoundError,
@@ -148,7 +149,7 @@ def _open_ring(config: Path | None) -> Iterator[KeyRing]:
             f"{where}, and keys must be kept where servers find them; add `sessions: {{store: sqlite}}`"
             " or `store: postgres` to the config that is served, and name it with --config"
         )
-    sessions = block.open()
+    sessions = make_sessions(block)
     try:
         records = open_records(sessions.store)
         yield KeyRing(records)

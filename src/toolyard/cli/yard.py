@@ -11,7 +11,7 @@ import msgspec
 
 from toolyard.app.blocks import MEMORY, SessionsBlock
 from toolyard.app.config import Config, read_anything
-from toolyard.app.toolyard import Toolyard, build_parts, build_registry, survey
+from toolyard.app.toolyard import Toolyard, build_parts, build_registry, make_sessions, survey
 from toolyard.calls.policy import Approver, Policy
 from toolyard.cli.output import NotFoundError, counted, describe_missing, warn, working
 from toolyard.engines.python import PythonToolEngine
@@ -62,7 +62,7 @@ def open_yard(
         path, read = read_named(config)
         if path is None:
             registry = domain_registry(skip_bad=skip_bad)
-            sessions = _default_sessions(read, path, durable).open()
+            sessions = make_sessions(_default_sessions(read, path, durable))
             yard = Toolyard(registry, PythonToolEngine(registry, sessions=sessions))
         else:
             durable = durable or Policy.from_options(read.policy).asks
@@ -87,7 +87,7 @@ def missing_session(yard: Toolyard, session_id: str, owner: str | None) -> Unkno
 def open_sessions(config: Path | None) -> Iterator[Sessions]:
     """The stored sessions a command works on, without any tools."""
     path, read = read_named(config)
-    sessions = _default_sessions(read, path, durable=True).open()
+    sessions = make_sessions(_default_sessions(read, path, durable=True))
     try:
         yield sessions
     finally:
