@@ -20,7 +20,7 @@ def run() -> bool:
     wire = WireNames(tools)
     encoded = [wire.encode(tool) for tool in tools]
     illegal = sum(not _LEGAL.fullmatch(name) for name in encoded)
-    lost = sum(wire.decode(name)[0] != tool.qualified_name for name, tool in zip(encoded, tools, strict=True))
+    lost = sum(wire.find(name) != (tool.qualified_name, None) for name, tool in zip(encoded, tools, strict=True))
     print("\n## Names\n")
     print(
         f"{len(tools):,} random qualified names: {len(tools) - len(set(encoded))} collisions, "

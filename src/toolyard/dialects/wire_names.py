@@ -27,8 +27,8 @@ from weakref import WeakKeyDictionary
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema, Tool, ToolCall
-from toolyard.model.errors import DefinitionError, UnknownToolError
-from toolyard.model.names import closest, show, split_qualified
+from toolyard.model.errors import DefinitionError
+from toolyard.model.names import show, split_qualified
 
 WIRE_NAME_LENGTH = 64
 
@@ -123,19 +123,12 @@ class WireNames:
             return self._own.get(name) or _own_name(name)
         return _overload_name(name, overload)
 
-    def decode(self, wire: str) -> Decoded:
-        """The tool a wire name stands for.
+    def find(self, wire: str) -> Decoded | None:
+        """The tool a wire name stands for; None for an unknown name.
 
         Without an entry for it, a plain name is split, and a name that is already qualified, or that
-        exactly one namespace has, is taken for what it says. `UnknownToolError` for the rest.
+        exactly one namespace has, is taken for what it says.
         """
-        found = self.find(wire)
-        if found is None:
-            raise self._unknown_name(wire)
-        return found
-
-    def find(self, wire: str) -> Decoded | None:
-        """Like `decode`, with None for an unknown name; does not look for similar ones, so it is cheap."""
         found = self.known(wire)
         if found is not None:
             return found
@@ -149,7 +142,7 @@ class WireNames:
         return None
 
     def known(self, wire: str) -> Decoded | None:
-        """The entry for a wire name this table issued, without any of the fallbacks of `decode`."""
+        """The entry for a wire name this table issued, without any of the fallbacks of `find`."""
         return self._decoded.get(wire)
 
     def tool(self, decoded: Decoded) -> Tool | None:
@@ -174,17 +167,6 @@ class WireNames:
         for name, tool in self._first.items():
             bare.setdefault(tool.name, []).append(name)
         return bare
-
-    def _unknown_name(self, wire: str) -> UnknownToolError:
-        candidates = self._bare_name.get(wire)
-        if candidates:
-            return UnknownToolError(
-                f"{show(wire)} is in several namespaces; use one of {', '.join(candidates)}",
-                details={"candidates": candidates},
-            )
-        near = closest(wire, self._first)
-        guess = f"; the closest are {', '.join(near)}" if near else ""
-        return UnknownToolError(f"unknown tool {show(wire)}{guess}", details={"closest": near})
 
 
 class NamedCatalog(Protocol):
