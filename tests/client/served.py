@@ -11,7 +11,7 @@ from waiting import SOON, until
 from toolyard import PythonToolEngine, Toolyard
 from toolyard.app.blocks import ServerBlock
 from toolyard.serving.app import create_app
-from toolyard.serving.service import make_service
+from toolyard.serving.service import Service
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def served(registry, *, engine=None, keys=False, **options):
     """The service of a registry; `.url` is where it is."""
     engine = PythonToolEngine(registry) if engine is None else engine
     block = ServerBlock(**{"log": "off", "metrics": False, "page": False, **options})
-    service = make_service(Toolyard(registry, engine), block, with_keys=keys)
+    service = Service(Toolyard(registry, engine), block, with_keys=keys)
     listening = socket.create_server(("127.0.0.1", 0))
     # Inherited by connections. Without it, head and body of an answer are 40 ms apart.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

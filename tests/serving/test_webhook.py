@@ -18,7 +18,7 @@ from toolyard.app.blocks import ApprovalsBlock, ServerBlock, WebhookBlock
 from toolyard.app.config import read_config
 from toolyard.model.errors import ConfigError
 from toolyard.serving import webhook
-from toolyard.serving.service import make_service
+from toolyard.serving.service import Service
 
 SECRET = "whsec-4f1d0c9b7e"
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "approvals.md").read_text()
@@ -286,4 +286,4 @@ def test_the_secret_is_read_from_a_variable_and_is_in_no_repr():
 def test_nobody_is_fetched_where_an_approver_decides_at_once(approver):
     block = ServerBlock(approvals=ApprovalsBlock(webhook=WebhookBlock(url="http://127.0.0.1:9/in", secret=SECRET)))
     with Toolyard.from_config({"tools": [], "policy": {"default": "ask"}}, approver=approver) as yard:
-        assert (make_service(yard, block).webhook is None) is (approver is not None)
+        assert (Service(yard, block).webhook is None) is (approver is not None)

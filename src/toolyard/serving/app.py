@@ -28,7 +28,7 @@ from toolyard.serving.routes.registration import RegistrationRoutes
 from toolyard.serving.routes.sessions import SessionRoutes
 from toolyard.serving.routes.tools import ToolRoutes
 from toolyard.serving.routing import Operation, QueryParameter, make_routes, refuse_unknown_path
-from toolyard.serving.service import Service, make_service
+from toolyard.serving.service import Service
 
 _Body = dict[str, Any]
 _SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "As /sse gave it.")
@@ -44,8 +44,8 @@ def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
     """
     config = yard.config
     if config is None:
-        return create_app(make_service(yard, block))
-    return create_app(make_service(yard, block or config.server, log=config.tracing.log))
+        return create_app(Service(yard, block))
+    return create_app(Service(yard, block or config.server, log=config.tracing.log))
 
 
 def create_app(service: Service) -> Starlette:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ from toolyard.app.config import Config
 from toolyard.app.toolyard import Toolyard, build_parts
 from toolyard.calls.journal import CallLogOptions
 from toolyard.calls.tracer import read_log_options
-from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
@@ -33,7 +31,7 @@ from toolyard.serving.metrics import Metrics
 from toolyard.serving.routes.events import EventFeed
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.webhook import NAME as WEBHOOK, Webhook
-from toolyard.sessions.records import Records, open_records
+from toolyard.sessions.records import open_records
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -75,41 +73,91 @@ _LARGE_BODIES = 16
 _SHOWN = 20
 
 
-@dataclass(frozen=True)
 class Service:
-    """Everything of a server but its wires. None of the parts knows this class."""
+    """Everything of a server but its wires, put together around an open yard. None of the parts knows this class.
 
-    yard: Toolyard
-    block: ServerBlock
-    records: Records
-    keys: KeyRing | None
-    metrics: Metrics | None
-    admission: Admission
-    """Places in which tools run."""
-    reads: Admission
-    """Places for reading what costs much, apart from those in which tools run."""
-    body_budget: BodyBudget
-    quota: SessionQuota
-    idempotency: Idempotency
-    names: CurrentNames
-    catalog: CatalogView
-    invoker: Invoker
-    registrations: Registrations
-    loaded: LoadedCatalog
-    mcp: McpEndpoint
-    events: EventFeed
-    background: BackgroundTasks
-    failing: dict[str, str]
-    """What goes on beside the requests and does not work at the moment, with the kind of its error."""
-    approvals: ApprovalView
-    webhook: Webhook | None
+    `log` is as in `tracing.log`. Where `with_keys` does not say, there are keys if the sessions are stored: those that
+    end with the process could be given to nobody.
+    """
+
+    def __init__(
+        self,
+        yard: Toolyard,
+        block: ServerBlock | None = None,
+        *,
+        with_keys: bool | None = None,
+        log: bool | CallLogOptions | UnsetType = UNSET,
+    ) -> None:
+        self.yard = yard
+        self.block = block = block or ServerBlock()
+        registry, engine = yard.tool_registry, yard.tool_engine
+        # Whoever calls from outside is told what was meant for them, and no more.
+        engine.discreet = True
+        if engine.journal is None and (options := read_log_options(log, serving=True)):
+            engine.keep_journal(options)
+        self.records = open_records(engine.sessions.store)
+        self.keys = KeyRing(self.records) if (self.records.shared if with_keys is None else with_keys) else None
+        if self.keys is not None:
+            self.keys.load()
+        self.admission = Admission(
+            *(block.max_requests, block.max_waiting), rate=block.rate, burst=block.burst, concurrency=block.concurrency
+        )
+        """Places in which tools run."""
+        self.reads = Admission(_READS, block.max_waiting)
+        """Places for reading what costs much, apart from those in which tools run."""
+        self.body_budget = BodyBudget(_LARGE_BODIES * block.max_body_bytes)
+        self.metrics = _make_metrics(yard, self.admission) if block.metrics else None
+        self.quota = SessionQuota(engine.sessions, block.sessions_per_key)
+        self.idempotency = Idempotency(self.records)
+        self.names = CurrentNames(registry, yard.domains)
+        self.catalog = CatalogView(registry, self.names, SnapshotCache(), Visibility(engine.policy))
+        self.invoker = Invoker(yard, self.names, self.idempotency, self.metrics, block.call_timeout)
+        self.registrations = Registrations(registry, self.records)
+        self.loaded = LoadedCatalog(yard, self.records, self.registrations)
+        self.mcp = McpEndpoint(
+            *(yard, block, make_builtin_tools(block.mcp)),
+            records=self.records,
+            keys=self.keys,
+            admission=self.admission,
+            reads=self.reads,
+            quota=self.quota,
+            invoker=self.invoker,
+            catalog=self.catalog,
+        )
+        self.events = EventFeed(yard)
+        self.approvals = ApprovalView(engine.approvals)
+        self.failing: dict[str, str] = {}
+        """What goes on beside the requests and does not work at the moment, with the kind of its error."""
+        hook = block.approvals.webhook
+        # An approver decides on every call at once: nobody has to be fetched.
+        is_decided = engine.policy is not None and engine.policy.approver is not None
+        self.webhook = None if hook is None or is_decided else Webhook(engine.approvals, hook, self.failing)
+        self._background = BackgroundTasks(self._list_work(), self.failing)
+
+    def _list_work(self) -> dict[str, Work]:
+        """What goes on beside the requests."""
+        failing = self.failing
+        work: dict[str, Work] = {
+            "answers": self.idempotency.tend,
+            "mcp": partial(self.mcp.tend, failing, "mcp"),
+            "events": partial(self.events.tend, failing, "events"),
+        }
+        if self.records.shared:
+            work["other processes"] = partial(self.loaded.follow_others, failing, "other processes")
+        if self.webhook is not None:
+            work[WEBHOOK] = self.webhook.tend
+        if self.keys is not None:
+            work["keys"] = self.keys.watch
+        if self.metrics is not None:
+            work["metrics"] = self.metrics.run
+        return work
 
     async def start(self) -> None:
         """Load what was registered, and begin to look after what others change."""
         await self.loaded.start()
         if self.keys is not None:
             await asyncio.to_thread(self.keys.load)
-        self.background.start()
+        self._background.start()
 
     def end_waits(self) -> None:
         """Let nobody wait for news of a server that stops."""
@@ -120,93 +168,8 @@ class Service:
         """End what goes on beside the requests."""
         if self.webhook is not None:
             await self.webhook.drain()
-        await self.background.stop()
+        await self._background.stop()
         await self.idempotency.close()
-
-
-def make_service(
-    yard: Toolyard,
-    block: ServerBlock | None = None,
-    *,
-    with_keys: bool | None = None,
-    log: bool | CallLogOptions | UnsetType = UNSET,
-) -> Service:
-    """The service of an open yard. `log` is as in `tracing.log`.
-
-    Where `with_keys` does not say, there are keys if the sessions are stored: those that end with the process could be
-    given to nobody.
-    """
-    block = block or ServerBlock()
-    registry, engine = yard.tool_registry, _prepare_engine(yard.tool_engine, log)
-    records = open_records(engine.sessions.store)
-    keys = KeyRing(records) if (records.shared if with_keys is None else with_keys) else None
-    if keys is not None:
-        keys.load()
-    admission = Admission(
-        *(block.max_requests, block.max_waiting), rate=block.rate, burst=block.burst, concurrency=block.concurrency
-    )
-    reads = Admission(_READS, block.max_waiting)
-    metrics = _make_metrics(yard, admission) if block.metrics else None
-    idempotency = Idempotency(records)
-    names = CurrentNames(registry, yard.domains)
-    catalog = CatalogView(registry, names, SnapshotCache(), Visibility(engine.policy))
-    invoker = Invoker(yard, names, idempotency, metrics, block.call_timeout)
-    quota = SessionQuota(engine.sessions, block.sessions_per_key)
-    registrations = Registrations(registry, records)
-    loaded = LoadedCatalog(yard, records, registrations)
-    mcp = McpEndpoint(
-        *(yard, block, make_builtin_tools(block.mcp)),
-        records=records,
-        keys=keys,
-        admission=admission,
-        reads=reads,
-        quota=quota,
-        invoker=invoker,
-        catalog=catalog,
-    )
-    failing: dict[str, str] = {}
-    events = EventFeed(yard)
-    webhook = _make_webhook(engine, block, failing)
-    work = _list_work(failing, idempotency, mcp, events, loaded if records.shared else None, keys, metrics, webhook)
-    return Service(
-        *(yard, block, records, keys, metrics, admission, reads, BodyBudget(_LARGE_BODIES * block.max_body_bytes)),
-        *(quota, idempotency, names, catalog, invoker, registrations, loaded, mcp),
-        *(events, BackgroundTasks(work, failing), failing, ApprovalView(engine.approvals), webhook),
-    )
-
-
-def _make_webhook(engine: ToolEngine, block: ServerBlock, failing: dict[str, str]) -> Webhook | None:
-    hook = block.approvals.webhook
-    # An approver decides on every call at once: nobody has to be fetched.
-    is_decided = engine.policy is not None and engine.policy.approver is not None
-    return None if hook is None or is_decided else Webhook(engine.approvals, hook, failing)
-
-
-def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) -> ToolEngine:
-    # Whoever calls from outside is told what was meant for them, and no more.
-    engine.discreet = True
-    if engine.journal is None and (options := read_log_options(log, serving=True)):
-        engine.keep_journal(options)
-    return engine
-
-
-def _list_work(
-    failing: dict[str, str],
-    idempotency: Idempotency,
-    mcp: McpEndpoint,
-    events: EventFeed,
-    shared: LoadedCatalog | None,
-    keys: KeyRing | None,
-    metrics: Metrics | None,
-    webhook: Webhook | None,
-) -> dict[str, Work]:
-    """What goes on beside the requests."""
-    work: dict[str, Work] = {"answers": idempotency.tend, "mcp": partial(mcp.tend, failing, "mcp")}
-    work["events"] = partial(events.tend, failing, "events")
-    work |= {} if shared is None else {"other processes": partial(shared.follow_others, failing, "other processes")}
-    work |= {} if webhook is None else {WEBHOOK: webhook.tend}
-    work |= {} if keys is None else {"keys": keys.watch}
-    return work | ({} if metrics is None else {"metrics": metrics.run})
 
 
 def _make_metrics(yard: Toolyard, admission: Admission) -> Metrics:
@@ -229,7 +192,7 @@ def build_service(config: Config, block: ServerBlock) -> Service:
         yard = undo.enter_context(Toolyard(registry, engine))
         if block.strict and not report.ok:
             raise ConfigError("strict: " + "; ".join(list_problems(report)))
-        service = make_service(yard, block, log=config.tracing.log)
+        service = Service(yard, block, log=config.tracing.log)
         undo.pop_all()
     return service
 

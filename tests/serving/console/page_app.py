@@ -5,7 +5,6 @@ import re
 import socket
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 
 import uvicorn
 from waiting import until
@@ -17,7 +16,7 @@ from toolyard.serving.app import create_app
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import ALL, Grant, Principal, Scopes
 from toolyard.serving.sealed import SignIns
-from toolyard.serving.service import make_service
+from toolyard.serving.service import Service
 
 HOSTILE = "<script>alert('hi')</script> \"quoted\" &amp; {{ 7 * 7 }}"
 TOKEN = "ty_abcdefghijkl_" + "s" * 43
@@ -166,8 +165,9 @@ class Keys:
 def service_of(tools, *, keys=None, metrics=None, enrichments=()):
     registry = ToolRegistry(tools, enrichments=enrichments)
     yard = Toolyard(registry, PythonToolEngine(registry))
-    service = make_service(yard, ServerBlock(metrics=metrics is not None, log="off"))
-    return service if keys is None else replace(service, keys=keys)
+    service = Service(yard, ServerBlock(metrics=metrics is not None, log="off"))
+    service.keys = service.keys if keys is None else keys
+    return service
 
 
 def form_token(client, path="/console/sign-in"):

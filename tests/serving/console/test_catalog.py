@@ -56,9 +56,8 @@ def test_the_tools_and_edges_are_drawn_and_listed(service):
 
 
 def test_what_a_key_may_not_see_is_not_drawn(service):
-    from dataclasses import replace
-
-    with served(app_of(replace(service, keys=Keys()))) as url, httpx.Client(base_url=url) as client:
+    service.keys = Keys()
+    with served(app_of(service)) as url, httpx.Client(base_url=url) as client:
         text = client.get("/console/graph.json", headers={"authorization": f"Bearer {LOOKING}"}).text
         assert "find" in text and "hidden" not in text and '"core"' not in text
         tool = client.get("/console/tools/desk::find.json", headers={"authorization": f"Bearer {LOOKING}"}).json()
