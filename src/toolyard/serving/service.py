@@ -20,7 +20,6 @@ from toolyard.calls.tracer import read_log_options
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
-from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrations, SnapshotCache, Visibility
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import KeyRing
@@ -28,6 +27,7 @@ from toolyard.serving.invoke import CurrentNames, Invoker
 from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.metrics import Metrics
+from toolyard.serving.routes.approvals import ApprovalView
 from toolyard.serving.routes.events import EventFeed
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.webhook import NAME as WEBHOOK, Webhook
