@@ -31,7 +31,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import hint_missing
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import Principal, Scopes, scope_of
+from toolyard.serving.identity import NOBODY, Principal, Scopes
 from toolyard.serving.invoke import TOOL_ID, CurrentNames
 from toolyard.serving.routing import ARP_PLACE, JsonResponse, caller_of
 from toolyard.serving.wire_types import McpTarget, Registration, RestTarget, Target
@@ -54,11 +54,10 @@ class Visibility:
 
     def filter_for(self, principal: Principal) -> Shows | None:
         """True for the tools that are shown; None if all are."""
-        scope, policy = scope_of(principal), self._policy
+        policy, keys = self._policy, principal.policy_keys
         if policy is None:
-            return None if scope is None else scope.lists
-        keys = principal.policy_keys
-        return lambda tool: (scope is None or scope.lists(tool)) and not policy.always_denies(tool, keys)
+            return None if principal is NOBODY else principal.lists
+        return lambda tool: principal.lists(tool) and not policy.always_denies(tool, keys)
 
     def is_held(self, principal: Principal, tool: Tool) -> bool:
         """True if a call of it by them waits for somebody's word, at least in some sessions."""

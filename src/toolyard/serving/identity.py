@@ -6,9 +6,11 @@ Keys are kept hashed beside the sessions, and are at hand in every process that 
 from __future__ import annotations
 
 import asyncio
+import base64
 import fnmatch
 import hmac
 import logging
+import re
 import secrets
 import string
 import threading
@@ -26,7 +28,6 @@ from toolyard.model.errors import ConfigError, SessionError
 from toolyard.model.names import nearest
 from toolyard.model.tool import Tool
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.sealed import SignIns
 from toolyard.sessions.records import Records
 from toolyard.sessions.store.tables import Record
 
@@ -56,7 +57,7 @@ class Scopes(msgspec.Struct, frozen=True, cache_hash=True):
 
     def allows_somewhere(self, verb: Verb) -> bool:
         """True if there is a namespace for which some grant has the verb."""
-        return _allows_somewhere(self, verb)
+        return any(verb in grant.verbs for grant in self.grants)
 
     def everywhere(self, verb: Verb) -> bool:
         """True if one grant has the verb for every namespace."""
@@ -79,7 +80,9 @@ class KeyLimits(msgspec.Struct, frozen=True):
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Whoever asks. Without keys everybody is `NOBODY`, who may do everything on a loopback server."""
+    """Whoever asks, and what the call path asks about them. Without keys everybody is `NOBODY`, who may do everything
+    on a loopback server.
+    """
 
     key_id: str | None
     name: str
@@ -100,6 +103,18 @@ class Principal(msgspec.Struct, frozen=True):
     def policy_keys(self) -> tuple[str, ...]:
         """What the `keys` of a policy's rules are compared with."""
         return () if self.key_id is None else (self.key_id, self.name)
+
+    def lists(self, tool: Tool) -> bool:
+        """True if the catalog shows it to them."""
+        return self.scopes.allows("list", tool.namespace)
+
+    def sees(self, tool: Tool) -> bool:
+        """True if they may know of the tool: who may call it may see it."""
+        return self.lists(tool) or self.may("simulate", tool)
+
+    def may(self, mode: Mode, tool: Tool) -> bool:
+        """True if they may have it called; who may execute may also simulate."""
+        return self.scopes.allows(mode, tool.namespace) or self.scopes.allows("execute", tool.namespace)
 
 
 NOBODY = Principal(None, "anonymous", ALL)
@@ -132,48 +147,9 @@ class Caller(msgspec.Struct, eq=False):
     """What came of its calls while some of them are held: only these are sent again."""
 
 
-class KeyScope(msgspec.Struct, frozen=True):
-    """A key's scopes, as the call path asks about them."""
-
-    principal: Principal
-
-    @property
-    def sees_all(self) -> bool:
-        """True if the whole catalog is shown to the key."""
-        return self.principal.sees_all
-
-    def lists(self, tool: Tool) -> bool:
-        """True if the catalog shows it to the key."""
-        return self.principal.scopes.allows("list", tool.namespace)
-
-    def sees(self, tool: Tool) -> bool:
-        """True if the key may know of the tool: who may call it may see it."""
-        scopes, namespace = self.principal.scopes, tool.namespace
-        return (
-            scopes.allows("list", namespace)
-            or scopes.allows("execute", namespace)
-            or scopes.allows("simulate", namespace)
-        )
-
-    def may(self, mode: Mode, tool: Tool) -> bool:
-        """True if the key may have it called; who may execute may also simulate."""
-        scopes = self.principal.scopes
-        return scopes.allows(mode, tool.namespace) or scopes.allows("execute", tool.namespace)
-
-
-def scope_of(principal: Principal) -> KeyScope | None:
-    """None for whoever may do everything."""
-    return None if principal is NOBODY else KeyScope(principal)
-
-
 @lru_cache(maxsize=8192)
 def _allows(scopes: Scopes, verb: Verb, namespace: str) -> bool:
     return any(verb in grant.verbs and fnmatch.fnmatchcase(namespace, grant.namespaces) for grant in scopes.grants)
-
-
-@lru_cache(maxsize=8192)
-def _allows_somewhere(scopes: Scopes, verb: Verb) -> bool:
-    return any(verb in grant.verbs for grant in scopes.grants)
 
 
 def read_scopes(texts: Iterable[str]) -> Scopes:
@@ -220,6 +196,10 @@ _NO_DIGEST = bytes(32)
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="toolyard"')
 _CHALLENGE_INVALID = (b"www-authenticate", b'Bearer realm="toolyard", error="invalid_token"')
 
+_SECRET_KIND, _SECRET_NAME, _SECRET_BYTES = "secret", "sign-in", 32
+_NOTE = re.compile(r"([A-Za-z0-9]{1,32})\.([0-9]{1,15})\.([A-Za-z0-9_-]{43})")
+_PURPOSE, _FORM_PURPOSE = b"toolyard sign-in 1\n", b"toolyard form 1\n"
+
 log = logging.getLogger(__name__)
 
 
@@ -249,6 +229,52 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 class UnknownKeyFault(HttpFault):
     """Of a key that may have been made a moment ago by another process: after `look_again`, ask once more."""
+
+
+class SignIns:
+    """Signs and reads notes of who signed in. Of two servers with the same records, each reads what the other signed.
+
+    A note holds nothing that opens the API, and says nothing about whether its key is still good: that is the key
+    ring's to say, at every request.
+    """
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    @classmethod
+    def of(cls, records: Records) -> SignIns:
+        """With the secret that is kept in the records, which whoever comes first makes. Waits for the store."""
+        while True:
+            secret = records.get(_SECRET_KIND, "", _SECRET_NAME)
+            if secret is not None:
+                return cls(secret)
+            # Of several processes that find none, one wins; all use that one's.
+            records.put(_SECRET_KIND, "", _SECRET_NAME, secrets.token_bytes(_SECRET_BYTES), new=True)
+
+    def sign(self, key_id: str, expires: int) -> str:
+        """A note for the holder of that key, good until that time."""
+        return f"{key_id}.{expires}.{self._mark(key_id, expires)}"
+
+    def read(self, note: str) -> tuple[str, int] | None:
+        """Whose note it is and until when it is good; None if it was not signed here."""
+        found = _NOTE.fullmatch(note)
+        if found is None:
+            return None
+        key_id, expires = found[1], int(found[2])
+        return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
+
+    def mark_form(self, note: str) -> str:
+        """What forms carry that are shown to the holder of that note; without the secret nobody can make it up."""
+        return self._digest(_FORM_PURPOSE, note)
+
+    def _mark(self, key_id: str, expires: int) -> str:
+        return self._digest(_PURPOSE, f"{key_id}.{expires}")
+
+    def _digest(self, purpose: bytes, text: str) -> str:
+        mark = hmac.digest(self._secret, purpose + text.encode(), "sha256")
+        return base64.urlsafe_b64encode(mark).rstrip(b"=").decode("ascii")
 
 
 class KeyRing:

@@ -29,7 +29,7 @@ from toolyard.registry.bind import find
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
-from toolyard.serving.identity import NOBODY, Caller, KeyScope, Principal
+from toolyard.serving.identity import NOBODY, Caller, Principal
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.stored_answers import StoredResponse
 
@@ -143,7 +143,7 @@ class Invoker:
         qualified = names.qualify_name(name)
         if principal is NOBODY or qualified == name:
             return qualified
-        return qualified if KeyScope(principal).sees(names.snapshot.names[qualified][0].tool) else name
+        return qualified if principal.sees(names.snapshot.names[qualified][0].tool) else name
 
     def resolve_call(self, principal: Principal, call: ToolCall) -> ToolCall:
         """The call that a caller means. What a name stands for is told only to who sees that tool."""
@@ -151,7 +151,7 @@ class Invoker:
         found = names.read_call(call)
         if principal is NOBODY or found.name == call.name:
             return found
-        return found if KeyScope(principal).sees(names.snapshot.names[found.name][0].tool) else call
+        return found if principal.sees(names.snapshot.names[found.name][0].tool) else call
 
     async def run_calls(
         self,
@@ -186,7 +186,7 @@ class Invoker:
                 context=context,
                 trace=trace,
                 definitions=definitions,
-                scope=None if principal is NOBODY else KeyScope(principal),
+                scope=None if principal is NOBODY else principal,
                 abandoned=caller.abandoned,
                 replay=True,
                 notify=notify,

@@ -6,6 +6,7 @@ What a request says is read here, too: its query parameters, and its body within
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -34,6 +35,9 @@ LARGE_BODY = 64 * 1024
 BODY, BODY_HELD, MAX_DEPTH = "toolyard.body", "toolyard.body_held", "toolyard.max_depth"
 """Where the scope of a request has its body, once it is read, how much of the budget it holds until the request is
 over, and how deep its JSON may be."""
+
+DIGEST_BYTES = 12
+"""Of what seals a cursor."""
 
 _JSON = b"application/json"
 _larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -87,15 +91,17 @@ async def _read_on(
 async def read_json(request: Request, shape: type[T]) -> tuple[T, Any]:
     """The body, which is there, as `shape`, and as the plain JSON it was."""
     if len(request.scope[BODY]) <= LARGE_BODY:
-        return parse_body(request, shape)
+        return _parse_body(request, shape)
     # Whoever else is served gets in between its steps; of such work there is one at a time.
     async with _larges.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-        return await asyncio.to_thread(parse_body, request, shape)
+        return await asyncio.to_thread(_parse_body, request, shape)
 
 
-def parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
-    """`read_json` at once, for a body that is known to be small."""
-    document = parse_document(request)
+def _parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
+    try:
+        document = parse_json(request.scope[BODY], what="body", max_depth=request.scope[MAX_DEPTH])
+    except MalformedSource as error:
+        raise HttpFault(400, "request.invalid_json", str(error)) from None
     if type(document) is not dict:
         raise HttpFault(400, "request.invalid_shape", "the body must be a JSON object")
     try:
@@ -116,14 +122,6 @@ def read_shape(document: dict[str, Any], shape: type[T]) -> T:
         return msgspec.convert(document | whole, shape)
 
 
-def parse_document(request: Request) -> Any:
-    """The body as plain JSON."""
-    try:
-        return parse_json(request.scope[BODY], what="body", max_depth=request.scope[MAX_DEPTH])
-    except MalformedSource as error:
-        raise HttpFault(400, "request.invalid_json", str(error)) from None
-
-
 def check_json_type(headers: Mapping[bytes, bytes]) -> None:
     """415 unless the body says that it is JSON, which no form of a foreign page can."""
     given = headers.get(b"content-type", b"")
@@ -140,6 +138,25 @@ def check_json_type(headers: Mapping[bytes, bytes]) -> None:
 def digest_json(*parts: Any) -> bytes:
     """Equal for equal JSON, whatever the order of its keys."""
     return hashlib.sha256(_canonical(parts)).digest()
+
+
+def write_cursor(digest: bytes, *place: int | str) -> str:
+    """The text for a place in the list that the digest stands for; sealed, so that one of another list is refused."""
+    return base64.urlsafe_b64encode(_seal_place(digest, _canonical(place))).decode().rstrip("=")
+
+
+def read_cursor(digest: bytes, cursor: str) -> tuple[Any, ...] | None:
+    """The place; None if the cursor is not of this list, or was made up."""
+    try:
+        sealed = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    except ValueError:
+        return None
+    place = sealed[:-DIGEST_BYTES]
+    return tuple(msgspec.json.decode(place)) if sealed == _seal_place(digest, place) else None
+
+
+def _seal_place(digest: bytes, place: bytes) -> bytes:
+    return place + hashlib.blake2b(place, key=digest, digest_size=DIGEST_BYTES).digest()
 
 
 _QUERY = "toolyard.query"

@@ -14,8 +14,7 @@ from toolyard.app.blocks import ServerBlock
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.serving.app import create_app
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import ALL, Grant, Principal, Scopes
-from toolyard.serving.sealed import SignIns
+from toolyard.serving.identity import ALL, Grant, Principal, Scopes, SignIns
 from toolyard.serving.service import Service
 
 HOSTILE = "<script>alert('hi')</script> \"quoted\" &amp; {{ 7 * 7 }}"

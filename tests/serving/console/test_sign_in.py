@@ -10,8 +10,7 @@ from hypothesis import given, strategies as st
 
 from serving.service_support import CORE, served
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import LASTS, NOBODY, KeyRing, read_scopes
-from toolyard.serving.sealed import SignIns
+from toolyard.serving.identity import LASTS, NOBODY, KeyRing, SignIns, read_scopes
 from toolyard.sessions.records import MemoryRecords, open_records
 from toolyard.sessions.store.sqlite import SqliteStore
 

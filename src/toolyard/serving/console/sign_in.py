@@ -15,9 +15,8 @@ from starlette.types import Scope
 
 from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN, PageRenderer, redirect
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyRing, UnknownKeyFault
+from toolyard.serving.identity import KeyRing, SignIns, UnknownKeyFault
 from toolyard.serving.routing import BODY, query_str
-from toolyard.serving.sealed import SignIns
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(rf"{CONSOLE}(?:/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)*/?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")

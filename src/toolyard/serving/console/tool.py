@@ -23,7 +23,6 @@ from toolyard.serving.console.connect import Snippet, write_call_snippets
 from toolyard.serving.console.form import FormField, fill_form, form_fields, pretty, read_form, read_json_form, skeleton
 from toolyard.serving.console.rendering import Shown
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyScope
 from toolyard.serving.routing import base_url, caller_of, path_value, query_int, query_str, read_count
 from toolyard.serving.service import Service
 from toolyard.serving.session_view import run_off_loop
@@ -90,7 +89,7 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
         filled = _fill_defaults(fields)
         draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session, at=at)
         return Shown(_TEMPLATE, _show_draft(service, request, draft), 409)
-    if not KeyScope(caller_of(request).principal).may(mode, tool):
+    if not caller_of(request).principal.may(mode, tool):
         raise HttpFault(403, Denied.code, f"this key may not {mode} tools of {tool.namespace}")
     fields = form_fields(tool.parameters)
     as_json = _JSON in data
@@ -176,7 +175,6 @@ async def _open_session(service: Service, request: Request, draft: _Draft) -> As
 def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
     """Everything a tool's page shows."""
     tool, catalog, principal = draft.tool, service.catalog, caller_of(request).principal
-    scope = KeyScope(principal)
     fed_by, feeds = _find_neighbors(catalog, request, tool)
     shared = ("fields", "as_json", "filled", "mistakes", "answer", "notice", "session", "at")
     return {
@@ -190,8 +188,8 @@ def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
             for one in draft.overloads
         ],
         **{name: getattr(draft, name) for name in shared},
-        "may_run": draft.at is None and scope.may("execute", tool),
-        "may_simulate": scope.may("simulate", tool),
+        "may_run": draft.at is None and principal.may("execute", tool),
+        "may_simulate": principal.may("simulate", tool),
         "snippets": _write_snippets(service, request, draft),
         # Both None if nobody has studied the dataflow here.
         "fed_by": fed_by,

@@ -25,10 +25,10 @@ from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
 from toolyard.serving.admission import Admission
 from toolyard.serving.catalog_view import SnapshotCache, Visibility
-from toolyard.serving.identity import NOBODY, KeyScope, Principal
+from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
-from toolyard.serving.sealed import DIGEST_BYTES, read_cursor, write_cursor
+from toolyard.serving.routing import DIGEST_BYTES, read_cursor, write_cursor
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""
@@ -161,14 +161,13 @@ class McpNames:
 
     def resolve_tool(self, name: str, principal: Principal) -> McpTool | None:
         """The tool that a caller means by any of its names, among those that they see."""
-        scope = None if principal is NOBODY else KeyScope(principal)
         known = self.find_listed(name)
         if known is None:
-            qualified = self._names.find_name(name, None if scope is None else scope.sees)
+            qualified = self._names.find_name(name, None if principal is NOBODY else principal.sees)
             known = (
                 None if qualified is None else self.find_listed(self.spell_tool(self.snapshot.names[qualified][0].tool))
             )
-        return known if known is None or scope is None or scope.sees(known.tool) else None
+        return known if known is None or principal is NOBODY or principal.sees(known.tool) else None
 
 
 def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:

@@ -18,7 +18,7 @@ from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import Principal, scope_of
+from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, as_object, collect_details, or_default
 from toolyard.serving.routes.tools import FINGERPRINT
 from toolyard.serving.routing import JsonResponse, Operation, caller_of, digest_json, path_value, query_str, read_json
@@ -195,8 +195,7 @@ class ArpTools:
         named = self._invoker.resolve_call(principal, given)
         if body.tool_id is UNSET:
             return named, None
-        names, scope = self._catalog.names.now, scope_of(principal)
-        sees = None if scope is None else scope.sees
+        names, sees = self._catalog.names.now, None if principal is NOBODY else principal.sees
         by_id = names.find_id(body.tool_id, sees)
         if by_id is None:
             unknown = self._catalog.make_unknown(principal, body.tool_id, by_id=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,11 +18,13 @@ from toolyard.serving.routing import (
     Operation,
     QueryParameter,
     caller_of,
+    digest_json,
     path_value,
     query_int,
     query_str,
+    read_cursor,
+    write_cursor,
 )
-from toolyard.serving.sealed import DIGEST_BYTES, read_cursor, write_cursor
 from toolyard.serving.session_view import run_off_loop
 from toolyard.serving.wire_types import CallLine, CallListing, ErrorEnvelope
 
@@ -86,8 +87,12 @@ class CallRoutes:
             if wanted.owner not in (None, own):
                 return {"calls": []}
             wanted = msgspec.structs.replace(wanted, owner=own)
-        digest = hashlib.blake2b(msgspec.msgpack.encode(wanted), digest_size=DIGEST_BYTES).digest()
-        before = _read_place(digest, query_str(request, "cursor"))
+        digest = digest_json(wanted)
+        cursor = query_str(request, "cursor")
+        place = None if cursor is None else read_cursor(digest, cursor)
+        if cursor is not None and place is None:
+            raise refuse_cursor()
+        before = None if place is None else LogPosition(*place)
         page = await run_off_loop(self._engine.sessions, lambda: log.list_calls(wanted, limit, before))
         answer: dict[str, Any] = {"calls": [row.to_dict() for row in page.rows]}
         if page.next is not None:
@@ -144,12 +149,3 @@ def _query_time(request: Request, name: str) -> float | None:
         raise HttpFault(
             400, "request.invalid_query", f"{name} must be a date and time such as 2026-01-31T12:00:00Z"
         ) from None
-
-
-def _read_place(digest: bytes, cursor: str | None) -> LogPosition | None:
-    if cursor is None:
-        return None
-    place = read_cursor(digest, cursor)
-    if place is None or len(place) != 2 or max(place) >= 2**63:
-        raise refuse_cursor()
-    return LogPosition(*place)

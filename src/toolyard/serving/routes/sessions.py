@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
@@ -26,9 +25,10 @@ from toolyard.serving.routing import (
     path_value,
     query_int,
     query_str,
+    read_cursor,
     read_json,
+    write_cursor,
 )
-from toolyard.serving.sealed import DIGEST_BYTES, open_text, seal_text
 from toolyard.serving.session_view import (
     SessionQuota,
     check_initial_state,
@@ -364,14 +364,12 @@ class SessionRoutes:
         """The caller's sessions, by id."""
         limit = query_int(request, "limit", 1, _PAGE, 100)
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner or ""
-        digest = hashlib.blake2b(f"sessions of {owner}".encode(), digest_size=DIGEST_BYTES).digest()
-        cursor = query_str(request, "cursor")
-        place = b"" if cursor is None else open_text(digest, cursor)
+        digest, cursor = digest_json("sessions", owner), query_str(request, "cursor")
+        place = ("",) if cursor is None else read_cursor(digest, cursor)
         if place is None:
             raise refuse_cursor()
-        after = place.decode()
         found = await run_off_loop(sessions, lambda: list_sessions(sessions, owner))
-        lines = [line for line in found if line[0] > after]
+        lines = [line for line in found if line[0] > place[0]]
         page: dict[str, Any] = {
             "sessions": [
                 {"session_id": name, "entries": count, "used": show_time(sessions, used)}
@@ -379,7 +377,7 @@ class SessionRoutes:
             ]
         }
         if len(lines) > limit:
-            page["next_cursor"] = seal_text(digest, lines[limit - 1][0].encode())
+            page["next_cursor"] = write_cursor(digest, lines[limit - 1][0])
         return JsonResponse(page)
 
     async def end_session(self, request: Request) -> Response:
