@@ -342,7 +342,6 @@ def test_no_error_shows_or_chains_a_secret(server, ask, act, caplog):
     [
         {"max_bytes": 0},
         {"max_bytes": True},
-        {"max_header_bytes": 1 << 20},
         {"pool": 0},
         {"pool": 1.5},
         {"max_bytes": "1"},

@@ -255,13 +255,6 @@ def test_headers_over_the_limit_are_refused(server, ask, head):
     assert failed.value.info.effect == "unknown"
 
 
-def test_the_limit_of_headers_can_be_set(server, ask):
-    server.otherwise = lambda request: whole(200, {}, "X: " + "a" * 90_000)
-    assert ask(local(max_header_bytes=100_000), get(f"{server.url}/x")).status == 200
-    with pytest.raises(ToolFailed, match="larger than 50 bytes"):
-        ask(local(max_header_bytes=50), get(f"{server.url}/x"))
-
-
 CREDENTIALS = {
     "bearer": lambda origin: Bearer(origin, TOKEN),
     "basic": lambda origin: Basic(origin, "me", TOKEN),

@@ -56,7 +56,7 @@ class AddressGuard:
     """
 
     def __init__(self, rule: AddressRule, resolve: Resolve, *, threads: int = MAX_THREADS) -> None:
-        self._rule = rule
+        self.rule = rule
         self._resolve = resolve
         self._threads = Threads(threads, "toolyard-lookup")
         self.closed = False
@@ -81,7 +81,7 @@ class AddressGuard:
             if "%" in text:
                 raise blocked(host, port)
             if not trusted:
-                self._rule.check(host, port, ip_address(text))
+                self.rule.check(host, port, ip_address(text))
         return list(found)
 
 
@@ -321,13 +321,13 @@ class GuardedPool(httpcore2.AsyncConnectionPool):
 
     def __init__(self, guard: AddressGuard, tls: Callable[[], ssl.SSLContext], size: int, http2: bool) -> None:
         super().__init__(max_connections=size, keepalive_expiry=IDLE_SECONDS)
-        self._guard, self._tls, self._h2 = guard, tls, http2
+        self.guard, self._tls, self._h2 = guard, tls, http2
 
     def create_connection(self, origin: httpcore2.Origin) -> GuardedConnection:
         """A connection that is not yet open."""
         assert isinstance(origin, TrustedOrigin)
         context = self._tls() if origin.scheme == b"https" else None
-        return GuardedConnection(origin, self._guard, context, self._h2 and context is not None)
+        return GuardedConnection(origin, self.guard, context, self._h2 and context is not None)
 
 
 def _has_more(connection: object) -> bool:

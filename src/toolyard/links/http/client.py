@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from toolyard.links.http.exchange import RedirectingRequest, StreamedAnswer
 
 MAX_BYTES = 8 * 1024 * 1024
-MAX_HEADER_BYTES = 64 * 1024
-MOST_HEADER_BYTES = 100 * 1024
-"""More than that the HTTP library does not read."""
 MAX_CONNECTIONS = 100
 
 Certificate = str | tuple[str, ...]
@@ -66,7 +63,6 @@ class GuardedClient(Closing):
         verify: bool | str = True,
         cert: Certificate | None = None,
         max_bytes: int = MAX_BYTES,
-        max_header_bytes: int = MAX_HEADER_BYTES,
         pool: int = MAX_CONNECTIONS,
         http2: bool = True,
         resolve: Callable[[str, int], Sequence[str]] | None = None,
@@ -74,7 +70,6 @@ class GuardedClient(Closing):
         _silence_library_logs()
         self.rule = rule
         self.max_bytes = _read_count("max_bytes", max_bytes)
-        self.max_header_bytes = _read_count("max_header_bytes", max_header_bytes, MOST_HEADER_BYTES)
         self.closed = False
         self._verify = verify
         self._cert = cert
@@ -116,28 +111,16 @@ class GuardedClient(Closing):
     def __repr__(self) -> str:
         return f"<GuardedClient{' (closed)' if self.closed else ''}>"
 
-    async def _begin_request(self, outgoing: Outgoing, begun: float) -> tuple[GuardedPool, RedirectingRequest]:
-        from toolyard.links.http.exchange import ClientLimits, RedirectingRequest
+    @asynccontextmanager
+    async def _open_answer(self, outgoing: Outgoing, begun: float) -> AsyncGenerator[StreamedAnswer, None]:
+        from toolyard.links.http.exchange import RedirectingRequest, explain_error
 
         self._check_open()
         pool = await self._pools.here()
-        limits = ClientLimits(
-            rule=self.rule,
-            max_bytes=self.max_bytes,
-            max_header_bytes=self.max_header_bytes,
-            is_closed=lambda: self.closed,
-        )
-        request = RedirectingRequest(limits, outgoing, begun)
+        request = RedirectingRequest(pool.guard, outgoing, begun)
         request.left()
         if outgoing.credential is not None and request.needs_credential:
             await outgoing.credential.prepare(self.asend, outgoing)
-        return pool, request
-
-    @asynccontextmanager
-    async def _open_answer(self, outgoing: Outgoing, begun: float) -> AsyncGenerator[StreamedAnswer, None]:
-        from toolyard.links.http.exchange import explain_error
-
-        pool, request = await self._begin_request(outgoing, begun)
         clock = asyncio.timeout(request.left())
         try:
             async with clock:
@@ -248,8 +231,7 @@ def _refuse_password() -> str:
     raise ConfigError("the key of the client certificate needs a password; give cert=(certificate, key, password)")
 
 
-def _read_count(name: str, value: object, most: int | None = None) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1 or (most is not None and value > most):
-        limit = "" if most is None else f" and at most {most:,}"
-        raise ConfigError(f"{name} must be a whole number above 0{limit}, not {value!r}")
+def _read_count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} must be a whole number above 0, not {value!r}")
     return value

@@ -6,15 +6,14 @@ import errno
 import re
 import ssl
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import httpcore2
-import msgspec
 
 from toolyard.constants import VERSION
-from toolyard.links.http.addresses import AddressRule, Blocked
-from toolyard.links.http.backend import EXCHANGE, Exchange, TrustedURL, UnknownHostError
+from toolyard.links.http.addresses import Blocked
+from toolyard.links.http.backend import EXCHANGE, AddressGuard, Exchange, TrustedURL, UnknownHostError
 from toolyard.links.http.decoding import (
     ACCEPTED,
     CrumbsError,
@@ -29,6 +28,7 @@ from toolyard.links.http.url import Target, read_url
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
 
 CONNECT_SECONDS = 10.0
+MAX_HEADER_BYTES = 64 * 1024
 MAX_REDIRECTS = 5
 MAX_REPEATS = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -73,20 +73,11 @@ _REASONS = {
 }
 
 
-class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request needs to know of the client that sends it."""
-
-    rule: AddressRule
-    max_bytes: int
-    max_header_bytes: int
-    is_closed: Callable[[], bool]
-
-
 class RedirectingRequest:
     """The state of one `send`."""
 
-    def __init__(self, limits: ClientLimits, outgoing: Outgoing, begun: float) -> None:
-        self.limits = limits
+    def __init__(self, guard: AddressGuard, outgoing: Outgoing, begun: float) -> None:
+        self.guard = guard
         self._outgoing = outgoing
         self._begun = begun
         self._redirects = 0
@@ -123,7 +114,7 @@ class RedirectingRequest:
         raw += [(name.encode(), value.encode()) for name, value in headers]
         if outgoing.body is not None or outgoing.method in _EXPECT_BODY:
             raw.append((b"content-length", str(len(outgoing.body or b"")).encode()))
-        trusted = self.limits.rule.names(target.host, target.port, outgoing.named)
+        trusted = self.guard.rule.names(target.host, target.port, outgoing.named)
         connect = CONNECT_SECONDS if left is None else min(left, self.connect_seconds)
         self.exchange.begin()
         return httpcore2.Request(
@@ -149,8 +140,7 @@ class RedirectingRequest:
             # Two ends for one message: whoever reads the other one finds an answer in what follows.
             raise httpcore2.RemoteProtocolError("two lengths")
         self.exchange.answered = True
-        limit = self.limits.max_header_bytes
-        if sum(len(name) + len(value) + 4 for name, value in response.headers) > limit:
+        if sum(len(name) + len(value) + 4 for name, value in response.headers) > MAX_HEADER_BYTES:
             raise _headers_too_large(self)
 
     def retries_after(self, error: Exception) -> bool:
@@ -293,7 +283,7 @@ def explain_error(error: Exception, now: RedirectingRequest, limit: int = 0) -> 
 
     None if the error is not the network's or the server's. `limit` is of the bytes of a body.
     """
-    if now.limits.is_closed():
+    if now.guard.closed:
         return Unavailable(f"the client was closed while {now.origin} was called", retryable=False, effect=now.effect)
     if isinstance(error, RuntimeError):
         return None
@@ -321,8 +311,9 @@ def explain_error(error: Exception, now: RedirectingRequest, limit: int = 0) -> 
 
 
 def _headers_too_large(now: RedirectingRequest) -> ToolFailed:
-    limit = now.limits.max_header_bytes
-    return ToolFailed(f"the headers of the answer of {now.origin} are larger than {limit:,} bytes", effect=now.effect)
+    return ToolFailed(
+        f"the headers of the answer of {now.origin} are larger than {MAX_HEADER_BYTES:,} bytes", effect=now.effect
+    )
 
 
 def late_answer(now: RedirectingRequest) -> CallTimeout:

@@ -83,11 +83,10 @@ class HttpLink(Closing):
         `path` is percent-encoded already and is put behind the link's own address.
         """
         seconds = self.timeout if timeout is None else timeout
-        outgoing = self._make_outgoing(
-            method, f"{path}{f'?{urlencode(query)}' if query else ''}", body, headers, seconds
-        )
+        where = f"{path}?{urlencode(query)}" if query else path
+        outgoing = self._make_outgoing(method, where, body, headers, seconds, time.monotonic() + seconds)
         try:
-            return await self._client.asend(msgspec.structs.replace(outgoing, deadline=time.monotonic() + seconds))
+            return await self._client.asend(outgoing)
         except CallError as error:
             fault = _blame_link(error)
         # Outside of the handler, so that nothing is chained to it.
@@ -99,7 +98,7 @@ class HttpLink(Closing):
         self, path: str, *, headers: Mapping[str, str] = _NO_HEADERS
     ) -> AbstractAsyncContextManager[StreamedAnswer]:
         """`GET` something that has no end: only connecting is limited in time."""
-        return self._client.astream(self._make_outgoing("GET", path, None, headers, self.timeout))
+        return self._client.astream(self._make_outgoing("GET", path, None, headers, self.timeout, None))
 
     def _make_outgoing(
         self,
@@ -108,7 +107,7 @@ class HttpLink(Closing):
         body: bytes | None,
         headers: Mapping[str, str],
         seconds: float,
-        deadline: float | None = None,
+        deadline: float | None,
     ) -> Outgoing:
         self.check_open()
         return Outgoing(
