@@ -34,12 +34,17 @@ class Threads:
     def __init__(self, size: int, name: str = "toolyard-worker") -> None:
         self.size = size
         self._name = name
+        self._closed = False
+        self.forked()
+        renewed_in_child(self)
+
+    def forked(self) -> None:
+        """In the child of a fork there are no threads yet, and nothing that they were to do is wanted there."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._alive = 0
         self._idle = 0
         self._lost: set[Future[Any]] = set()
-        self._closed = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Run `work` in a thread, in a copy of the caller's context."""
@@ -51,6 +56,11 @@ class Threads:
             self._jobs.put((future, lambda: context.run(work)))
             self._start_one_if_needed()
         return future
+
+    def give_up(self, future: Future[Any]) -> None:
+        """Have it not begun any more; if it runs already, write its thread off."""
+        if not future.cancel():
+            self.write_off(future)
 
     def write_off(self, future: Future[Any]) -> None:
         """Stop counting the thread that runs this, until it comes back: it may never."""

@@ -86,7 +86,7 @@ class Connection:
                 headers += mirrored_headers(call.mirrored, call.arguments)
         params: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
         seconds = None if call.deadline is None else call.deadline - asyncio.get_running_loop().time()
-        result = await self._call_once(dict(params), headers, call.deadline, seconds, notify)
+        result = await self._call_once(dict(params), headers, call.deadline, notify)
         for number in range(self.peer.limits.max_rounds):
             if result.get("resultType") != "input_required" or not self.agreement.modern:
                 return result
@@ -96,7 +96,7 @@ class Connection:
             except TimeoutError:
                 raise late(self.peer.name, seconds) from None
             try:
-                result = await self._call_once({**params, **more}, headers, call.deadline, seconds, notify)
+                result = await self._call_once({**params, **more}, headers, call.deadline, notify)
             except SessionLostError:
                 raise Interrupted(f"{self.peer.name} was lost before {call.name} had all that it asked for") from None
             except CallError as error:
@@ -140,12 +140,7 @@ class Connection:
         await self.wire.aclose()
 
     async def _call_once(
-        self,
-        params: dict[str, Any],
-        headers: Headers,
-        deadline: float | None,
-        seconds: float | None,
-        notify: Notify | None,
+        self, params: dict[str, Any], headers: Headers, deadline: float | None, notify: Notify | None
     ) -> dict[str, Any]:
         number = self.peer.number()
         meta = carry_trace(self._envelope)
@@ -155,7 +150,7 @@ class Connection:
                 meta[LOG_LEVEL] = "info"
         if meta:
             params["_meta"] = meta
-        request = Request(number, "tools/call", params, deadline, notify, headers, seconds=seconds)
+        request = Request(number, "tools/call", params, deadline, notify, headers)
         self.peer.calls[number] = notify
         with measure_request("client", "tools/call") as told:
             told |= describe_tool(params["name"])
@@ -171,8 +166,6 @@ class Connection:
     async def _send_request(self, method: str, params: dict[str, Any] | None, deadline: float | None) -> McpReply:
         headers = modern_headers(self.agreement.version, method) if self.agreement.modern else ()
         request = Request(self.peer.number(), method, params, deadline, None, headers)
-        if deadline is not None:
-            request.seconds = deadline - asyncio.get_running_loop().time()
         with measure_request("client", method):
             return await self.wire.request(request)
 
@@ -391,7 +384,7 @@ class Finder:
             async with asyncio.timeout_at(deadline):
                 await wire.open()
                 handshake = Handshake(wire, peer, self._capabilities, deadline)
-                agreement: Agreement = await (handshake.agree_old_way() if old_only else handshake.agree())
+                agreement: Agreement = await (handshake.initialize() if old_only else handshake.agree())
             done = True
         except TimeoutError:
             raise unanswered(peer.name, peer.limits.connect_seconds) from None

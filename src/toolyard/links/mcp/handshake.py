@@ -84,7 +84,7 @@ class Handshake:
             await asyncio.wait({probe}, timeout=min(left * _PROBE, _LONGEST_PROBE))
             if not probe.done():
                 # Maybe it only starts slowly. It gets both questions, and what it answers first counts.
-                old = loop.create_task(self._initialize())
+                old = loop.create_task(self.initialize())
                 end, has_read = now + left * _PATIENCE, False
                 while not (probe.done() or old.done() or has_read):
                     # One that has not even read the questions is still starting, and is left to it.
@@ -98,10 +98,6 @@ class Handshake:
         finally:
             await _drop_tasks(probe, old)
         raise ChokedError(unanswered(self._peer.name, self._peer.limits.connect_seconds))
-
-    async def agree_old_way(self) -> Agreement:
-        """Only by `initialize`."""
-        return await self._initialize()
 
     async def _agree_after_probe(
         self, probe: asyncio.Task[Agreement | None], old: asyncio.Task[Agreement] | None
@@ -125,7 +121,7 @@ class Handshake:
         if found is not None:
             return found
         try:
-            return await (old or self._initialize())
+            return await (old or self.initialize())
         except RequestRefused as error:
             # It is of the new kind after all: the probe that we gave up on has settled that.
             if error.number != UNSUPPORTED_VERSION or (again := await self._discover()) is None:
@@ -155,7 +151,8 @@ class Handshake:
         info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
         return _make_agreement(STATELESS, True, result, info)
 
-    async def _initialize(self) -> Agreement:
+    async def initialize(self) -> Agreement:
+        """The old way only."""
         params = {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": TOOLYARD}
         reply = await self._send_request("initialize", params, ())
         result = reply.result
@@ -163,25 +160,15 @@ class Handshake:
         if version not in HANDSHAKE:
             known = isinstance(version, str) and len(version) < 40
             said = f"speaks protocol {version!r}" if known else "does not say which protocol it speaks"
-            raise Unavailable(
-                f"{self._peer.name} {said}; known are {', '.join((*HANDSHAKE, STATELESS))}", retryable=False
-            )
+            raise Unavailable(f"{self._peer.name} {said}; known are {_KNOWN}", retryable=False)
         await self._wire.post(encode_notification("notifications/initialized"), version)
         return _make_agreement(version, False, result, result.get("serverInfo"))
 
     async def _send_request(
         self, method: str, params: dict[str, Any], headers: tuple[tuple[str, str], ...]
     ) -> McpReply:
-        loop = asyncio.get_running_loop()
-        request = Request(
-            number=self._peer.number(),
-            method=method,
-            params=params,
-            deadline=self._deadline,
-            headers=headers,
-            cancellable=False,
-            seconds=self._deadline - loop.time(),
-        )
+        number = self._peer.number()
+        request = Request(number, method, params, self._deadline, headers=headers, cancellable=False)
         return await self._wire.request(request)
 
 

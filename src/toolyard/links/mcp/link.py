@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -298,7 +299,7 @@ class McpLink(Closing):
         self._connection = connection
         self._backoff.up()
         self.state, self.error = "up", None
-        connection.peer.changed = self._tell_changed
+        connection.peer.changed = partial(self._tell_watchers, "changed")
         if self._watchers or self.handlers.capabilities():
             connection.listen()
         self._tell_watchers("up")
@@ -325,9 +326,6 @@ class McpLink(Closing):
         _log.debug("%s is down: %s", self.server.name, self.error)
         self._tell_watchers("down")
         self._tend_watchers()
-
-    def _tell_changed(self) -> None:
-        self._tell_watchers("changed")
 
     def _tell_watchers(self, change: Change) -> None:
         with self._lock:

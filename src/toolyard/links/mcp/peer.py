@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -25,7 +25,7 @@ from toolyard.links.mcp import framing
 from toolyard.links.mcp.framing import Id, JsonRpcMessage
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import TokenBucket
-from toolyard.loop.threads import Threads, renewed_in_child, wrapped
+from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import LogLine, Notice, Notify, Progress
 from toolyard.model.errors import CallError, Denied
 from toolyard.words.redactor import Redactor, echoes_of
@@ -64,6 +64,10 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A connection that held this long makes earlier failures forgotten."""
 
 
+_ASKED = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+"""What a server may ask for, and what both sides call that."""
+
+
 class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers what a server asks for; what has no handler is refused, and not offered to the server."""
 
@@ -73,59 +77,21 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
 
     def capabilities(self) -> dict[str, Any]:
         """What the client tells the server it can do."""
-        found = {"sampling": self.sampling, "elicitation": self.elicitation, "roots": self.roots}
-        return {name: {} for name, handler in found.items() if handler is not None}
+        return {name: {} for name in _ASKED.values() if getattr(self, name) is not None}
 
     def of(self, method: str) -> Handler | None:
         """The handler for a request of the server."""
-        match method:
-            case "sampling/createMessage":
-                return self.sampling
-            case "elicitation/create":
-                return self.elicitation
-            case "roots/list":
-                return self.roots
-        return None
+        name = _ASKED.get(method)
+        return None if name is None else getattr(self, name)
 
-
-T = TypeVar("T")
 
 MOST = 256
 """Notices of one call that may wait to be told."""
 PATIENCE = 5.0
 """Seconds that an answer waits, at most, for who is still being told."""
-_TELLERS, _HANDLERS = 32, 64
-
-
-class Aside(Threads):
-    """Threads for code that is not ours: it may take its time, or never come back."""
-
-    def __init__(self, size: int, name: str) -> None:
-        super().__init__(size, name)
-        renewed_in_child(self)
-
-    def forked(self) -> None:
-        """In the child of a fork there are none yet."""
-        super().__init__(self.size, self._name)
-
-    def give_up(self, future: Future[T]) -> None:
-        """Count no more on what was submitted; its thread is replaced."""
-        if not future.cancel():
-            self.write_off(future)
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Have it done and wait for it; cancelled, it is not waited for any more."""
-        future = self.submit(work)
-        try:
-            return await wrapped(future)
-        except asyncio.CancelledError:
-            self.give_up(future)
-            raise
-
-
-HANDLERS = Aside(_HANDLERS, "toolyard-mcp-handler")
+HANDLERS = Threads(64, "toolyard-mcp-handler")
 """For what servers ask for, which a person, or a model, may take minutes to answer."""
-TELLERS = Aside(_TELLERS, "toolyard-mcp-notices")
+TELLERS = Threads(32, "toolyard-mcp-notices")
 """For what servers say meanwhile."""
 
 
@@ -247,6 +213,12 @@ class Request(msgspec.Struct):
     answered: bool = False
     """Whether the server itself has said what became of it."""
     seconds: float | None = None
+    """All the time that it has; known from the deadline."""
+
+    def __post_init__(self) -> None:
+        """Its time begins now."""
+        if self.deadline is not None:
+            self.seconds = self.deadline - time.monotonic()
 
     def encoded(self) -> bytes:
         """As it is sent."""
@@ -357,7 +329,12 @@ class Peer:
         params = echoes_of(self._list_credentials()).hide(params)
         if inspect.iscoroutinefunction(handler):
             return await home_loop.arun(handler(params))
-        result = await HANDLERS.run(partial(handler, params))
+        future = HANDLERS.submit(partial(handler, params))
+        try:
+            result = await wrapped(future)
+        except asyncio.CancelledError:
+            HANDLERS.give_up(future)
+            raise
         return await home_loop.arun(_await_result(result)) if inspect.isawaitable(result) else result
 
     def handler(self, method: str) -> Handler | None:

@@ -11,7 +11,6 @@ import signal
 import termios
 import time
 from contextlib import suppress
-from typing import Any
 
 from toolyard.links.mcp.errors import late
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
@@ -114,8 +113,8 @@ _LAST_WORDS = 0.2
 """Seconds for what an ended process still has in its pipes."""
 
 
-class StdioWire:
-    """One process, for as long as it lives."""
+class StdioWire(asyncio.SubprocessProtocol):
+    """One process, for as long as it lives. The loop says what becomes of it and its pipes."""
 
     def __init__(self, server: McpServer, peer: Peer, lost: Lost) -> None:
         self._server = server
@@ -141,7 +140,7 @@ class StdioWire:
         loop = asyncio.get_running_loop()
         try:
             transport, _ = await loop.subprocess_exec(
-                lambda: _Protocol(self), server.command or "", *server.args, env=env, cwd=server.cwd or None,
+                lambda: self, server.command or "", *server.args, env=env, cwd=server.cwd or None,
                 start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
@@ -209,9 +208,9 @@ class StdioWire:
                 self._log_stderr()
             forget(self._child)
 
-    def arrived(self, stream: int, data: bytes) -> None:
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Bytes from one of the pipes."""
-        if stream == _STDERR:
+        if fd == _STDERR:
             for kept in (self._tail, self._unlogged):
                 kept += data
                 del kept[: -self._peer.limits.stderr_bytes]
@@ -227,27 +226,32 @@ class StdioWire:
         if pause:
             self._hold_reading(pause)
 
-    def silent(self, stream: int) -> None:
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """One of the pipes has come to its end."""
-        if stream == _STDIN:
+        if fd == _STDIN:
             self._is_dying = True
-        elif stream == _STDOUT:
+        elif fd == _STDOUT:
             self._is_dying = True
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
-        elif stream == _STDERR and self._child is not None and self._child.exited.is_set():
+        elif self._child is not None and self._child.exited.is_set():
             self._lose_process()
 
-    def exited(self) -> None:
+    def process_exited(self) -> None:
         """The process is no more."""
         self._is_dying = True
         if self._child is not None:
             self._child.exited.set()
         asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
 
-    def writable(self, is_writable: bool) -> None:
-        """Whether the process takes what it is sent."""
+    def pause_writing(self) -> None:
+        """The process does not take what it is sent."""
         self._unread = 0
-        self._writable.set() if is_writable else self._writable.clear()
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._unread = 0
+        self._writable.set()
 
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         data = request.encoded() + b"\n"
@@ -302,26 +306,6 @@ class StdioWire:
     def _listen_again(self, pipe: asyncio.ReadTransport) -> None:
         if not pipe.is_closing():
             pipe.resume_reading()
-
-
-class _Protocol(asyncio.SubprocessProtocol):
-    """Passes on what the loop says of the process."""
-
-    def __init__(self, wire: StdioWire) -> None:
-        self._wire = wire
-        self.pipe_data_received: Any = wire.arrived
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._wire.silent(fd)
-
-    def process_exited(self) -> None:
-        self._wire.exited()
-
-    def pause_writing(self) -> None:
-        self._wire.writable(False)
-
-    def resume_writing(self) -> None:
-        self._wire.writable(True)
 
 
 def _not_started(server: McpServer, error: Exception) -> str:

@@ -1,7 +1,4 @@
-"""`StreamableWire`: a server at an address, where every request is a POST and may be answered by a stream.
-
-`StandingStream` is what a server of the old protocol says unasked.
-"""
+"""`StreamableWire`: a server at an address, where every request is a POST and may be answered by a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +25,6 @@ from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import reply_of
 from toolyard.links.mcp.web import EventReader, ServerSentEvent, Web, WebWire
 from toolyard.loop.pacing import backoff_delay
-from toolyard.model.call import Notify
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
 
 if TYPE_CHECKING:
@@ -40,68 +36,6 @@ _SERVER_FAULT = 500
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 30.0
 _log = logging.getLogger("toolyard.mcp")
-
-
-class StandingStream:
-    """One stream at a time."""
-
-    def __init__(self, web: Web, url: str, peer: Peer, wire: StreamableWire) -> None:
-        self._web = web
-        self._url = url
-        self._peer = peer
-        self._wire = wire
-        self._reader = EventReader(peer.limits.max_message_bytes)
-        self._was_open = False
-
-    async def keep(self) -> None:
-        """Until the connection ends, or the server says that it has no such stream."""
-        failures = 0
-        while True:
-            try:
-                status = await self._read_once()
-            except Unavailable as error:
-                if error.info.effect == "none" and failures:
-                    self._wire.ended(error)
-                    return
-                status = 0
-            except CallError:
-                status = 0
-            except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave us deaf: begin anew
-                _log.warning("reading the stream of %s failed unexpectedly", self._peer.name, exc_info=True)
-                self._wire.ended(Unavailable(f"the stream of {self._peer.name} failed: {type(error).__name__}"))
-                return
-            if status == _NOT_FOUND:
-                self._wire.ended(Unavailable(f"{self._peer.name} has forgotten our session"))
-                return
-            if status not in (0, _SUCCESS) and status < _SERVER_FAULT:
-                return  # it has no such stream
-            failures = 0 if status == _SUCCESS else failures + 1
-            asked = self._reader.retry
-            pause = backoff_delay(failures + 1, _FIRST_PAUSE) if asked is None else asked
-            await asyncio.sleep(min(max(pause, 0.05), _LONGEST_PAUSE))
-
-    async def _read_once(self) -> int:
-        """Read one stream to its end; its status."""
-        headers = self._wire.headers()
-        last, retry = self._reader.last_id, self._reader.retry
-        if last:
-            headers = (*headers, ("last-event-id", last))
-        async with self._web.client.astream(self._web.outgoing("GET", self._url, headers)) as flow:
-            if flow.status != _SUCCESS or not flow.header("content-type").startswith("text/event-stream"):
-                return flow.status if flow.status != _SUCCESS else 405
-            # What was read of the last stream's unfinished event does not belong to this one.
-            self._reader = EventReader(self._peer.limits.max_message_bytes)
-            self._reader.last_id, self._reader.retry = last, retry
-            if self._was_open and not last:
-                self._peer.changed()  # what was said meanwhile nobody heard
-            self._was_open = True
-            async with aclosing(flow.chunks()) as chunks:
-                async for chunk in chunks:
-                    for event in self._reader.feed(chunk):
-                        self._wire.event(event, None)
-                    if pause := self._peer.pace.pause():
-                        await asyncio.sleep(pause)
-        return _SUCCESS
 
 
 _ACCEPT = (("accept", "application/json, text/event-stream"), ("content-type", "application/json"))
@@ -130,7 +64,8 @@ class StreamableWire(WebWire):
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         super().__init__(web, url, peer, lost)
-        self._standing: StandingStream | None = None
+        self._listens = False
+        self._has_stood = False
         self.session: str | None = None
 
     async def open(self) -> None:
@@ -149,19 +84,19 @@ class StreamableWire(WebWire):
             raise late(self._peer.name, request.seconds, error.info.effect) from None
         except Unavailable as error:
             if error.info.effect == "none" and not error.info.details:
-                self.ended(error)
+                self._end_session(error)
             raise
         except SessionLostError as lost:
             if lost.fault is not None and await self._knows_us(request):
                 raise lost.fault from None  # it is the tool that misses some session, not the server ours
-            self.ended(Unavailable(f"{self._peer.name} has forgotten our session"))
+            self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
             raise
 
     def listen(self) -> None:
         """Keep a stream open for what the server says unasked; without a session it would not know to whom."""
-        if self.session is not None and self._standing is None:
-            self._standing = StandingStream(self._web, self.url, self._peer, self)
-            self._peer.start(self._standing.keep())
+        if self.session is not None and not self._listens:
+            self._listens = True
+            self._peer.start(self._keep_standing_stream())
 
     async def aclose(self) -> None:
         """End the session."""
@@ -182,7 +117,7 @@ class StreamableWire(WebWire):
             headers = (*headers, ("mcp-session-id", self.session))
         return headers if self.version is None else (*headers, ("mcp-protocol-version", self.version))
 
-    def ended(self, fault: CallError) -> None:
+    def _end_session(self, fault: CallError) -> None:
         """The server is not there any more, or does not know us; there is no session left to end."""
         self.session = None
         self._lost(fault)
@@ -214,7 +149,7 @@ class StreamableWire(WebWire):
         try:
             return await self._resume_stream(request, reader)
         except SessionLostError:
-            self.ended(Unavailable(f"{self._peer.name} has forgotten our session"))
+            self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
             raise Interrupted(f"{self._peer.name} has forgotten our session before it answered") from None
         except CallError as error:
             # The server has the request since long: whatever went wrong now says nothing of what it did with it.
@@ -248,7 +183,7 @@ class StreamableWire(WebWire):
             async with aclosing(flow.chunks()) as chunks:
                 async for chunk in chunks:
                     for event in reader.feed(chunk):
-                        reply = self.event(event, request, request.notify)
+                        reply = self._take_event(event, request)
                         if reply is not None:
                             return reply
                     if pause := self._peer.pace.pause():
@@ -260,7 +195,7 @@ class StreamableWire(WebWire):
                 raise
         return None
 
-    def event(self, event: ServerSentEvent, request: Request | None, notify: Notify | None = None) -> McpReply | None:
+    def _take_event(self, event: ServerSentEvent, request: Request | None) -> McpReply | None:
         """One event of a stream: the reply to the request, if it is that."""
         if event.too_long is not None:
             self._peer.strays += 1
@@ -277,13 +212,59 @@ class StreamableWire(WebWire):
             return None
         for message in found:
             if not message.is_response:
-                self._peer.receive(message, self.tell, notify)
+                self._peer.receive(message, self.tell, None if request is None else request.notify)
             elif request is not None and message.id == request.number:
                 request.answered = True
                 return reply_of(self._peer, message, len(event.data))
             else:
                 self._peer.strays += 1
         return None
+
+    async def _keep_standing_stream(self) -> None:
+        """What the server says unasked, until the connection ends, or it says that it has no such stream."""
+        reader = EventReader(self._peer.limits.max_message_bytes)
+        failures = 0
+        while True:
+            try:
+                status = await self._read_standing_stream(reader)
+            except Unavailable as error:
+                if error.info.effect == "none" and failures:
+                    self._end_session(error)
+                    return
+                status = 0
+            except CallError:
+                status = 0
+            except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave us deaf: begin anew
+                _log.warning("reading the stream of %s failed unexpectedly", self._peer.name, exc_info=True)
+                self._end_session(Unavailable(f"the stream of {self._peer.name} failed: {type(error).__name__}"))
+                return
+            if status == _NOT_FOUND:
+                self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
+                return
+            if status not in (0, _SUCCESS) and status < _SERVER_FAULT:
+                return  # it has no such stream
+            failures = 0 if status == _SUCCESS else failures + 1
+            pause = backoff_delay(failures + 1, _FIRST_PAUSE) if reader.retry is None else reader.retry
+            await asyncio.sleep(min(max(pause, 0.05), _LONGEST_PAUSE))
+
+    async def _read_standing_stream(self, reader: EventReader) -> int:
+        """Read one stream to its end; its status."""
+        last = reader.last_id
+        headers = (*self.headers(), ("last-event-id", last)) if last else self.headers()
+        async with self._web.client.astream(self._web.outgoing("GET", self.url, headers)) as flow:
+            if flow.status != _SUCCESS or not flow.header("content-type").startswith("text/event-stream"):
+                return flow.status if flow.status != _SUCCESS else 405
+            reader.restart()
+            if self._has_stood and not last:
+                self._peer.changed()  # what was said meanwhile nobody heard
+            self._has_stood = True
+            async with aclosing(flow.chunks()) as chunks:
+                async for chunk in chunks:
+                    for event in reader.feed(chunk):
+                        self._take_event(event, None)
+                    if pause := self._peer.pace.pause():
+                        await asyncio.sleep(pause)
+        return _SUCCESS
 
     def _can_resume(self, reader: EventReader) -> bool:
         return self.version is not None and bool(reader.last_id)
@@ -296,20 +277,19 @@ class StreamableWire(WebWire):
             await self._pause_before_resume(request, reader)
             headers = (*self.headers(), ("last-event-id", reader.last_id))
             outgoing = self._web.outgoing("GET", self.url, headers, None, request.deadline)
-            fresh = EventReader(self._peer.limits.max_message_bytes)
-            fresh.last_id, fresh.retry = reader.last_id, reader.retry
+            last = reader.last_id
+            reader.restart()
             try:
                 async with self._web.client.astream(outgoing) as flow:
                     if flow.status > _LAST_SUCCESS:
                         raise await self._explain_failure(flow)
-                    reply = await self._from_events(flow, request, fresh)
+                    reply = await self._from_events(flow, request, reader)
             except Unavailable:
                 continue  # it may be there again in a moment
             if reply is not None:
                 return reply
-            if fresh.last_id != reader.last_id:
+            if reader.last_id != last:
                 failures = 0
-            reader = fresh
         raise ToolFailed(f"the stream of {self._peer.name} ended before the answer came", effect="unknown")
 
     async def _pause_before_resume(self, request: Request, reader: EventReader) -> None:

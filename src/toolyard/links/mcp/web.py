@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -24,7 +25,6 @@ from toolyard.links.mcp.peer import LinkLimits, Lost, Peer
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.parsing.lines import EDGE, TooLong
-from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
@@ -50,8 +50,6 @@ class Web:
     def __init__(self, server: McpServer, limits: LinkLimits) -> None:
         url = server.url or ""
         target = read_url(url)
-        self.server = server
-        self.limits = limits
         self.credential, hosts = read_credential(server, target.origin)
         self._named = (target.authority, with_port(target.host, target.port), *hosts)
         self._headers = server.headers
@@ -97,27 +95,6 @@ class Web:
             self._challenge = asyncio.get_running_loop().create_task(work)
         await asyncio.shield(self._challenge)
         return True
-
-    async def failure(self, flow: StreamedAnswer, name: str, redactor: Redactor) -> tuple[CallError, int, str]:
-        """What a status that is no success says: the error, its JSON-RPC code and text if the answer has them."""
-        said: Any = None
-        if flow.header("content-type").lower().startswith("application/json"):
-            try:
-                found = framing.read(await flow.read_all(_SAID_BYTES), self.limits.max_depth)
-                said = found[0].error if found else None
-            except (UnreadableError, CallError):
-                said = None
-        fields = said if isinstance(said, dict) else {}
-        text, code = fields.get("message"), fields.get("code")
-        text = text if isinstance(text, str) else ""
-        if not isinstance(code, int):
-            fields, code = {}, 0  # an error, but not of this protocol
-        if not fields or flow.status in (_UNAUTHORIZED, _FORBIDDEN):
-            return status_error(name, flow.status, text, redactor), code, text
-        error = refused(name, said, redactor)
-        details = {"status": flow.status, **error.info.details}
-        error.info = msgspec.structs.replace(error.info, details=details)
-        return error, code, text
 
     def moved(self, flow: StreamedAnswer) -> str | None:
         """Where a request is to be made again, within the same origin; None if the answer is no such redirect."""
@@ -175,7 +152,24 @@ class WebWire(ABC):
         """Send one message that is answered elsewhere, or not at all."""
 
     async def _failure(self, flow: StreamedAnswer) -> tuple[CallError, int, str]:
-        return await self._web.failure(flow, self._peer.name, self._peer.redactor)
+        """What a status that is no success says: the error, its JSON-RPC code and text if the answer has them."""
+        name, redactor = self._peer.name, self._peer.redactor
+        said: Any = None
+        if flow.header("content-type").lower().startswith("application/json"):
+            with suppress(UnreadableError, CallError):
+                found = framing.read(await flow.read_all(_SAID_BYTES), self._peer.limits.max_depth)
+                said = found[0].error if found else None
+        fields = said if isinstance(said, dict) else {}
+        text, code = fields.get("message"), fields.get("code")
+        text = text if isinstance(text, str) else ""
+        if not isinstance(code, int):
+            fields, code = {}, 0  # an error, but not of this protocol
+        if not fields or flow.status in (_UNAUTHORIZED, _FORBIDDEN):
+            return status_error(name, flow.status, text, redactor), code, text
+        error = refused(name, said, redactor)
+        details = {"status": flow.status, **error.info.details}
+        error.info = msgspec.structs.replace(error.info, details=details)
+        return error, code, text
 
 
 def _make_oauth(origin: str, fields: Mapping[str, Any]) -> Credential:
@@ -230,6 +224,14 @@ class EventReader:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.restart()
+        self.last_id = ""
+        """Set by the stream, also by events without data; empty if it gave none."""
+        self.retry: float | None = None
+        """Seconds the server asks to wait before a stream is taken up again."""
+
+    def restart(self) -> None:
+        """Another stream begins: what was read of the last one's unfinished event does not belong to it."""
         self._line = bytearray()
         self._after_cr = False
         self._begun = False
@@ -238,10 +240,6 @@ class EventReader:
         self._name = "message"
         self._is_cut = False
         self._skipped: TooLong | None = None
-        self.last_id = ""
-        """Set by the stream, also by events without data; empty if it gave none."""
-        self.retry: float | None = None
-        """Seconds the server asks to wait before a stream is taken up again."""
 
     @property
     def is_over(self) -> bool:
