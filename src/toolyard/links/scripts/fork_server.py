@@ -310,15 +310,11 @@ class Supervisor:
         if self._fork_server is not None:
             self._fork_server.let_go()
 
-    def exchange(self, worker: Worker) -> WorkerExchange:
-        """One question to a worker."""
-        return WorkerExchange(worker, self._settings)
-
     def _start_once(self, role: Role, deadline: float | None) -> Worker:
         worker = self._open_fork_server().fork(role)
         end = time.monotonic() + self._settings.start_seconds
         try:
-            reply = self.exchange(worker).wait(end if deadline is None else min(end, deadline))
+            reply = WorkerExchange(worker, self._settings).wait(end if deadline is None else min(end, deadline))
         except Trouble as trouble:
             ended = self.end(worker)
             if isinstance(trouble, Late) and deadline is not None and time.monotonic() >= deadline:

@@ -18,6 +18,7 @@ from toolyard.links.scripts.fork_server import Supervisor
 from toolyard.links.scripts.sandbox import environment, probe_level
 from toolyard.links.scripts.settings import Answer, Code, Declared, Ended, Level, ScriptFault, WorkerSettings
 from toolyard.links.scripts.worker import (
+    Declaration,
     Flooded,
     Gone,
     Late,
@@ -25,7 +26,6 @@ from toolyard.links.scripts.worker import (
     Trouble,
     Worker,
     WorkerExchange,
-    WorkerFault,
     WorkerReply,
     how,
     raised,
@@ -114,90 +114,7 @@ class PoolSlots:
 Result = Declared | ScriptFault
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """What the process of one file says."""
-
-    tools: list[dict[str, object]] | None = None
-    fault: WorkerFault | None = None
-    ended: int | None = None
-
-
-class DeclarationRound:
-    """What some files declare, several at once, each read in a fork of its own: none can spoil another."""
-
-    def __init__(
-        self, supervisor: Supervisor, settings: WorkerSettings, codes: Sequence[Code], deadline: float | None
-    ) -> None:
-        self._supervisor = supervisor
-        self._settings = settings
-        self._deadline = deadline
-        self._codes = codes
-        self._todo = deque(range(len(codes)))
-        self._lock = threading.Lock()
-        self.results: list[Result | None] = [None] * len(codes)
-
-    def run(self, threads: Threads) -> list[Result]:
-        """Every file, in the order given."""
-        helpers = min(self._settings.workers, len(self._codes)) - 1
-        others = []
-        with suppress(SessionError):
-            others = [threads.submit(self._read_files) for _ in range(helpers)]
-        self._read_files()
-        for other in others:
-            # One that has not begun by now would find nothing to do, and may never begin.
-            if not other.cancel():
-                other.result()
-        return [result for result in self.results if result is not None]
-
-    def _read_files(self) -> None:
-        worker: Worker | None = None
-        try:
-            while (number := self._take_next()) is not None:
-                try:
-                    if worker is None:
-                        worker = self._supervisor.start("declare", self._deadline)
-                except CallError as error:
-                    self.results[number] = ScriptFault(self._codes[number].file, str(error), kind="unavailable")
-                    continue
-                if not self._ask_worker(worker, number):
-                    worker = None
-        finally:
-            if worker is not None:
-                self._supervisor.end(worker)
-
-    def _take_next(self) -> int | None:
-        with self._lock:
-            return self._todo.popleft() if self._todo else None
-
-    def _ask_worker(self, worker: Worker, number: int) -> bool:
-        """Ask about one file; False if the worker is of no more use."""
-        code = self._codes[number]
-        token = secrets.token_hex(8)
-        limit = time.monotonic() + self._settings.declare_seconds
-        exchange = self._supervisor.exchange(worker)
-        question = {"token": token, "file": code.file, "code": code.source.decode("latin-1")}
-        try:
-            exchange.begin(msgspec.json.encode(question))
-            reply = exchange.wait(limit if self._deadline is None else min(limit, self._deadline))
-            said = _read_reply(reply, token)
-        except Trouble as trouble:
-            self.results[number] = _explain_trouble(code, trouble, self._supervisor.end(worker))
-            return False
-        self.results[number] = _read_result(code, said)
-        if not reply.again:
-            self._supervisor.end(worker)
-        return reply.again
-
-
-def _read_reply(reply: WorkerReply, token: str) -> _Said:
-    if reply.token != token:
-        raise Odd("an answer to another question")
-    with suppress(msgspec.ValidationError):
-        return msgspec.convert(reply.body, _Said)
-    raise Odd("an answer of another shape")
-
-
-def _read_result(code: Code, said: _Said) -> Result:
+def _read_declaration(code: Code, said: Declaration) -> Result:
     if said.tools is not None:
         return Declared(code.file, said.tools)
     if said.fault is not None:
@@ -275,7 +192,7 @@ class ScriptPool(Closing):
         worker = await self._find_worker(code, deadline)
         if not worker.calls:
             body = _with_code(asked, code)
-        exchange = self._supervisor.exchange(worker)
+        exchange = WorkerExchange(worker, self.settings)
         try:
             exchange.begin(body)
             reply = await exchange.wait_async(deadline)
@@ -293,15 +210,19 @@ class ScriptPool(Closing):
 
     call = link_loop.sync_twin(acall)
 
-    def declare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Declared | ScriptFault]:
+    async def adeclare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Result]:
         """What each file declares, or why it does not, in the same order.
 
-        No file can change what another says, except where a level lets scripts into the memory of each other: see
-        note (2) of `sandbox`.
+        Several are read at once, each in a fork of its own. No file can change what another says, except where a level
+        lets scripts into the memory of each other: see note (2) of `sandbox`.
         """
-        if not codes:
-            return []
-        return DeclarationRound(self._supervisor, self.settings, codes, deadline).run(self._threads)
+        results: dict[int, Result] = {}
+        todo = deque(enumerate(codes))
+        helpers = min(self.settings.workers, len(codes))
+        await asyncio.gather(*(self._read_files(todo, results, deadline) for _ in range(helpers)))
+        return [results[number] for number in range(len(codes))]
+
+    declare = link_loop.sync_twin(adeclare)
 
     def close(self) -> None:
         """End every process. Calls that wait or run fail; later ones are `Unavailable`."""
@@ -314,6 +235,43 @@ class ScriptPool(Closing):
         """`close` for async code."""
         with suppress(SessionError):
             await wrapped(self._threads.submit(self.close))
+
+    async def _read_files(
+        self, todo: deque[tuple[int, Code]], results: dict[int, Result], deadline: float | None
+    ) -> None:
+        """Read one file after the other with a worker, and with another when that is of no more use."""
+        worker: Worker | None = None
+        try:
+            while todo:
+                number, code = todo.popleft()
+                try:
+                    if worker is None:
+                        worker = await wrapped(self._submit_work(lambda: self._supervisor.start("declare", deadline)))
+                except CallError as error:
+                    results[number] = ScriptFault(code.file, str(error), kind="unavailable")
+                    continue
+                results[number], again = await self._read_file(worker, code, deadline)
+                if not again:
+                    worker = None
+        finally:
+            if worker is not None:
+                await wrapped(self._end_soon(worker))
+
+    async def _read_file(self, worker: Worker, code: Code, deadline: float | None) -> tuple[Result, bool]:
+        """What one file declares, and whether the worker is there for another."""
+        token = secrets.token_hex(8)
+        limit = time.monotonic() + self.settings.declare_seconds
+        exchange = WorkerExchange(worker, self.settings)
+        try:
+            exchange.begin(_encoder.encode({"token": token, "file": code.file, "code": code.source.decode("latin-1")}))
+            reply = await exchange.wait_async(limit if deadline is None else min(limit, deadline))
+            if reply.token != token or reply.body is None:
+                raise Odd("an answer to another question")
+        except Trouble as trouble:
+            return _explain_trouble(code, trouble, await wrapped(self._end_soon(worker))), False
+        if not reply.again:
+            await wrapped(self._end_soon(worker))
+        return _read_declaration(code, reply.body), reply.again
 
     async def _find_worker(self, code: Code, deadline: float | None) -> Worker:
         taken = self._slots.take((code.file, code.sha256))
@@ -378,18 +336,19 @@ class ScriptPool(Closing):
             raise raised(code.file, reply.fault, exchange)
         return Answer(reply.value, *exchange.printed())
 
-    def _retire_worker(self, worker: Worker) -> Ended:
-        try:
-            return self._supervisor.end(worker)
-        finally:
-            self._slots.give(None)
-
     def _retire_soon(self, worker: Worker) -> Future[Ended]:
         """The seat is free only when the process is gone; as a rule nobody waits for that but the next."""
+        ended = self._end_soon(worker)
+        ended.add_done_callback(lambda _: self._slots.give(None))
+        return ended
+
+    def _end_soon(self, worker: Worker) -> Future[Ended]:
         try:
-            return self._threads.submit(lambda: self._retire_worker(worker))
+            return self._threads.submit(lambda: self._supervisor.end(worker))
         except SessionError:
-            return _done(self._retire_worker(worker))
+            ended: Future[Ended] = Future()
+            ended.set_result(self._supervisor.end(worker))
+            return ended
 
     def _submit_work(self, work: Callable[[], T]) -> Future[T]:
         try:
@@ -403,12 +362,6 @@ class ScriptPool(Closing):
 
 def _seconds_left(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)
-
-
-def _done(value: T) -> Future[T]:
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future
 
 
 def _encode_call(asked: _Call, code: Code) -> bytes:

@@ -89,15 +89,23 @@ class WorkerFault(msgspec.Struct, frozen=True):
     returned: bool = False
 
 
+class Declaration(msgspec.Struct, frozen=True):
+    """What the process of one file says of its tools, or what is said of a process that ended."""
+
+    tools: list[dict[str, Any]] | None = None
+    fault: WorkerFault | None = None
+    ended: int | None = None
+
+
 class WorkerReply(msgspec.Struct, frozen=True):
-    """The frame that answers a call."""
+    """The frame that answers a call, or a question about a file."""
 
     token: str = ""
     value: Any = None
     fault: WorkerFault | None = None
     again: bool = False
     """Whether the worker says it can take another call."""
-    body: Any = None
+    body: Declaration | None = None
     ready: bool = False
     broken: str | None = None
 
