@@ -12,11 +12,11 @@ desk:
   - name: list_users
     description: List all users
     parameters: {type: object, properties: {page: {type: integer}}}
-    output_parameters: {type: object, properties: {users: {type: array, items: {type: object, properties: {user_id: {type: string, description: ID of the user}}}}}}
+    output_parameters: {type: object, properties: {users: {type: array, items: {type: object, properties: {user_id: {type: string, description: ID of the user}, email: {type: string, format: email}}}}}}
   - {name: get_user, description: Get a user by ID, parameters: {type: object, properties: {user_id: {type: string, description: ID of the user}}, required: [user_id]}}
   - {name: sing, description: Sing a song}
 shop:
-  - {name: list_orders, description: List the orders of a user, parameters: {type: object, properties: {user_id: {type: string, description: ID of the user}}, required: [user_id]}}
+  - {name: list_orders, description: List the orders of a customer, parameters: {type: object, properties: {email: {type: string, format: email}}, required: [email]}}
 """
 CONFIG = """\
 tools:

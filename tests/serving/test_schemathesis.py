@@ -25,7 +25,19 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403",
 
 # No schema can say which cursors were given out: those that were not are refused.
 [[operations]]
+include-name = "GET /v1/approvals"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404"]
+
+[[operations]]
 include-name = "GET /v1/calls"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404"]
+
+[[operations]]
+include-name = "GET /v1/sessions"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404"]
+
+[[operations]]
+include-name = "GET /v1/tools"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404"]
 
 # It does not end by itself: what there is comes at once.
