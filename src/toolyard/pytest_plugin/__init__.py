@@ -15,36 +15,31 @@ told at the end of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from toolyard.pytest_plugin.marks import (
-    DRIFT,
-    MARK,
-    TAPED,
-    DriftSummary,
-    SharedMarks,
-    pytest_runtest_call,
-    pytest_runtest_makereport,
-    went_well,
-)
 
 if TYPE_CHECKING:
     from toolyard.app.toolyard import Toolyard
     from toolyard.pytest_plugin.taped import Taped
 
-__all__ = [
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_runtest_call",
-    "pytest_runtest_makereport",
-    "toolyard_cassette",
-    "toolyard_yard",
-]
-
+MARK = "toolyard_cassette"
+"""The marker, and the fixture behind it."""
+DRIFT = "toolyard_drift"
+"""The property of a test's report under which its lines travel, also from another process."""
+_SHOWN = 20
+_GIVEN = "toolyard_marks"
+_MARKS: pytest.StashKey[Path] = pytest.StashKey()
+_FAILED: pytest.StashKey[bool] = pytest.StashKey()
+_TAPED: pytest.StashKey[Taped] = pytest.StashKey()
+"""The cassette of a marked test."""
 _MARKER = (
     "toolyard_cassette(name=None, *, config=None, match='arguments', repeat=True): "
     "play the test's tool calls from a cassette; --toolyard-record writes it"
@@ -66,8 +61,100 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line("markers", _MARKER)
-    config.pluginmanager.register(DriftSummary(), "toolyard-drift")
-    config.pluginmanager.register(SharedMarks(), "toolyard-marks")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process that pytest-xdist is about to run tests in where the marks are."""
+    node.workerinput[_GIVEN] = str(_marks_folder(node.config))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the folder of marks, if this process has made it."""
+    made = config.stash.get(_MARKS, None)
+    if made is not None:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _marks_folder(config: pytest.Config) -> Path:
+    given = getattr(config, "workerinput", {}).get(_GIVEN)
+    if given is not None:
+        return Path(given)
+    if _MARKS not in config.stash:
+        config.stash[_MARKS] = Path(tempfile.mkdtemp(prefix="toolyard-"))
+    return config.stash[_MARKS]
+
+
+def put_in_place(tape: Path, path: Path, config: pytest.Config) -> None:
+    """Let a new tape take the place of the old cassette, or add it to what the run has recorded there already."""
+    with _open_mark(path, config) as mark:
+        if os.fstat(mark).st_size == 0:
+            os.replace(tape, path)
+            os.write(mark, b"begun")
+            return
+        with path.open("ab") as cassette:
+            cassette.write(tape.read_bytes())
+
+
+@contextmanager
+def _open_mark(path: Path, config: pytest.Config) -> Iterator[int]:
+    """The cassette's mark, for nobody else meanwhile; empty before the run has begun it."""
+    name = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()
+    descriptor = os.open(_marks_folder(config) / name, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        # Closing the file lets go of it. Windows has no such lock; there, one process a cassette.
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember what failed."""
+    report = yield
+    if report.when != "teardown" and not report.passed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a marked test none of whose calls a cassette could have answered: it ran live, and would again."""
+    result = yield
+    taped = item.stash.get(_TAPED, None)
+    if taped is not None and taped.unused:
+        pytest.fail(
+            f"marked {MARK}, but no call of it went through a cassette: what it called, it called live. Calls of "
+            "engines do (execute, simulate, a served yard), but not registry.dispatch, an engine in another process, "
+            "or one with an execute of its own; give that to toolyard_cassette.engine(...), or take the marker away",
+            pytrace=False,
+        )
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell what has drifted."""
+    found: dict[str, list[str]] = {}
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if getattr(report, "when", None) == "teardown":
+            lines = [str(value) for name, value in report.user_properties if name == DRIFT]
+            found |= {report.nodeid: lines} if lines else {}
+    if not found:
+        return
+    terminalreporter.section("toolyard cassettes")
+    for nodeid, lines in found.items():
+        terminalreporter.write_line(nodeid)
+        for line in lines[:_SHOWN]:
+            terminalreporter.write_line(f"  {line}")
+        if len(lines) > _SHOWN:
+            terminalreporter.write_line(f"  ... and {len(lines) - _SHOWN} more")
+    terminalreporter.write_line("record anew with: pytest --toolyard-record")
 
 
 @pytest.fixture
@@ -77,7 +164,7 @@ def toolyard_cassette(request: pytest.FixtureRequest) -> Iterator[Taped]:
 
     taped = Taped(request.node, request.config)
     yield taped
-    lines = taped.close(keep=went_well(request.node))
+    lines = taped.close(keep=not request.node.stash.get(_FAILED, False))
     request.node.user_properties.extend((DRIFT, line) for line in lines)
 
 
@@ -88,7 +175,7 @@ def _toolyard_marked(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     taped: Taped = request.getfixturevalue(MARK)
-    request.node.stash[TAPED] = taped
+    request.node.stash[_TAPED] = taped
     with taped.every_engine():
         yield
 

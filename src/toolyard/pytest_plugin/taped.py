@@ -21,7 +21,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.engines.replay import ReplayMatch, ReplayMode, ReplayToolEngine
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import digest
-from toolyard.pytest_plugin.marks import MARK, put_in_place
+from toolyard.pytest_plugin import MARK, put_in_place
 from toolyard.registry import ToolRegistry
 
 T = TypeVar("T")
@@ -143,24 +143,26 @@ _ANSWERING: ContextVar[bool] = ContextVar("toolyard_taped", default=False)
 """True for what runs on behalf of a call that goes through the cassette: it is part of that call's answer."""
 
 
-def _divert_call(taped: Taped, door: Callable[..., T], path: CallPath, *rest: Any) -> T:
+@contextmanager
+def _choose_path(taped: Taped, path: CallPath) -> Iterator[CallPath]:
     if _ANSWERING.get():
-        return door(path, *rest)
+        yield path
+        return
     token = _ANSWERING.set(True)
     try:
-        return door(taped.divert_path(path), *rest)
+        yield taped.divert_path(path)
     finally:
         _ANSWERING.reset(token)
+
+
+def _divert_call(taped: Taped, door: Callable[..., T], path: CallPath, *rest: Any) -> T:
+    with _choose_path(taped, path) as chosen:
+        return door(chosen, *rest)
 
 
 async def _adivert_call(taped: Taped, door: Callable[..., Awaitable[T]], path: CallPath, *rest: Any) -> T:
-    if _ANSWERING.get():
-        return await door(path, *rest)
-    token = _ANSWERING.set(True)
-    try:
-        return await door(taped.divert_path(path), *rest)
-    finally:
-        _ANSWERING.reset(token)
+    with _choose_path(taped, path) as chosen:
+        return await door(chosen, *rest)
 
 
 _DOORS: dict[str, Callable[..., Any]] = {
