@@ -131,7 +131,7 @@ class McpDialect(Dialect):
 
 def wraps(tool: Tool) -> bool:
     """True if results of the tool are structured as `{"result": ...}`, also where they are objects."""
-    return promises_output(tool) and not is_object(tool.output_parameters)
+    return promises_output(tool) and is_wrapped(tool.output_parameters)
 
 
 def _protocol_error(call_id: str | None, error: Json) -> ToolResult:
@@ -145,12 +145,8 @@ def _protocol_error(call_id: str | None, error: Json) -> ToolResult:
 
 
 def _read_body_value(body: Json) -> Any:
-    """The structured value, taken out of the wrapper where the text shows that it was put in one."""
-    structured = pick(body, "structuredContent", "structured_content")
-    said = read_content(body.get("content"))
-    if structured is None or structured == {"result": said}:
-        return said
-    return structured
+    structured, content = pick(body, "structuredContent", "structured_content"), body.get("content")
+    return read_content(content) if structured is None else plain_value(structured, content, {})
 
 
 def _write_input(schema: Schema, log: ChangeLog) -> Schema:
@@ -164,8 +160,8 @@ def _write_output(schema: Schema, log: ChangeLog) -> Schema:
     if is_object(schema):
         return {**schema, "type": "object"}
     log.add((), 'output schema wrapped as {"result": ...}: MCP wants an object there')
-    inner = _move_below(schema, "#/properties/result")
-    return {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    inner = _move_references(schema, "#", _INSIDE)
+    return {"type": "object", "properties": {_KEY: inner}, "required": [_KEY]}
 
 
 def is_object(schema: Schema) -> bool:
@@ -175,13 +171,17 @@ def is_object(schema: Schema) -> bool:
     return names == ["object"] or (not names and "properties" in flat)
 
 
-def _move_below(schema: Schema, place: str) -> Schema:
-    """`schema` for use at `place` in another document: its references begin there."""
-    out = rebuild(schema, lambda sub: _move_below(sub, place))
-    ref = out.get("$ref")
-    if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")):
-        out["$ref"] = place + ref[1:]
-    return out
+def _move_references(schema: Schema, before: str, after: str) -> Schema:
+    """`schema` with references that led to a place below `before` leading to the same one below `after`."""
+
+    def move(part: Schema) -> Schema:
+        out = rebuild(part, move)
+        ref = out.get("$ref")
+        if isinstance(ref, str) and (ref == before or ref.startswith(f"{before}/")):
+            out["$ref"] = after + ref.removeprefix(before)
+        return out
+
+    return move(schema)
 
 
 def _effect_annotations(effects: Effects) -> Json:
@@ -214,21 +214,13 @@ def plain_output(schema: Schema) -> Schema | None:
         return None
     if schema.get("type") != "object" or schema.get("required") != [_KEY] or not schema.keys() <= _AROUND:
         return None
-    inner = _lift_definitions(properties[_KEY])
+    inner = _move_references(properties[_KEY], _INSIDE, "#")
     if "$defs" in schema:
         if "$defs" in inner:
             return None
         inner["$defs"] = schema["$defs"]
     check_budget(inner)  # before anybody follows what it refers to
     return None if not inner or is_object(inner) else inner
-
-
-def _lift_definitions(schema: Schema) -> Schema:
-    out = rebuild(schema, _lift_definitions)
-    ref = out.get("$ref")
-    if isinstance(ref, str) and (ref == _INSIDE or ref.startswith(f"{_INSIDE}/")):
-        out["$ref"] = f"#{ref.removeprefix(_INSIDE)}"
-    return out
 
 
 def is_wrapped(output_schema: Schema) -> bool:

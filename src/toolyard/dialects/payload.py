@@ -124,7 +124,7 @@ def result_text(result: ToolResult, *, marked: bool) -> str:
 
 def value_text(value: Any) -> str:
     """A JSON value as text, such that `read_value` gives the same value."""
-    if not isinstance(value, str) or _is_json(value) or not _is_encodable(value):
+    if not isinstance(value, str) or read_value(value) != value or not _is_encodable(value):
         return _dump_json(value)
     return value
 
@@ -179,14 +179,6 @@ def _looks_failed(value: object) -> bool:
     while isinstance(value, dict) and value.keys() == {"result"}:
         value = value["result"]
     return _read_error(value) is not None
-
-
-def _is_json(text: str) -> bool:
-    try:
-        parse_json(text, what="tool result")
-    except MalformedSource:
-        return False
-    return True
 
 
 def _is_encodable(text: str) -> bool:
