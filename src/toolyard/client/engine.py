@@ -272,9 +272,8 @@ class RemoteToolEngine(Closing):
 
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`tool_executions` beside each engine's own state; None if there is no such session."""
-        _check_owner(owner)
         try:
-            body = await self._ask("GET", _session_path(session_id, "/state"))
+            body = await self._ask("GET", _session_path(session_id, "/state", owner))
         except UnknownSessionError:
             return None
         return _read_field(self._wire.url, body, "state", dict)
@@ -285,7 +284,7 @@ class RemoteToolEngine(Closing):
         self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
     ) -> list[RecordedCall]:
         """Every call with its result, when it was recorded, and how long it took; from behind entry `after` on."""
-        _check_owner(owner)
+        path = _session_path(session_id, "/history", owner)
         check_number("after", after)
         left = sys.maxsize if limit is None else check_number("limit", limit)
         found: list[RecordedCall] = []
@@ -293,7 +292,7 @@ class RemoteToolEngine(Closing):
         budget = ListBudget()
         while position is not None and len(found) < left:
             query = (("after", str(position)), ("limit", str(min(_HISTORY_PAGE, left - len(found)))))
-            body = await self._ask("GET", _session_path(session_id, "/history"), query=query, budget=budget)
+            body = await self._ask("GET", path, query=query, budget=budget)
             page = self._read_shape(body, _HistoryPage)
             found += page.entries
             if page.next is not None and (page.next <= position or not page.entries):
@@ -305,16 +304,14 @@ class RemoteToolEngine(Closing):
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """Equal for sessions with equal histories, whatever their ids and however they were forked."""
-        _check_owner(owner)
-        body = await self._ask("GET", _session_path(session_id))
+        body = await self._ask("GET", _session_path(session_id, owner=owner))
         return _read_field(self._wire.url, body, "state_hash", str)
 
     state_hash = home_loop.sync_twin(astate_hash)
 
     async def aworld_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
         """Equal for equal worlds: what engines keep in the session, or kept behind its `at`-th entry."""
-        _check_owner(owner)
-        body = await self._ask("GET", _session_path(session_id, "/world"), query=_entry_query(at=at))
+        body = await self._ask("GET", _session_path(session_id, "/world", owner), query=_entry_query(at=at))
         return _read_field(self._wire.url, body, "world_hash", str)
 
     world_hash = home_loop.sync_twin(aworld_hash)
@@ -329,12 +326,11 @@ class RemoteToolEngine(Closing):
         owner: str | None = None,
     ) -> WorldDiff:
         """What was added, removed and changed between the worlds of two sessions, or of two points of one."""
-        _check_owner(owner)
-        query = _entry_query(at_a=at_a, at_b=at_b)
+        path, query = _session_path(session_id, "/diff", owner), _entry_query(at_a=at_a, at_b=at_b)
         if other_id is not None:
             _session_path(other_id)
             query = (("other", other_id), *query)
-        body = await self._ask("GET", _session_path(session_id, "/diff"), query=query)
+        body = await self._ask("GET", path, query=query)
         _read_field(self._wire.url, body, "changes", list)  # or what says nothing would be two equal worlds
         return self._read_shape(body, WorldDiff)
 
@@ -461,7 +457,8 @@ def _wire_call(call: ToolCall) -> dict[str, Any]:
     return data
 
 
-def _session_path(session_id: str, rest: str = "") -> str:
+def _session_path(session_id: str, rest: str = "", owner: str | None = None) -> str:
+    _check_owner(owner)
     if not _may_exist(session_id):
         raise UnknownSessionError(f"no session is called {session_id!r}; set it up first")
     return f"/{API}/sessions/{segment(session_id)}{rest}"
