@@ -203,14 +203,7 @@ def search(
     threshold
         The score, from 0 to 1, that the best must reach; 0 shows the nearest, whatever it is.
     """
-    from toolyard.insight.search.rank import MOST_HITS
-
-    if not 1 <= k <= MOST_HITS:
-        raise ConfigError(f"-k must be from 1 to {MOST_HITS}, not {k}")
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ConfigError(f"--threshold must be from 0 to 1, not {threshold}")
-    if not query.strip():
-        raise ConfigError("the query is empty; say the task in words, or list all with `toolyard tools`")
+    _check_request(query, k, threshold)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, namespace=namespace, tag=tag)
         found = registry.search(query, k, namespace=namespace or None, tags=tag or None, threshold=threshold)
@@ -229,6 +222,17 @@ def search(
         warn("nothing fits; say it in other words, see the nearest with `--threshold 0`, or all with `toolyard tools`")
         tell_of_default(options.config)
     return 0 if rows else 1
+
+
+def _check_request(query: str, k: int, threshold: float | None) -> None:
+    from toolyard.insight.search.rank import MOST_HITS
+
+    if not 1 <= k <= MOST_HITS:
+        raise ConfigError(f"-k must be from 1 to {MOST_HITS}, not {k}")
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ConfigError(f"--threshold must be from 0 to 1, not {threshold}")
+    if not query.strip():
+        raise ConfigError("the query is empty; say the task in words, or list all with `toolyard tools`")
 
 
 def _describe_hit(hit: Hit) -> dict[str, Any]:

@@ -63,13 +63,17 @@ def sample(
             if isinstance(error, ConfigError):
                 raise
             return _report_failure(error, options.json)
-    if options.json:
+    _print_sample(type, samples, options.json)
+    return 0
+
+
+def _print_sample(kind: str, samples: list[Sample], as_json: bool) -> None:
+    if as_json:
         shown = [drawn.to_dict() for drawn in samples]
         print_json(shown[0] if len(shown) == 1 else shown)
-        return 0
+        return
     for drawn in samples:
-        _show_sample(type, drawn)
-    return 0
+        _show_sample(kind, drawn)
 
 
 def _read_options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
