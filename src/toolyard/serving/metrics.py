@@ -143,8 +143,6 @@ class Metrics:
     Labels are bounded whatever clients send: a tool has its own only if `known` says that it exists.
     """
 
-    content_type = b"text/plain; version=1.0.0; charset=utf-8"
-
     def __init__(
         self,
         known: Callable[[str], bool],

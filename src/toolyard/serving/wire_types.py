@@ -24,7 +24,6 @@ SessionId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\u000
 Seconds = Annotated[float, Meta(gt=0, le=86_400, description="For each call.")]
 Count = Annotated[int, Meta(ge=0)]
 DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Date = DateTime
 Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was asked for.")]
 Fit = Annotated[
     Literal["sure", "likely", "nearest"], Meta(description="The same in a word; what is nearest may not be it.")
@@ -116,7 +115,7 @@ class Health(Shape):
     """How the server is."""
 
     status: Literal["ok", "degraded", "down"]
-    time: Date
+    time: DateTime
     checks: list[HealthCheck] | UnsetType = UNSET
     extensions: Extensions | UnsetType = UNSET
 
@@ -287,7 +286,7 @@ class CallLine(Shape):
     """One call that was made. What was sent and what came back is in the history of its session, at `seq`."""
 
     id: str
-    time: Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="When it began.")]
+    time: Annotated[DateTime, Meta(description="When it began.")]
     duration_ms: Annotated[float, Meta(ge=0)]
     tool: str
     mode: Literal["execute", "simulate"]

@@ -41,7 +41,7 @@ from toolyard.serving.middleware import FaultPage
 from toolyard.serving.routes.events import EventRoutes
 from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler, caller_of
 from toolyard.serving.service import Service
-from toolyard.serving.streams import watch_disconnect
+from toolyard.serving.streams import HEAD, watch_disconnect, write_event
 
 _SUMMARY = "A page for people"
 _EVENTS = "What pages follow: the same as /v1/events, by the sign-in of the console"
@@ -212,8 +212,7 @@ class _LatestNotice:
 
 async def _send_events(send: Send, latest: _LatestNotice, work: asyncio.Task[Response]) -> None:
     """Progress as it comes, and at last the page."""
-    head = [(b"content-type", _STREAM.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
     while not work.done():
         if latest.there.is_set():
             await send(_event("progress", latest.take()))
@@ -224,8 +223,7 @@ async def _send_events(send: Send, latest: _LatestNotice, work: asyncio.Task[Res
 
 
 def _event(name: str, data: dict[str, Any]) -> dict[str, Any]:
-    body = b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))
-    return {"type": "http.response.body", "body": body, "more_body": True}
+    return {"type": "http.response.body", "body": write_event(msgspec.json.encode(data), kind=name), "more_body": True}
 
 
 async def _lead_home(request: Request) -> Response:

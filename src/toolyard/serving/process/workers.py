@@ -31,8 +31,6 @@ _STEADY_SECONDS = 60.0
 """A worker that lived so long did not die of the same thing as the one before."""
 _EXTRA_SECONDS = 10.0
 
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
 Say = Callable[[str], None]
 
 
@@ -45,15 +43,9 @@ def check_shared(config: Config) -> None:
         )
 
 
-class WorkerNotice(msgspec.Struct, frozen=True):
-    """What a worker says to its parent when it accepts."""
-
-    banner: str
-
-
 def tell_parent(link: socket.socket, text: str) -> None:
     """Say through the link that this worker accepts, and what a person should know."""
-    link.sendall(msgspec.json.encode(WorkerNotice(text)) + b"\n")
+    link.sendall(msgspec.json.encode(text) + b"\n")
 
 
 def tell_manager(state: Literal["READY=1", "STOPPING=1"]) -> None:
@@ -77,10 +69,10 @@ class _Worker:
         self.began = time.monotonic()
         self.said = b""
 
-    def notice(self) -> WorkerNotice | None:
+    def read_notice(self) -> str | None:
         """What it said, once it is all there."""
         self.said += self.link.recv(65536)
-        return msgspec.json.decode(self.said, type=WorkerNotice) if self.said.endswith(b"\n") else None
+        return msgspec.json.decode(self.said, type=str) if self.said.endswith(b"\n") else None
 
     def close(self) -> None:
         self.link.close()
@@ -121,14 +113,14 @@ class WorkerPool:
 
     def _run(self, ready: Callable[[str], None], environment: dict[str, str]) -> bool:
         # One first: what keeps it from starting keeps all of them, and is to be told once.
-        notices = [self._begun(environment)]
-        if notices[0] is None:
+        notice = self._begin_worker(environment)
+        if notice is None:
             return self._stopping
         for _ in range(self._block.workers - 1):
-            notices.append(self._begun(environment))
+            self._begin_worker(environment)
         if self._stopping:
             return True
-        ready(notices[0].banner)
+        ready(notice)
         while not self._stopping:
             time.sleep(_LOOK)
             self._look_after(environment)
@@ -140,13 +132,13 @@ class WorkerPool:
         else:
             self._stopping = True
 
-    def _begun(self, environment: dict[str, str]) -> WorkerNotice | None:
+    def _begin_worker(self, environment: dict[str, str]) -> str | None:
         worker = self._start(environment)
         with selectors.DefaultSelector() as selector:
             selector.register(worker.link, selectors.EVENT_READ)
             while not self._stopping and worker.process.poll() is None:
                 if selector.select(_LOOK):
-                    notice = worker.notice()
+                    notice = worker.read_notice()
                     if notice is not None:
                         return notice
         return None

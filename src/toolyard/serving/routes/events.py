@@ -11,6 +11,7 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import MutableMapping
+from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.types import Send
@@ -57,7 +58,8 @@ class EventFeed:
         self._events: list[Event] = []
         self._floor = 0
         """All that came after this place is in the list."""
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._news = asyncio.Event()
+        """Set when there is something new, and then replaced."""
         self._chunks: dict[tuple[object, int], tuple[bytes, int]] = {}
         self._sources: dict[str, SourceReport] = {}
         self._snapshot: object = None
@@ -156,19 +158,13 @@ class EventFeed:
 
     async def wait(self, seconds: float) -> None:
         """Until there is something new, or so long."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await asyncio.wait([waiter], timeout=seconds)
-        finally:
-            self._waiters.discard(waiter)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
 
     def wake(self) -> None:
         """Have everybody look again."""
-        waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._news.set()
+        self._news = asyncio.Event()
 
     def _take(self, fresh: list[Event], follows: bool) -> None:
         if not follows:

@@ -43,7 +43,7 @@ from toolyard.serving.session_view import (
 from toolyard.serving.wire_types import (
     CallsBody,
     Count,
-    Date,
+    DateTime,
     ErrorEnvelope,
     Json,
     LooseCallsBody,
@@ -93,7 +93,7 @@ class SessionView(Shape):
     session_id: str
     entries: Count
     state_hash: str
-    used: Date
+    used: DateTime
 
 
 class SessionLine(Shape):
@@ -101,7 +101,7 @@ class SessionLine(Shape):
 
     session_id: str
     entries: Count
-    used: Date
+    used: DateTime
 
 
 class SessionListing(Shape):
@@ -124,7 +124,7 @@ class HistoryEntry(Shape):
     seq: Annotated[int, Meta(ge=1)]
     tool_call: Json
     tool_output: Json
-    at: Date | UnsetType = UNSET
+    at: DateTime | UnsetType = UNSET
     took: float | UnsetType = UNSET
 
 
