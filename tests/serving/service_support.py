@@ -111,7 +111,7 @@ class Served:
 @contextmanager
 def served(config=CORE, *, tools=(), **options):
     """A service of a config, with more tools added; `options` go to its server block."""
-    block = ServerBlock(**{"log": "off", "metrics": False, "page": False, **options})
+    block = ServerBlock(**{"log": "off", "metrics": False, "page": False, "shutdown_timeout": SOON, **options})
     with ExitStack() as stack:
         service = build_service(read_anything(config), block)
         stack.callback(service.yard.close)
@@ -130,14 +130,7 @@ def served(config=CORE, *, tools=(), **options):
             proxy_headers=False,
             server_header=False,
         )
-        server = Server(
-            settings,
-            ready=lambda: None,
-            reload=service.loaded.reload,
-            hangups=[],
-            stopping=service.end_waits,
-            shutdown_timeout=SOON,
-        )
+        server = Server(settings, service, ready=lambda: None, hangups=[])
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512))
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

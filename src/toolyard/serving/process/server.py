@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from types import FrameType
@@ -65,12 +65,9 @@ def serve(
         if service.metrics is not None:
             service.metrics.watch("connections", lambda: len(limit.open))
         server = Server(
-            _make_uvicorn_config(make_app(service), block, limit),
+            *(_make_uvicorn_config(make_app(service), block, limit), service),
             ready=lambda: ready(address, write_banner(service, address.url)),
-            reload=partial(reload_sources, service.loaded),
             hangups=hangups,
-            stopping=service.end_waits,
-            shutdown_timeout=block.shutdown_timeout,
             lifeline=lifeline,
         )
         try:
@@ -132,22 +129,18 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
+        service: Service,
         *,
         ready: Callable[[], None],
-        reload: Callable[[], Awaitable[None]],
         hangups: list[int],
-        stopping: Callable[[], None],
-        shutdown_timeout: float,
         lifeline: socket.socket | None = None,
     ) -> None:
         super().__init__(config)
+        self._service = service
         self._ready = ready
-        self._reload = reload
-        self._stopping = stopping
-        self._shutdown_timeout = shutdown_timeout
         self._lifeline = lifeline
         self._hangups = hangups
-        self._reloading: asyncio.Future[None] | None = None
+        self._reloading: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept, and say so."""
@@ -175,7 +168,7 @@ class Server(uvicorn.Server):
         """Ten times a second."""
         if self._hangups and (self._reloading is None or self._reloading.done()):
             self._hangups.clear()
-            self._reloading = asyncio.ensure_future(self._reload())
+            self._reloading = asyncio.create_task(reload_sources(self._service.loaded))
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -187,10 +180,10 @@ class Server(uvicorn.Server):
         if self._lifeline is None:
             tell_manager("STOPPING=1")
         # Streams that only wait for news would be waited for.
-        self._stopping()
+        self._service.end_waits()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        if not await self._ended(self._shutdown_timeout):
+        if not await self._ended(self._service.block.shutdown_timeout):
             tasks = list(self.server_state.tasks)
             _log.warning("%d requests did not end in time and are cancelled", len(tasks))
             for task in tasks:
