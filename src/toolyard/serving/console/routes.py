@@ -34,12 +34,12 @@ from toolyard.serving.console.activity import (
 from toolyard.serving.console.catalog import reload_sources, show_catalog, show_graph, show_sources
 from toolyard.serving.console.connect import show_clients
 from toolyard.serving.console.rendering import CONSOLE, STATIC_FILES, PageRenderer, Shown, redirect, static_file
-from toolyard.serving.console.sign_in import MAX_SIGN_IN, BrowserSignIn, SignInPages
+from toolyard.serving.console.sign_in import MAX_SIGN_IN, BrowserSignIn, check_next, sign_note
 from toolyard.serving.console.tool import run_tool, show_tool
 from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.middleware import FaultPage
 from toolyard.serving.routes.events import EventRoutes
-from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler, caller_of
+from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler, caller_of, query_str
 from toolyard.serving.service import Service
 from toolyard.serving.streams import HEAD, watch_disconnect, write_event
 
@@ -105,7 +105,6 @@ class Console:
             *(service.keys, self.browser.make_token, [screen for screen in SCREENS if screen.label not in idle]),
             metrics_on=service.metrics is not None,
         )
-        self._signing = SignInPages(self._renderer, service.keys, self.browser)
 
     def operations(self) -> list[Operation]:
         """Every page with its twin, and the forms; those without a sign-in are open to anybody, and take little."""
@@ -117,9 +116,9 @@ class Console:
         found.append(self._post(_TOOL, run_tool, runs=True))
         open_form: dict[str, Any] = {"access": "page-open", "max_body": MAX_SIGN_IN}
         found += [
-            Operation("GET", _SIGN_IN, self._signing.show_form, _SUMMARY, **open_form),
-            self._post(_SIGN_IN, lambda _, request, form, __: self._signing.sign_in(request, form), **open_form),
-            self._post(f"{CONSOLE}/sign-out", lambda _, request, *__: self._signing.sign_out(request), **open_form),
+            Operation("GET", _SIGN_IN, self._ask_for_key, _SUMMARY, **open_form),
+            self._post(_SIGN_IN, self._sign_in, **open_form),
+            self._post(f"{CONSOLE}/sign-out", self._sign_out, **open_form),
         ]
         events = EventRoutes(self._service.events, self._service.mcp.subscribers)
         found.append(Operation("GET", f"{CONSOLE}/events", events.open_stream, _EVENTS, access="page", streams=True))
@@ -155,6 +154,31 @@ class Console:
             return JsonResponse(await screen.view(self._service, request))
 
         return show
+
+    async def _ask_for_key(self, request: Request, after: str | None = None, problem: str = "") -> Response:
+        """`GET /console/sign-in`: asks for a key; where there are no keys, there is nothing to ask."""
+        if not self._renderer.asks_for_keys:
+            return redirect(request, CONSOLE)
+        view = {"next": check_next(query_str(request, "next") or "") if after is None else after, "problem": problem}
+        return self._renderer.render(request, "sign_in.html", view, status=401 if problem else 200)
+
+    async def _sign_in(self, service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
+        """`POST /console/sign-in`: leaves a cookie that no script and no other site can use, for the console alone."""
+        after, keys = check_next(form.get("next", "")), service.keys
+        if keys is None or not keys.required:
+            return redirect(request, CONSOLE)
+        try:
+            note = await sign_note(keys, form.get("key", "").strip())
+        except HttpFault as fault:
+            if fault.status != 401:
+                raise
+            return await self._ask_for_key(request, after, fault.message)
+        return redirect(request, after or CONSOLE, (self.browser.write_cookie(request.scope, note),))
+
+    async def _sign_out(self, service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
+        """`POST /console/sign-out`: takes the cookie back, whether or not it is still good."""
+        gone = self.browser.write_cookie(request.scope, "", "; Max-Age=0")
+        return redirect(request, _SIGN_IN, (gone,))
 
     def _post(self, path: str, act: Act, access: Access = "page", **options: Any) -> Operation:
         return Operation("POST", path, self._answer_form(act), _SUMMARY, access=access, streams=True, **options)

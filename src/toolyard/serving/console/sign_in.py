@@ -5,18 +5,15 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Scope
 
-from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN, PageRenderer, redirect
+from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing, SignIns, UnknownKeyFault
-from toolyard.serving.routing import BODY, query_str
+from toolyard.serving.routing import BODY
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(rf"{CONSOLE}(?:/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)*/?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")
@@ -77,49 +74,15 @@ class BrowserSignIn:
         return fields
 
 
-class SignInPages:
-    """Asks for a key, and forgets who signed in."""
-
-    def __init__(self, renderer: PageRenderer, keys: KeyRing | None, browser: BrowserSignIn) -> None:
-        self._renderer = renderer
-        self._keys = keys
-        self._browser = browser
-
-    async def show_form(self, request: Request) -> Response:
-        """`GET /console/sign-in`: asks for a key; where there are no keys, there is nothing to ask."""
-        if not self._renderer.asks_for_keys:
-            return redirect(request, CONSOLE)
-        return self._show(request, _check_next(query_str(request, "next") or ""))
-
-    async def sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
-        """`POST /console/sign-in`: leaves a cookie that no script and no other site can use, for the console alone."""
-        after = _check_next(form.get("next", ""))
-        if self._keys is None or not self._keys.required:
-            return redirect(request, CONSOLE)
-        token = form.get("key", "").strip()
-        try:
-            if not _KEY.fullmatch(token):
-                raise HttpFault(401, "auth.invalid", "a key begins with ty_ and is one long word")
-            try:
-                principal = self._keys.find(token)
-            except UnknownKeyFault:
-                await self._keys.look_again()
-                principal = self._keys.find(token)
-            value = self._keys.sign(principal)
-        except HttpFault as fault:
-            if fault.status != 401:
-                raise
-            return self._show(request, after, status=401, problem=fault.message)
-        return redirect(request, after or CONSOLE, (self._browser.write_cookie(request.scope, value),))
-
-    async def sign_out(self, request: Request) -> Response:
-        """`POST /console/sign-out`: takes the cookie back, whether or not it is still good."""
-        gone = self._browser.write_cookie(request.scope, "", "; Max-Age=0")
-        return redirect(request, f"{CONSOLE}/sign-in", (gone,))
-
-    def _show(self, request: Request, after: str, status: int = 200, problem: str = "") -> Response:
-        view: dict[str, Any] = {"next": after, "problem": problem}
-        return self._renderer.render(request, "sign_in.html", view, status=status)
+async def sign_note(keys: KeyRing, token: str) -> str:
+    """What the cookie of whoever holds that key says; `HttpFault` 401 if nobody does."""
+    if not _KEY.fullmatch(token):
+        raise HttpFault(401, "auth.invalid", "a key begins with ty_ and is one long word")
+    try:
+        return keys.sign(keys.find(token))
+    except UnknownKeyFault:
+        await keys.look_again()
+        return keys.sign(keys.find(token))
 
 
 def _read_fields(request: Request) -> dict[str, str]:
@@ -144,6 +107,6 @@ def _read_fields(request: Request) -> dict[str, str]:
     return fields
 
 
-def _check_next(given: str) -> str:
-    # Only pages of ours: anything else could lead somebody who has just signed in astray.
+def check_next(given: str) -> str:
+    """Where to go after signing in: only to pages of ours, since anything else could lead somebody astray."""
     return given if _NEXT.fullmatch(given) else ""
