@@ -98,7 +98,7 @@ def _api_operations(service: Service) -> tuple[Operation, ...]:
     catalog, invoker = service.catalog, service.invoker
     return (
         *ToolRoutes(catalog, invoker).operations(),
-        *RegistrationRoutes(service.yard, service.registrations, invoker).operations(),
+        *RegistrationRoutes(service.yard, service.registrations, service.names).operations(),
         *CallRoutes(service.yard.tool_engine).operations(),
         *EventRoutes(service.events, service.mcp.subscribers).operations(),
         *SessionRoutes(service.yard.tool_engine, invoker, service.quota).operations(),

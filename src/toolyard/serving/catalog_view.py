@@ -10,8 +10,8 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -38,6 +38,7 @@ from toolyard.serving.wire_types import McpTarget, Registration, RestTarget, Tar
 from toolyard.sessions.records import Records
 from toolyard.sources.base import Intake, ToolLoader
 
+T = TypeVar("T")
 Shows = Callable[[Tool], bool]
 
 _MOST = 256
@@ -106,15 +107,23 @@ class CatalogView:
         shows = self.visibility.filter_for(principal)
         return snapshot.tools if shows is None else [tool for tool in snapshot.tools if shows(tool)]
 
+    def keep(self, principal: Principal, key: object, make: Callable[[Snapshot], T]) -> T:
+        """What `make` gives, made once for each catalog and for all who are shown the same of it."""
+        snapshot, slot = self.registry.snapshot, (key, self.visibility.slot(principal))
+        kept: T | None = self.cache.get(snapshot, slot)
+        if kept is None:
+            kept = make(snapshot)
+            self.cache.put(snapshot, slot, kept)
+        return kept
+
     def answer_listing(self, request: Request, key: str, make: Callable[[Snapshot], Any]) -> Response:
         """An answer of catalog and key alone: written once, and tagged so that it need not travel twice."""
-        snapshot, slot = self.registry.snapshot, (key, self.visibility.slot(caller_of(request).principal))
-        kept: tuple[bytes, str] | None = self.cache.get(snapshot, slot)
-        if kept is None:
+
+        def write(snapshot: Snapshot) -> tuple[bytes, str]:
             body = msgspec.json.encode(make(snapshot))
-            kept = body, f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-            self.cache.put(snapshot, slot, kept)
-        body, tag = kept
+            return body, f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+
+        body, tag = self.keep(caller_of(request).principal, key, write)
         wanted = request.headers.get("if-none-match")
         if wanted is not None and _names_tag(tag, wanted):
             return Response(status_code=304, headers={"etag": tag})
@@ -268,12 +277,7 @@ class Registrations:
         async with self._changing:
             before = self._source.entries
             self._check_free(name)
-            await self._swap({**before, name: text}, before)
-            try:
-                await self._records.aput(KIND, _OWNER, name, text)
-            except BaseException:
-                await self._swap(before, before)
-                raise
+            await self._change({**before, name: text}, lambda: self._records.aput(KIND, _OWNER, name, text))
             return name not in before
 
     async def remove(self, name: str) -> bool:
@@ -283,13 +287,17 @@ class Registrations:
             if name not in before:
                 return False
             rest = {key: value for key, value in before.items() if key != name}
-            await self._swap(rest, before)
-            try:
-                await self._records.aremove(KIND, _OWNER, name)
-            except BaseException:
-                await self._swap(before, rest)
-                raise
+            await self._change(rest, lambda: self._records.aremove(KIND, _OWNER, name))
             return True
+
+    async def _change(self, entries: dict[str, bytes], store: Callable[[], Awaitable[object]]) -> None:
+        before = self._source.entries
+        await self._swap(entries, before)
+        try:
+            await store()
+        except BaseException:
+            await self._swap(before, entries)
+            raise
 
     async def _swap(self, entries: dict[str, bytes], before: dict[str, bytes]) -> None:
         self._source.entries = entries

@@ -137,14 +137,6 @@ class Invoker:
         self._call_timeout = call_timeout
         self._waits: set[asyncio.Task[bool]] = set()
 
-    def resolve_name(self, principal: Principal, name: str) -> str:
-        """The tool that a caller means. What a bare name stands for is told only to who sees that tool."""
-        names = self._names.now
-        qualified = names.qualify_name(name)
-        if principal is NOBODY or qualified == name:
-            return qualified
-        return qualified if principal.sees(names.snapshot.names[qualified][0].tool) else name
-
     def resolve_call(self, principal: Principal, call: ToolCall) -> ToolCall:
         """The call that a caller means. What a name stands for is told only to who sees that tool."""
         names = self._names.now

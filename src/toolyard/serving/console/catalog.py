@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
@@ -14,8 +14,10 @@ from starlette.requests import Request
 from toolyard.model.call import Notify
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
+from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView, Shows
 from toolyard.serving.console.rendering import Shown, first_line
+from toolyard.serving.identity import Principal
 from toolyard.serving.routes.operations import check_admin
 from toolyard.serving.routes.tools import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.routing import caller_of, query_str, read_count
@@ -24,7 +26,6 @@ from toolyard.serving.service import Service
 if TYPE_CHECKING:
     from toolyard.insight.dataflow.artifact import Dataflow
 
-T = TypeVar("T")
 Data = dict[str, Any]
 
 PAGE_SIZE = 100
@@ -77,18 +78,19 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     query = (query_str(request, "q") or "")[:MAX_QUERY]
     filters = {name: value for name in _FACETS if (value := query_str(request, name))}
     nearest = query_str(request, "fit") == "nearest"
-    rows = _keep(catalog, request, ("console rows",), partial(_make_rows, catalog, request))
+    principal = caller_of(request).principal
+    rows = catalog.keep(principal, "console rows", partial(_make_rows, catalog, principal))
     # Kept, because pages of one list are looked at one after the other.
-    found, facets = _keep(
-        *(catalog, request, ("console facets", *filters.items())),
-        lambda: (_narrow(rows, filters), _count_facets(rows, filters)),
+    found, facets = catalog.keep(
+        *(principal, ("console facets", *filters.items())),
+        lambda _: (_narrow(rows, filters), _count_facets(rows, filters)),
     )
     mode = None
     if query.strip():
-        hits = _search(catalog, request, query, None, nearest)
+        hits = _search(catalog, principal, query, None, nearest)
         offered, mode = _take_hits(rows, hits), hits.mode
         facets, left = _count_facets(offered, filters), found
-        found = _take_hits(rows, _search(catalog, request, query, left, nearest)) if filters else offered
+        found = _take_hits(rows, _search(catalog, principal, query, left, nearest)) if filters else offered
     pages = max(1, -(-len(found) // PAGE_SIZE))
     page = min(max(read_count(query_str(request, "page") or "") or 1, 1), pages)
     stale = list_stale(catalog)
@@ -114,37 +116,26 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     }
 
 
-def _keep(catalog: CatalogView, request: Request, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-    """What `make` gives, made once for each catalog and for all who are shown the same of it."""
-    snapshot, slot = catalog.registry.snapshot, (*key, catalog.visibility.slot(caller_of(request).principal))
-    kept: T | None = catalog.cache.get(snapshot, slot)
-    if kept is None:
-        kept = make()
-        catalog.cache.put(snapshot, slot, kept)
-    return kept
-
-
 def list_stale(catalog: CatalogView) -> set[str]:
     """The sources that could not be loaded again, so that their tools are what they gave last."""
     return {source.source for source in catalog.registry.report.sources if source.state == "stale"}
 
 
 def _search(
-    catalog: CatalogView, request: Request, query: str, left: list[CatalogRow] | None, nearest: bool
+    catalog: CatalogView, principal: Principal, query: str, left: list[CatalogRow] | None, nearest: bool
 ) -> CatalogHits:
     """What fits among the tools that are left: what is left out before it is ranked makes room for others."""
-    registry, where = catalog.registry, catalog.visibility.filter_for(caller_of(request).principal)
+    registry, where = catalog.registry, catalog.visibility.filter_for(principal)
     if left is not None:
         names, shows = {row.name for row in left}, where
         where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
     return search_tools(registry, registry.snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
 
 
-def _make_rows(catalog: CatalogView, request: Request) -> list[CatalogRow]:
-    principal = caller_of(request).principal
+def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> list[CatalogRow]:
     shows, held = catalog.visibility.filter_for(principal), partial(catalog.visibility.is_held, principal)
     rows: dict[str, list[CatalogRow]] = {}
-    for name, candidates in catalog.registry.snapshot.names.items():
+    for name, candidates in snapshot.names.items():
         tools = tuple(one.tool for one in candidates if shows is None or shows(one.tool))
         if tools:
             rows.setdefault(tools[0].namespace, []).append(_row_of(name, tools, held(tools[0])))
@@ -231,17 +222,18 @@ def _describe_source(source: SourceReport) -> Data:
 async def show_graph(service: Service, request: Request) -> Data:
     """`GET /console/graph`: the strongest edges of the dataflow, drawn; `?namespace=` shows that one alone."""
     namespace, catalog = query_str(request, "namespace") or "", service.catalog
-    shows = catalog.visibility.filter_for(caller_of(request).principal)
-    draw = partial(_draw_graph, catalog.registry.artifacts.get("dataflow"), shows, namespace)
-    return await asyncio.to_thread(_keep, catalog, request, ("console graph", namespace), draw)
+    principal = caller_of(request).principal
+    draw = partial(_draw_graph, catalog.visibility.filter_for(principal), namespace)
+    return await asyncio.to_thread(catalog.keep, principal, ("console graph", namespace), draw)
 
 
-def _draw_graph(dataflow: Any, shows: Shows | None, namespace: str) -> Data:
+def _draw_graph(shows: Shows | None, namespace: str, snapshot: Snapshot) -> Data:
     from toolyard.insight.dataflow.artifact import Dataflow
     from toolyard.insight.graph import GraphOptions, select_graph
 
     page: Data = {"known": False, "namespaces": [], "namespace": namespace, "nodes": [], "edges": [], "edges_in_all": 0}
     page |= {"width": 0, "height": 0, "node_width": _WIDE, "node_height": _HIGH}
+    dataflow = snapshot.artifacts.get("dataflow")
     if not isinstance(dataflow, Dataflow):
         return page
     tools = dataflow.tools

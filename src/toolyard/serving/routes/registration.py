@@ -18,7 +18,7 @@ from toolyard.schema.normalise import Change, normalise
 from toolyard.serving.catalog_view import Registrations, show_native
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
-from toolyard.serving.invoke import Invoker
+from toolyard.serving.invoke import CurrentNames
 from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value, read_json
 from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Registration
 
@@ -26,10 +26,10 @@ from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Re
 class RegistrationRoutes:
     """Changes the tools that are registered here; those of the config's sources are not touched."""
 
-    def __init__(self, yard: Toolyard, registrations: Registrations, invoker: Invoker) -> None:
+    def __init__(self, yard: Toolyard, registrations: Registrations, names: CurrentNames) -> None:
         self._yard = yard
         self._registrations = registrations
-        self._invoker = invoker
+        self._names = names
 
     def operations(self) -> tuple[Operation, ...]:
         """Both need a key that may change tools."""
@@ -99,8 +99,13 @@ class RegistrationRoutes:
         raise HttpFault(404, "tool.not_found", f"no tool is called {show(name)}")
 
     def _read_name(self, principal: Principal, given: str) -> str:
-        """The whole name; one without a namespace is a domain's tool if one is spelt so, else in the default one."""
-        name = self._invoker.resolve_name(principal, given)
+        """The whole name; one without a namespace is a domain's tool if they see one that is spelt so, else in the
+        default one.
+        """
+        names = self._names.now
+        name = names.qualify_name(given)
+        if name != given and not principal.sees(names.snapshot.names[name][0].tool):
+            name = given
         qualified = name if TOOL_NAMESPACE_SEP in name else qualify(TOOL_DEFAULT_NAMESPACE, name)
         try:
             namespace, own = split_qualified(qualified)
