@@ -9,6 +9,7 @@ afterwards the recorded one, where the caller asked for that (`find_recorded`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -280,18 +281,10 @@ def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
     """
     if call.call_id is None:
         return None
-    known, history = session.answered, session.history
-    # Whatever was added since, by whichever process, is looked at once.
-    for number, text in enumerate(history.since(session.looked_at), session.looked_at):
-        entry = read_entry(text)
-        # Refused for what came along with it, not for what it asks: with the new catalog it may be sent again.
-        if entry.tool_call.call_id is not None and not _was_stale(entry.tool_output):
-            known.setdefault(entry.tool_call.call_id, number)
-    session.looked_at = len(history)
-    place = known.get(call.call_id)
+    place = session.count_entries(find_recorded, _note_call_id).get(call.call_id)
     if place is None:
         return None
-    entry = read_entry(next(history.since(place)))
+    entry = read_entry(next(session.history.since(place)))
     if _is_same_call(entry.tool_call, call):
         return entry.tool_output
     conflict = CallConflict(
@@ -299,6 +292,13 @@ def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
         hint="give every call an id of its own; to have it done again, send it with another id",
     )
     return ToolResult.failed(call, conflict.info)
+
+
+def _note_call_id(place: int, text: bytes, places: Counter[str]) -> None:
+    entry = read_entry(text)
+    # Refused for what came along with it, not for what it asks: with the new catalog it may be sent again.
+    if entry.tool_call.call_id is not None and not _was_stale(entry.tool_output):
+        places.setdefault(entry.tool_call.call_id, place)
 
 
 def _was_stale(result: ToolResult) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -31,9 +31,7 @@ from toolyard.schema.options import (
     read_options,
     read_value,
 )
-from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
-from toolyard.sessions.store import Key
 
 FaultType = Literal[
     "network_error",
@@ -167,11 +165,6 @@ FAULTS_SCHEMA: dict[str, Any] = options_schema(FaultOptions)
 """JSON Schema of a fault plan; `FaultPlan.read` accepts exactly what it accepts."""
 
 
-_MOST_SESSIONS = 4096
-
-Matcher = Callable[[str], object]
-
-
 class _Output(msgspec.Struct):
     name: str = ""
 
@@ -181,54 +174,6 @@ class _Named(msgspec.Struct):
 
 
 _read_name = msgspec.json.Decoder(_Named).decode
-
-
-class _Seen(msgspec.Struct):
-    """What is known of a session up to an entry. The entry itself says whether it is still the same history."""
-
-    upto: int
-    last: bytes | None
-    counts: tuple[int, ...]
-
-    def is_of(self, history: History) -> bool:
-        if self.upto > len(history):
-            return False
-        return self.upto == 0 or next(history.since(self.upto - 1)) is self.last
-
-
-class MatchCounter:
-    """Counts for the rules whose matchers it was given, by session. A draft or a fork starts from what it shares."""
-
-    def __init__(self, matchers: Sequence[Matcher]) -> None:
-        self._matchers = tuple(matchers)
-        self._lock = threading.Lock()
-        self._sessions: OrderedDict[Key, _Seen] = OrderedDict()
-
-    def before(self, session: Session) -> tuple[int, ...]:
-        """For each matcher, how many of the session's calls so far it matched. For whoever has the turn."""
-        history = session.history
-        with self._lock:
-            seen = self._sessions.get(session.key)
-        if seen is None or not seen.is_of(history):
-            seen = _Seen(0, None, (0,) * len(self._matchers))
-        counts, last, upto = list(seen.counts), seen.last, seen.upto
-        for text in history.since(upto):
-            name = _read_name(text).tool_output.name
-            for number, matches in enumerate(self._matchers):
-                if matches(name):
-                    counts[number] += 1
-            last, upto = text, upto + 1
-        if not session.drafted:
-            self._keep(session.key, _Seen(upto, last, tuple(counts)))
-        return tuple(counts)
-
-    def _keep(self, key: Key, seen: _Seen) -> None:
-        with self._lock:
-            self._sessions[key] = seen
-            self._sessions.move_to_end(key)
-            if len(self._sessions) > _MOST_SESSIONS:
-                self._sessions.popitem(last=False)
-
 
 _WHOLE = 2**64
 _PICK = -1
@@ -264,10 +209,9 @@ class FaultPlan:
         self._matchers = tuple(glob_matcher(rule.tool) for rule in rules)
         # A rule for every tool counts every call, and the history knows how many there are.
         self._counted = [number for number, rule in enumerate(rules) if rule.counts and "*" not in rule.tool]
-        self._counter = MatchCounter([self._matchers[number] for number in self._counted])
         self._lock = threading.Lock()
         self._alone = 0
-        self._alone_counts = [0] * len(self._counted)
+        self._alone_counts: Counter[int] = Counter()
 
     def __repr__(self) -> str:
         return f"FaultPlan({len(self.rules)} rules, seed={self.seed})"
@@ -279,10 +223,11 @@ class FaultPlan:
             return None
         session_id = session.key.session_id
         if session_id:
-            index, counts = len(session.history), self._counter.before(session) if self._counted else ()
+            index = len(session.history)
+            counts = session.count_entries(self, self._count_entry) if self._counted else Counter[int]()
         else:
             index, counts = self._number_alone(name, mode)
-        before = dict(zip(self._counted, counts, strict=True))
+        before = {number: counts[number] for number in self._counted}
         fired = [
             number
             for number in matching
@@ -308,15 +253,21 @@ class FaultPlan:
         text = f"{self.seed}\n{index}\n{what}\n{session_id}".encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
-    def _number_alone(self, name: str, mode: Mode) -> tuple[int, tuple[int, ...]]:
+    def _count_entry(self, _place: int, entry: bytes, counts: Counter[int]) -> None:
+        self._count_name(_read_name(entry).tool_output.name, counts)
+
+    def _count_name(self, name: str, counts: Counter[int]) -> None:
+        for number in self._counted:
+            if self._matchers[number](name):
+                counts[number] += 1
+
+    def _number_alone(self, name: str, mode: Mode) -> tuple[int, Counter[int]]:
         """Only the plan remembers calls without a session; one that is simulated is not counted."""
         with self._lock:
-            index, counts = self._alone, tuple(self._alone_counts)
+            index, counts = self._alone, self._alone_counts.copy()
             if mode == "execute":
                 self._alone += 1
-                for place, number in enumerate(self._counted):
-                    if self._matchers[number](name):
-                        self._alone_counts[place] += 1
+                self._count_name(name, self._alone_counts)
             return index, counts
 
 

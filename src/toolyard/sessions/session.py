@@ -9,6 +9,7 @@ import hashlib
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -55,8 +56,8 @@ class Session:
     """What is known of one session. Appending is for whoever has its turn."""
 
     __slots__ = (
-        *("answered", "branch", "counts", "drafted", "durable", "flights", "full", "gate", "history", "holder"),
-        *("is_alone", "kept", "key", "looked_at", "over", "parent", "room", "state", "taken", "told", "used"),
+        *("branch", "counts", "drafted", "durable", "flights", "full", "gate", "history", "holder"),
+        *("is_alone", "kept", "key", "over", "parent", "room", "state", "taken", "tallies", "told", "used"),
     )
 
     def __init__(
@@ -100,9 +101,8 @@ class Session:
         """Calls that ran, by qualified name; kept only where a budget needs it."""
         self.flights: dict[str, Any] = {}
         """Calls under way or in line, by call id."""
-        self.answered: dict[str, int] = {}
-        """Where in the history a call id stands, as far as somebody looked."""
-        self.looked_at = 0
+        self.tallies: dict[object, tuple[int, Counter[Any]]] = {}
+        """For whoever counts entries: how many it has looked at, and what it counted."""
 
     @classmethod
     def alone(cls, owner: str | None, mode: Mode) -> Session:
@@ -141,9 +141,24 @@ class Session:
     def draft(self) -> Session:
         """A fork for one `simulate`: nobody else sees it, no store hears of it, and it is dropped unread."""
         draft = Session(self.key, self.history.fork(throw_away=True), self.state.fork(), gate=self.gate)
-        draft.drafted, draft.is_alone = True, self.is_alone
+        draft.drafted, draft.is_alone, draft.tallies = True, self.is_alone, self.tallies
         draft.counts = None if self.counts is None else dict(self.counts)
         return draft
+
+    def count_entries(self, whose: object, count: Callable[[int, bytes, Counter[Any]], None]) -> Counter[Any]:
+        """What somebody counted so far, brought up to date: `count` is given every new entry and its place once.
+
+        Only for whoever has the turn.
+        """
+        upto, counts = self.tallies.get(whose) or (0, Counter())
+        if upto < len(self.history):
+            if self.drafted:
+                counts = counts.copy()
+            for place, entry in enumerate(self.history.since(upto), upto):
+                count(place, entry, counts)
+            if not self.drafted:
+                self.tallies[whose] = (len(self.history), counts)
+        return counts
 
     def forget(self) -> None:
         """Let go of the entries, if nobody is inside who may be reading them."""

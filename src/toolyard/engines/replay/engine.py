@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
@@ -42,8 +42,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
 from toolyard.registry.function_call import current_simulation
 from toolyard.schema.options import check_kinds, read_arguments
-from toolyard.sessions.history import Entry, History, read_entry
-from toolyard.sessions.store import Key
+from toolyard.sessions.history import Entry, read_entry
 
 if TYPE_CHECKING:
     from toolyard.calls.plan import CallPath
@@ -53,6 +52,7 @@ ReplayMatch = Literal["arguments", "strict", "fifo"]
 
 _EVERYTHING = ""
 _MOST_MISSES = 1000
+_NEVER_PLAYED = frozenset(kind.code for kind in (Denied, Interrupted, InvalidArguments, NoEngine, UnknownToolError))
 
 
 @register_tool_engine("replay")
@@ -104,7 +104,8 @@ class ReplayToolEngine(ToolEngine):
         self.behind = engine
         self.reaches_out = mode != "replay" and engine is not None and engine.reaches_out
         self.cassette = _open_cassette(expand_place(cassette, "cassette"), mode)
-        self._places = Places(self._slot_of, self._is_recorded)
+        self._alone: Counter[str] = Counter()
+        """Calls without a session, by slot."""
         self._lock = threading.Lock()
         self._played: set[int] = set()
         self._misses: dict[str, Moved] = {}
@@ -160,6 +161,26 @@ class ReplayToolEngine(ToolEngine):
         """The call as a cassette has it, so far without an answer."""
         return Recording(name=name, arguments=self._redact_value(arguments))
 
+    def _count_before(self, invocation: Invocation, slot: str) -> int:
+        """How many calls of that slot were played in the session before this one; for whoever has its turn."""
+        if invocation.session_id:
+            return invocation.session.count_entries(self, self._count_entry)[slot]
+        # Calls without a session come in the order in which they come; one that is simulated is not counted.
+        with self._lock:
+            count = self._alone[slot]
+            if invocation.mode == "execute":
+                self._alone[slot] += 1
+            return count
+
+    def _count_entry(self, _place: int, text: bytes, counts: Counter[str]) -> None:
+        entry = read_entry(text)
+        slot, info = self._slot_of(entry), entry.tool_output.error_info
+        if slot is None:
+            return
+        # A refusal that was not itself recorded was made on this side of the cassette, and nothing was played.
+        if info is None or info.code not in _NEVER_PLAYED or self._is_recorded(info, slot, counts[slot]):
+            counts[slot] += 1
+
     def _slot_of(self, entry: Entry) -> str | None:
         """What an earlier call of a session counts as."""
         name = entry.tool_output.name
@@ -186,7 +207,7 @@ class ReplayToolEngine(ToolEngine):
     def _find_due(self, invocation: Invocation, asked: Recording) -> int | None:
         """The number of the recording that is due."""
         if self.match == "strict":
-            place = self._places.before(invocation, _EVERYTHING)
+            place = self._count_before(invocation, _EVERYTHING)
             rehearsed = self.cassette.rehearsed(asked.key) if invocation.mode == "simulate" else []
             due = [*self.cassette.order[place : place + 1], *rehearsed]
             return next((number for number in due if self._fits_call(number, asked, invocation.tool)), None)
@@ -199,7 +220,7 @@ class ReplayToolEngine(ToolEngine):
             return None
         if len(numbers) == 1 and self.repeat:
             return numbers[0]
-        place = self._places.before(invocation, slot)
+        place = self._count_before(invocation, slot)
         if place < len(numbers):
             return numbers[place]
         return numbers[-1] if self.repeat else None
@@ -352,83 +373,3 @@ def _open_cassette(path: str | Path, mode: ReplayMode) -> Cassette:
         if mode == "replay":
             raise ConfigError(f"no cassette to replay: {error}; record one with mode: record") from None
         return Cassette(path)
-
-
-_MOST_SESSIONS = 4096
-_NEVER_PLAYED = frozenset(kind.code for kind in (Denied, Interrupted, InvalidArguments, NoEngine, UnknownToolError))
-
-
-class _Counted:
-    """The calls of one session up to an entry. The entry itself says whether it is still the same history."""
-
-    __slots__ = ("counts", "last", "upto")
-
-    def __init__(self) -> None:
-        self.upto = 0
-        self.last: bytes | None = None
-        self.counts: Counter[str] = Counter()
-
-    def copy(self) -> _Counted:
-        """One that may go on by itself."""
-        other = _Counted()
-        other.upto, other.last, other.counts = self.upto, self.last, self.counts.copy()
-        return other
-
-    def is_of(self, history: History) -> bool:
-        if self.upto > len(history):
-            return False
-        return self.upto == 0 or next(history.since(self.upto - 1)) is self.last
-
-
-class Places:
-    """Counts calls by session. `slot` says what is counted as one: the text for an entry, or None for no matter.
-
-    `is_recorded` says of an entry that tells of a refusal, its slot and its place there, whether the refusal was
-    itself recorded. Any other was made on this side of the cassette, and nothing was played.
-    """
-
-    def __init__(self, slot: Callable[[Entry], str | None], is_recorded: Callable[[ErrorInfo, str, int], bool]) -> None:
-        self._slot = slot
-        self._is_recorded = is_recorded
-        self._lock = threading.Lock()
-        self._sessions: OrderedDict[Key, _Counted] = OrderedDict()
-        self._alone: Counter[str] = Counter()
-
-    def before(self, invocation: Invocation, slot: str) -> int:
-        """How many calls of that slot the session has seen before this one. For whoever has its turn."""
-        session = invocation.session
-        if not session.key.session_id:
-            return self._numbered_alone(invocation, slot)
-        counted = self._counts_of(session.key, session.history)
-        if session.drafted:
-            # Nobody will see these entries again.
-            counted = counted.copy() if counted.upto < len(session.history) else counted
-        for text in session.history.since(counted.upto):
-            counted.upto, counted.last = counted.upto + 1, text
-            self._count_entry(read_entry(text), counted.counts)
-        return counted.counts[slot]
-
-    def _count_entry(self, entry: Entry, counts: Counter[str]) -> None:
-        slot, info = self._slot(entry), entry.tool_output.error_info
-        if slot is None:
-            return
-        if info is None or info.code not in _NEVER_PLAYED or self._is_recorded(info, slot, counts[slot]):
-            counts[slot] += 1
-
-    def _counts_of(self, key: Key, history: History) -> _Counted:
-        with self._lock:
-            counted = self._sessions.get(key)
-            if counted is None or not counted.is_of(history):
-                counted = self._sessions[key] = _Counted()
-            self._sessions.move_to_end(key)
-            if len(self._sessions) > _MOST_SESSIONS:
-                self._sessions.popitem(last=False)
-            return counted
-
-    def _numbered_alone(self, invocation: Invocation, slot: str) -> int:
-        """Calls without a session come in the order in which they come; one that is simulated is not counted."""
-        with self._lock:
-            count = self._alone[slot]
-            if invocation.mode == "execute":
-                self._alone[slot] += 1
-            return count
