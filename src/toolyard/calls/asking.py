@@ -26,7 +26,6 @@ from toolyard.calls.drive import EitherWay, Flow, Wait, run_beside
 from toolyard.calls.plan import CallPath, CallPlans, RunCall, ScopedPlans, SimulatedAnswerer, current_plans
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.tracer import CallTrace
-from toolyard.loop.threads import wrapped
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ApprovalError, CallError, Denied, Held, Interrupted, SessionError
 from toolyard.model.tool import json_digest
@@ -197,18 +196,14 @@ def _use_store(
 ) -> Wait:
     """What the records say; a task that is cancelled meanwhile undoes what came of it."""
 
-    async def work_beside() -> object:
-        if path.sessions.store is None:
-            return (await wrapped(path.threads.submit(work))) if is_long else work()
-        value, cancelled = await path.sessions.in_thread(work)
-        if cancelled is not None:
-            if undo is not None and value is not None:
-                with suppress(ApprovalError):
-                    await path.sessions.in_thread(partial(undo, value))
-            raise cancelled
-        return value
+    def undo_found(value: object) -> None:
+        if undo is not None and value is not None:
+            with suppress(ApprovalError):
+                undo(value)
 
-    return EitherWay(work, work_beside)
+    if path.sessions.store is None and is_long:
+        return run_beside(path.threads, work)
+    return EitherWay(work, lambda: path.sessions.off_loop(work, undo_found))
 
 
 def _tell_ways(path: CallPath, asked: Asked, approval: Approval) -> str:

@@ -376,9 +376,9 @@ class ToolEngine(SessionReading, Closing):
     ) -> None:
         """`setup` for async code. Cancelled, it leaves no session behind."""
         options = given_options(initial_state=initial_state, fork_of=fork_of, at=at, owner=owner)
-        await self._off_loop(
+        await self.sessions.off_loop(
             lambda: self.setup(session_id, *args, **options, **kwargs),
-            undo=lambda: self.teardown(session_id, **given_options(owner=owner)),
+            undo=lambda _: self.teardown(session_id, **given_options(owner=owner)),
         )
 
     async def aexecute(
@@ -490,4 +490,4 @@ class ToolEngine(SessionReading, Closing):
     async def _afind(self, session_id: str, owner: str | None) -> Session:
         if self.sessions.known(session_id, owner):
             return self.sessions.find(session_id, owner)
-        return await self._off_loop(lambda: self.sessions.find(session_id, owner))
+        return await self.sessions.off_loop(lambda: self.sessions.find(session_id, owner))

@@ -20,7 +20,8 @@ def run_off_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatena
 
     @functools.wraps(method)
     async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        found: T = await self._off_loop(lambda: getattr(self, method.__name__)(*args, **given_options(**kwargs)))
+        read: Callable[..., T] = getattr(self, method.__name__)
+        found: T = await self.sessions.off_loop(lambda: read(*args, **given_options(**kwargs)))
         return found
 
     return run
@@ -77,14 +78,3 @@ class SessionReading:
     astate_hash = run_off_loop(state_hash)
     aworld_hash = run_off_loop(world_hash)
     aworld_diff = run_off_loop(world_diff)
-
-    async def _off_loop(self, work: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
-        """Inline where sessions live in memory; in a thread where a store may block."""
-        if self.sessions.store is None:
-            return work()
-        value, cancelled = await self.sessions.in_thread(work)
-        if cancelled is not None:
-            if undo is not None:
-                await self.sessions.in_thread(undo)
-            raise cancelled
-        return value

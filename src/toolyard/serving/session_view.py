@@ -78,15 +78,12 @@ async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> 
 
 async def run_off_loop(sessions: Sessions, work: Callable[[], T]) -> T:
     """Where a store may block, on a thread of the sessions'."""
-    return work() if sessions.store is None else await run_in_thread(sessions, work)
+    return await sessions.off_loop(work)
 
 
 async def run_in_thread(sessions: Sessions, work: Callable[[], T]) -> T:
     """Always on a thread of the sessions', for what takes long with or without a store."""
-    value, cancelled = await sessions.in_thread(work)
-    if cancelled is not None:
-        raise cancelled
-    return value
+    return await sessions.in_thread(work)
 
 
 COUNT_SECONDS = 1.0

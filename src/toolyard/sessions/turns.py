@@ -79,15 +79,13 @@ class SessionTurns(ABC):
         if store.quick and store.try_hold(session.key):
             self.catch_up(session)
             return
+
+        def let_go() -> None:
+            store.release(session.key)
+
         while True:
-            held, cancelled = await self.in_thread(lambda: store.try_hold(session.key))
-            if held and cancelled is None:
-                _, cancelled = await self.in_thread(lambda: self.catch_up(session))
-            if cancelled is not None:
-                if held:
-                    await self.in_thread(lambda: store.release(session.key))
-                raise cancelled
-            if held:
+            if await self.in_thread(lambda: store.try_hold(session.key), undo=lambda held: held and let_go()):
+                await self.in_thread(lambda: self.catch_up(session), undo=lambda _: let_go())
                 return
             if until is not None and time.monotonic() >= until:
                 raise busy_error(session)
@@ -96,19 +94,26 @@ class SessionTurns(ABC):
     async def aleave(self, session: Session) -> None:
         """`leave` for a task."""
         if session.durable and not self._durable().quick:
-            _, cancelled = await self.in_thread(lambda: self.leave(session))
-            if cancelled is not None:
-                raise cancelled
+            await self.in_thread(lambda: self.leave(session))
         else:
             self.leave(session)
 
-    async def in_thread(self, work: Callable[[], T]) -> tuple[T, BaseException | None]:
-        """Do something blocking with the store, to its end even if this task is cancelled meanwhile."""
+    async def off_loop(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
+        """Inline where sessions live in memory; as `in_thread` where a store may block."""
+        return work() if self.store is None else await self.in_thread(work, undo)
+
+    async def in_thread(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
+        """Do something blocking with the store, to its end even if this task is cancelled meanwhile: then `undo` it."""
         import asyncio
 
         future = asyncio.wrap_future(self._threads.submit(work))
         cancelled = await outlast(future)
-        return future.result(), cancelled
+        value = future.result()
+        if cancelled is None:
+            return value
+        if undo is not None:
+            await self.in_thread(lambda: undo(value))
+        raise cancelled
 
     def leave(self, session: Session) -> None:
         """Give the turn back. Interrupted, it may be called again, as long as `session.taken`."""
