@@ -14,7 +14,7 @@ from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionError
 from toolyard.registry.functions import function_tool
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.store import Append, Create, Intend, StoredSession, Withdraw
+from toolyard.sessions.store.base import Append, Create, Intend, StoredSession, Withdraw
 
 ENTRY = b'{"tool_call":{"name":"n::a"},"tool_output":{"call_id":null,"name":"n::a"}}'
 

@@ -10,7 +10,7 @@ from waiting import SOON
 
 from engines.cancelling import AFTER, AGAIN, AT, cancelled_at
 from toolyard import Effects, PythonToolEngine, ToolCall, ToolRegistry, function_tool
-from toolyard.sessions.store import Key
+from toolyard.sessions.store.base import Key
 
 pytestmark = pytest.mark.parametrize("how", [AT, AFTER, AGAIN])
 

@@ -50,7 +50,7 @@ class Place:
             else "from toolyard.sessions.store.postgres import PostgresStore\n"
             f"store = PostgresStore({self.address!r}, schema={self.schema!r})"
         )
-        text = f"import sys\nfrom toolyard.sessions.store import *\n{opening}\n{code}"
+        text = f"import sys\nfrom toolyard.sessions.store.base import *\n{opening}\n{code}"
         process = subprocess.Popen(
             [sys.executable, "-u", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from toolyard.model.errors import SessionError, SessionExistsError
-from toolyard.sessions.store import Append, Create, Delete, Intend, Key, SessionInfo, Withdraw
+from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, SessionInfo, Withdraw
 
 KEYS = [Key("ann", "1"), Key("ann", "2"), Key("ann", "3"), Key("bob", "1"), Key("bob", "é"), Key("", "")]
 

@@ -17,8 +17,7 @@ from toolyard.model.errors import SessionError
 from toolyard.sessions import records as records_module
 from toolyard.sessions.records import MemoryRecords, open_records
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.store import Append, Create, Key
-from toolyard.sessions.store.base import AffectedRows, PutRecord
+from toolyard.sessions.store.base import AffectedRows, Append, Create, Key, PutRecord
 from toolyard.sessions.store.sqlite import SqliteStore
 from toolyard.sessions.store.tables import VERSION, Record
 

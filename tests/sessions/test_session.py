@@ -8,7 +8,7 @@ from waiting import Clock
 from toolyard import PythonToolEngine, SessionError, ToolCall, ToolRegistry, UnknownSessionError, function_tool
 from toolyard.calls.batch import CallRequest
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.store import Intend
+from toolyard.sessions.store.base import Intend
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

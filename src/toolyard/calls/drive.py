@@ -21,7 +21,7 @@ from toolyard.registry.function_call import await_answer, tool_failed
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.session import INSIDE, Session, Stay
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.store import Write
+from toolyard.sessions.store.base import Write
 
 _GRACE = 0.1
 """Seconds a cancelled coroutine gets to clean up before it is left behind."""

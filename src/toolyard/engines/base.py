@@ -55,7 +55,7 @@ from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import EXECUTIONS, SETUP, State, read_setup
-from toolyard.sessions.store import Key
+from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import Redactor
 
 T = TypeVar("T")

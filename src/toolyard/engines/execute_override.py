@@ -24,7 +24,7 @@ from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import setup_of
-from toolyard.sessions.store import Key
+from toolyard.sessions.store.base import Key
 
 NO_CONTEXT: Mapping[str, Any] = {}
 

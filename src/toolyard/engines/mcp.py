@@ -27,7 +27,7 @@ from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.schema.options import read_arguments
-from toolyard.sessions.store import Key
+from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from toolyard.model.errors import ConfigError, NoEngine, SessionError
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
-from toolyard.sessions.store import Key
+from toolyard.sessions.store.base import Key
 
 K = TypeVar("K")
 

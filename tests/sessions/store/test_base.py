@@ -9,7 +9,7 @@ from waiting import SOON
 
 from sessions.conftest import fork, rows
 from toolyard.model.errors import SessionError, SessionExistsError
-from toolyard.sessions.store import (
+from toolyard.sessions.store.base import (
     Append,
     Create,
     Delete,

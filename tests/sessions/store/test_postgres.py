@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from conftest import examples
 from sessions import session_model
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store import Append, Create, Delete, Intend, Key, Withdraw
+from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, Withdraw
 from toolyard.sessions.store.postgres import PostgresStore
 
 pytestmark = pytest.mark.process

@@ -7,8 +7,7 @@ import pytest
 from waiting import until
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store import Append, Create, Key
-from toolyard.sessions.store.base import LogRow
+from toolyard.sessions.store.base import Append, Create, Key, LogRow
 from toolyard.sessions.store.sqlite import SqliteStore
 
 ANN = Key("ann", "s")

@@ -14,7 +14,8 @@ from hypothesis import given
 from sessions import session_model
 from sessions.conftest import fork
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store import Append, Create, Key, locks as locks_module
+from toolyard.sessions.store import locks as locks_module
+from toolyard.sessions.store.base import Append, Create, Key
 from toolyard.sessions.store.sqlite import SqliteStore
 
 ANN = Key("ann", "trip")

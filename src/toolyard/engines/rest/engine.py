@@ -21,7 +21,7 @@ from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.schema.common_options import check_headers
 from toolyard.schema.options import read_arguments
-from toolyard.sessions.store import Key
+from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import find_credentials
 
 if TYPE_CHECKING:

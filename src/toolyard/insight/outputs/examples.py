@@ -91,7 +91,7 @@ def _read_example(item: Any, where: str) -> Iterator[Example]:
 
 
 def _from_sessions(path: Path) -> Iterator[Example]:
-    from toolyard.sessions.store import Key
+    from toolyard.sessions.store.base import Key
     from toolyard.sessions.store.sqlite import SqliteStore
 
     try:
