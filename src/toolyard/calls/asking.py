@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from toolyard.calls.approval import ANONYMOUS, PROGRAM, Approval, Outcome, Preview, format_time
 from toolyard.calls.batch import Batch
 from toolyard.calls.drive import EitherWay, Flow, Wait, run_beside
-from toolyard.calls.plan import CallPath, CallPlans, RunCall, ScopedPlans, SimulatedAnswerer, current_plans
+from toolyard.calls.plan import CallPath, CallPlans, ScopedPlans, SimulatedAnswerer, current_plans
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall, ToolResult
@@ -44,6 +44,10 @@ _OK = "ok"
 
 _log = logging.getLogger(__name__)
 _LONGEST_ARGUMENTS = 256 * 1024
+
+
+RunCall = Callable[[CallPath, CallPlans | ScopedPlans, Batch, Session, ToolCall], Flow]
+"""The way of every call, which a preview goes too."""
 
 
 class Asked(msgspec.Struct, frozen=True):

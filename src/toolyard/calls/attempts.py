@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CoroutineType
 from typing import Any
@@ -16,7 +16,7 @@ from toolyard.calls.plan import Answerer
 from toolyard.calls.result import plain_answer
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.call import Content
-from toolyard.model.errors import CallError, CallTimeout, InvalidOutput, ToolFailed, Unavailable
+from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidOutput, ToolFailed, Unavailable
 from toolyard.model.tool import Effects, digest
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import read_entry
@@ -195,34 +195,23 @@ def alter_answer(fault: Fault, invocation: Invocation, value: Any, max_bytes: in
 
 def _make_error(fault: Fault, invocation: Invocation, *, called: bool) -> CallError:
     """What the caller is told; `called` if the tool was, and may have done its work."""
-    rule, name = fault.rule, invocation.tool.qualified_name
-    said, again = (None, None) if rule is None else (rule.message, rule.retry_after)
-    return _ERRORS[fault.type](said, name, again, called)
+    kind, text, effect = _ERRORS[fault.type]
+    said, again = (None, None) if fault.rule is None else (fault.rule.message, fault.rule.retry_after)
+    if again is None and fault.type == "rate_limit":
+        again = _AGAIN
+    message = said or text.format(invocation.tool.qualified_name)
+    return kind(message, retry_after=again, effect=effect if called else "none")
 
 
-_Made = Callable[[str | None, str, float | None, bool], CallError]
-_ERRORS: dict[str, _Made] = {
-    "network_error": lambda said, name, again, called: Unavailable(
-        said or f"the connection to {name} was lost", retry_after=again, effect="unknown" if called else "none"
-    ),
-    "rate_limit": lambda said, name, again, called: Unavailable(
-        said or f"{name} takes no more calls for now", retry_after=_AGAIN if again is None else again
-    ),
-    "timeout": lambda said, name, again, called: CallTimeout(
-        said or f"{name} did not answer in time", retry_after=again, effect="unknown" if called else "none"
-    ),
-    "auth": lambda said, name, again, called: ToolFailed(
-        said or f"{name} refused the credentials it was given", retry_after=again, effect="none"
-    ),
-    "not_found": lambda said, name, again, called: ToolFailed(
-        said or f"{name} found nothing there", retry_after=again, effect="none"
-    ),
-    "schema_violation": lambda said, name, again, called: InvalidOutput(
-        said or f"{name} answered with something its output schema does not allow",
-        retry_after=again,
-        effect="done" if called else "none",
-    ),
+_ERRORS: dict[str, tuple[type[CallError], str, Effect]] = {
+    "network_error": (Unavailable, "the connection to {} was lost", "unknown"),
+    "rate_limit": (Unavailable, "{} takes no more calls for now", "none"),
+    "timeout": (CallTimeout, "{} did not answer in time", "unknown"),
+    "auth": (ToolFailed, "{} refused the credentials it was given", "none"),
+    "not_found": (ToolFailed, "{} found nothing there", "none"),
+    "schema_violation": (InvalidOutput, "{} answered with something its output schema does not allow", "done"),
 }
+"""What each of them is, says, and means for a tool that was called."""
 
 
 def _garble(fault: Fault, value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -54,27 +55,21 @@ class Budget(msgspec.Struct, frozen=True):
 class Ledger:
     """The budgets of one policy at work. Safe from many threads: whole-process counts change under a lock."""
 
-    __slots__ = ("_lock", "_matched", "_matchers", "_spent", "budgets", "by_owner", "counts_calls")
+    __slots__ = ("_lock", "_matchers", "_spent", "budgets", "by_owner", "counts_calls", "matching")
 
     def __init__(self, budgets: Sequence[Budget]) -> None:
         self.budgets = tuple(budgets)
         self.counts_calls = any(budget.per != "yard" for budget in self.budgets)
         self._matchers = [glob_matcher(budget.tools) for budget in self.budgets]
-        self._matched: dict[str, tuple[int, ...]] = {}
+        self.matching = lru_cache(_REMEMBERED)(self._find_matching)
+        """The numbers of the budgets that a call of a tool draws on, by its name."""
         self._spent = [0] * len(self.budgets)
         self.by_owner: dict[str, dict[str, int]] = {}
         """Calls that were made without a session, by tool, for each owner."""
         self._lock = threading.Lock()
 
-    def matching(self, name: str) -> tuple[int, ...]:
-        """The numbers of the budgets that a call of this tool draws on."""
-        known = self._matched.get(name)
-        if known is None:
-            known = tuple(number for number, matches in enumerate(self._matchers) if matches(name))
-            if len(self._matched) >= _REMEMBERED:
-                self._matched.clear()
-            self._matched[name] = known
-        return known
+    def _find_matching(self, name: str) -> tuple[int, ...]:
+        return tuple(number for number, matches in enumerate(self._matchers) if matches(name))
 
     def check(self, name: str, counts: Mapping[str, int]) -> None:
         """Raise `Denied` if one more call of this tool would pass a budget; nothing is counted."""

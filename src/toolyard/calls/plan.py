@@ -7,7 +7,7 @@ limits that an engine puts on its calls, and `Answerer` is an engine as the call
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from types import CoroutineType
@@ -24,7 +24,7 @@ from toolyard.calls.policy import Policy
 from toolyard.calls.tracer import Tracer
 from toolyard.loop.threads import Threads
 from toolyard.model.bindings import ScriptBinding
-from toolyard.model.call import Mode, ToolCall
+from toolyard.model.call import Mode
 from toolyard.model.errors import UnknownToolError
 from toolyard.model.names import ToolGlob, glob_matcher
 from toolyard.model.tool import Effects, Tool
@@ -36,7 +36,6 @@ from toolyard.schema.options import Text, check_fields
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import entry_frame
 from toolyard.sessions.records import open_records
-from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.base import steady_clock
 from toolyard.sessions.store.sql import SqlStore
@@ -313,15 +312,6 @@ class ScopedPlans:
     def add(self, prepared: PreparedTool) -> CallPlan:
         """Make the plan of a tool that is called for the first time."""
         return self._plans_for(prepared).add(prepared)
-
-
-class RunCall(Protocol):
-    """The way of every call."""
-
-    def __call__(
-        self, path: CallPath, plans: CallPlans | ScopedPlans, batch: Any, session: Session, call: ToolCall
-    ) -> Generator[Any, Any, Any]:
-        """Answer one call."""
 
 
 _ASKED_AT_ONCE = 64

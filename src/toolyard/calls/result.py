@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 import secrets
 import traceback
-from collections.abc import Callable
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import MAX_RESULT_BYTES, CallPath, Settings
+from toolyard.calls.plan import MAX_RESULT_BYTES, CallPath, CallPlan, Settings
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import CONTENT, Content, ToolCall, ToolResult
 from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, InvalidOutput, SessionError, ToolFailed
@@ -45,18 +44,6 @@ def _refuse(value: Any) -> Any:
 
 
 _encode_plain = msgspec.json.Encoder(enc_hook=_refuse).encode
-
-
-class ResultPlan(Protocol):
-    """What of a plan a result is made with."""
-
-    name: str
-    settings: Settings
-    max_result_bytes: int
-    accepts_output: Callable[[Any], bool] | None
-    small_output: int
-    is_direct: bool
-    entry_frame: tuple[bytes, bytes]
 
 
 def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[Any, bytes]:
@@ -115,7 +102,7 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
 
 
 def make_result(
-    plan: ResultPlan, invocation: Invocation, value: Any, at_once: bool = False
+    plan: CallPlan, invocation: Invocation, value: Any, at_once: bool = False
 ) -> tuple[ToolResult, bytes, Changes] | None:
     """The result of an answer, its entry, and what the call changed; raises where the answer is no good.
 

@@ -232,7 +232,4 @@ def _only_value(invocation: Invocation, results: Sequence[ToolResult]) -> Any:
     result = results[0]
     if not result.is_error:
         return result.result
-    error = CallError(result.error or "failed") if result.error_info is None else CallError(result.error_info.message)
-    if result.error_info is not None:
-        error.info = result.error_info
-    raise error
+    raise CallError(result.error or "failed") if result.error_info is None else CallError.from_info(result.error_info)

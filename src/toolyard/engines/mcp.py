@@ -15,7 +15,6 @@ import msgspec
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
 from toolyard.dialects.mcp import read_answer
-from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.options import McpEngineOptions, SimulationOptions
 from toolyard.loop.threads import renewed_in_child
@@ -107,9 +106,7 @@ class MCPToolEngine(OutwardEngine):
         self._links = _open_links(sampling, elicitation, roots, read["max_session_connections"])
         self._hidden: set[McpServer] = set()
         """Servers whose secrets traces and logs were told to hide."""
-        self._root: ToolEngine = self
-        for secret in self.secrets:
-            self._path.redactor.add(secret)
+        self._hide_secrets(self.secrets)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -133,10 +130,6 @@ class MCPToolEngine(OutwardEngine):
     def blocks(self, tool: Tool) -> bool:
         """Never: `answer` gives a coroutine where a loop runs, and elsewhere keeps the deadline by itself."""
         return False
-
-    def joined(self, root: ToolEngine) -> None:
-        """From then on, that one's tools are meant."""
-        self._root = root
 
     def answer(self, invocation: Invocation) -> Any:
         """The answer's value; where an event loop runs, a coroutine for it."""
