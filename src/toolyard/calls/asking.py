@@ -241,7 +241,7 @@ def _foresee_call(
         return Preview(why_not="nothing here can tell: only running it would show; simulate_with names what could")
     draft = session.draft() if session.kept else Session.alone(session.key.owner, "simulate")
     limit = _SECONDS if batch.at_most is None else min(batch.at_most, _SECONDS)
-    inner = Batch("simulate", batch.timeout, batch.context, batch.on_loop, at_most=limit, scope=batch.scope)
+    inner = Batch("simulate", batch.timeout, batch.context, on_loop=batch.on_loop, at_most=limit, scope=batch.scope)
     try:
         result: ToolResult = yield from run(path.past_policy(), plans, inner, draft, call)
     except Exception as error:  # noqa: BLE001 - whatever it is, the call can be held, and decided on, without it

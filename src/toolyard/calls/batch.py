@@ -53,22 +53,20 @@ Listener = Callable[[ToolCall, Notice], None]
 """Told what tools say while they run. It returns at once and may be called from any thread."""
 
 
-class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls to be answered in order, and under which conditions."""
+class Conditions(msgspec.Struct):
+    """Under which calls are answered together; what nobody says is left as it is here."""
 
-    calls: Sequence[ToolCall]
-    session_id: str | None = None
-    """None: in a session of their own, which nobody else sees and which is not kept."""
     mode: Mode = "execute"
     timeout: float | None = None
     """Seconds for each call, in place of what its engine allows."""
+    context: Mapping[str, Any] = {}
+    """What the caller sends along with the calls."""
+    trace: Mapping[str, Any] = {}
+    """The caller's own ids for them."""
     at_most: float | None = None
     """Seconds for each call, whatever else is said."""
-    owner: str | None = None
     keys: tuple[str, ...] | None = None
     """Id and name of the key that the calls are made with, none over a wire without keys; None: the program itself."""
-    context: Mapping[str, Any] = {}
-    trace: Mapping[str, Any] = {}
     definitions: frozenset[str] | None = None
     """Hashes of the definitions the caller knows: a tool that has none of them is refused as `catalog.stale`."""
     scope: Scope | None = None
@@ -81,6 +79,15 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Told of progress."""
     request_id: str | None = None
     """What the wire calls the request, for the call log."""
+
+
+class CallRequest(Conditions, frozen=True, kw_only=True):
+    """Calls to be answered in order, and under which conditions."""
+
+    calls: Sequence[ToolCall]
+    session_id: str | None = None
+    """None: in a session of their own, which nobody else sees and which is not kept."""
+    owner: str | None = None
 
 
 def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, at_once: bool = False) -> Bound:
@@ -135,23 +142,11 @@ def check_known(tool: Tool, definitions: frozenset[str]) -> None:
         )
 
 
-class Batch(msgspec.Struct, eq=False):
+class Batch(Conditions, eq=False, kw_only=True):
     """What the calls share: the conditions under which they are made, and what has become of them so far."""
 
-    mode: Mode
-    timeout: float | None
-    context: Mapping[str, Any]
     on_loop: bool
     """True in a task, which must not wait for a thread."""
-    trace: Mapping[str, Any] = {}
-    definitions: frozenset[str] | None = None
-    scope: Scope | None = None
-    keys: tuple[str, ...] | None = None
-    replay: bool = False
-    abandoned: list[Future[Any]] | None = None
-    notify: Listener | None = None
-    at_most: float | None = None
-    request_id: str | None = None
     cut_off: tuple[ToolCall, ToolResult] | None = None
     """The call that was under way when the batch was stopped, and what is known of it."""
     left_behind: Future[Any] | None = None
@@ -164,6 +159,13 @@ class Batch(msgspec.Struct, eq=False):
     """The last of which a store knows that it is about to begin."""
     claim: tuple[Approval, State, Callable[[], None]] | None = None
     """The approval that it runs by, the session's world before that, and what gives its budget back."""
+
+    @classmethod
+    def of_request(cls, request: CallRequest) -> Batch:
+        """The conditions that somebody on the other side of a wire makes; their calls are answered in a task."""
+        batch = cls(**{name: getattr(request, name) for name in Conditions.__struct_fields__}, on_loop=True)
+        batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
+        return batch
 
     def leave_behind(self, invocation: Invocation) -> None:
         """Work that goes on, if any does, keeps the session, unless the engine it belongs to lets it go."""

@@ -72,12 +72,7 @@ async def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall]
 
 async def arun_request(path: CallPath, session: Session, request: CallRequest) -> list[ToolResult]:
     """`arun_batch` under the conditions that only somebody on the other side of a wire makes."""
-    batch = Batch(request.mode, request.timeout, request.context, on_loop=True)
-    batch.trace, batch.definitions, batch.scope = request.trace, request.definitions, request.scope
-    batch.abandoned, batch.notify, batch.at_most = request.abandoned, request.notify, request.at_most
-    batch.keys, batch.request_id = request.keys, request.request_id
-    batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
-    return await arun_batch(path, session, request.calls, batch)
+    return await arun_batch(path, session, request.calls, Batch.of_request(request))
 
 
 def batch_flow(
