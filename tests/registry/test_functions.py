@@ -10,7 +10,7 @@ from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, Tool
-from toolyard.registry.functions import ToolSpec, function_tool, spec_of, tool, tool_from
+from toolyard.registry.functions import ToolOptions as ToolSpec, function_tool, spec_of, tool, tool_from
 from toolyard.schema.strict import StrictModel
 
 

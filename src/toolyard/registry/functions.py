@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overload
 
-import msgspec
-
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, EffectsLike, Schema, Tool
@@ -22,30 +20,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK = "__toolyard__"
 
 
-class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What `@tool` was told about a function. What it was not told comes from the function itself."""
-
-    name: str | None = None
-    namespace: str | None = None
-    description: str | None = None
-    parameters: Schema | None = None
-    output_parameters: Schema | None = None
-    tags: Iterable[str] = ()
-    aliases: Iterable[str] = ()
-    effects: EffectsLike = Effects.UNKNOWN
-    version: str | None = None
-    metadata: Mapping[str, Any] | None = None
-    blocking: bool = True
-    simulates: bool = False
-
-    def __post_init__(self) -> None:
-        """Read now what can be read only once: a second tool may be made of it."""
-        msgspec.structs.force_setattr(self, "tags", _listed(self.tags))
-        msgspec.structs.force_setattr(self, "aliases", _listed(self.aliases))
-
-
 class ToolOptions(TypedDict, total=False):
-    """The fields of `ToolSpec`, as `@tool` takes them."""
+    """What `@tool` was told about a function. What it was not told comes from the function itself."""
 
     name: str | None
     namespace: str | None
@@ -140,7 +116,11 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
     Nothing is derived yet, so that importing a module never fails over an annotation: that is reported
     when a loader, or `tool_from`, makes the tool. The options are those of `function_tool`.
     """
-    spec = ToolSpec(**options)
+    for name in options.keys() - ToolOptions.__annotations__.keys():
+        raise TypeError(f"Unexpected keyword argument {name!r}")
+    # Read now what can be read only once: a second tool may be made of it.
+    listed = {name: _listed(options[name]) for name in ("tags", "aliases") if name in options}
+    spec = cast("ToolOptions", {**options, **listed})
 
     def mark(target: _F) -> _F:
         _mark(target, spec)
@@ -149,7 +129,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
     return mark if fn is None else mark(fn)
 
 
-def spec_of(obj: object) -> ToolSpec | None:
+def spec_of(obj: object) -> ToolOptions | None:
     """What `@tool` left on a function, on the function of a method, or on what a partial wraps.
 
     A class does not inherit the mark of its base, nor an instance that of its class: they are not what
@@ -159,7 +139,7 @@ def spec_of(obj: object) -> ToolSpec | None:
     if spec is None:
         behind = _function_behind(unpartial(obj))
         spec = _own_dict(behind).get(_MARK)
-    return spec if isinstance(spec, ToolSpec) else None
+    return cast("ToolOptions", spec) if isinstance(spec, dict) else None
 
 
 def tool_from(obj: Callable[..., Any], namespace: str, *, default_name: str | None = None) -> Tool:
@@ -168,14 +148,12 @@ def tool_from(obj: Callable[..., Any], namespace: str, *, default_name: str | No
     The namespace that the mark names wins over the argument, its name over `default_name`, and that over
     the callable's own name.
     """
-    spec = spec_of(obj) or ToolSpec()
-    options = msgspec.structs.asdict(spec)
-    options["namespace"] = namespace if spec.namespace is None else spec.namespace
-    options["name"] = default_name if spec.name is None else spec.name
+    spec = {name: value for name, value in (spec_of(obj) or {}).items() if value is not None}
+    options: dict[str, Any] = {"namespace": namespace, "name": default_name, **spec}
     return function_tool(obj, **options)
 
 
-def _mark(target: Any, spec: ToolSpec) -> None:
+def _mark(target: Any, spec: ToolOptions) -> None:
     if isinstance(target, str):
         raise DefinitionError(f"@tool takes its options by name: write @tool(name={target!r})")
     try:
