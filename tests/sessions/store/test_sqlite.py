@@ -14,7 +14,7 @@ from hypothesis import given
 from sessions import session_model
 from sessions.conftest import fork
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store import locks as locks_module
+from toolyard.sessions.store import sqlite as locks_module
 from toolyard.sessions.store.base import Append, Create, Key
 from toolyard.sessions.store.sqlite import SqliteStore
 

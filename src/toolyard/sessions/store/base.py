@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -89,6 +90,15 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
     def slot(self) -> Key | str:
         """What it is looked up by: most sessions have no owner, and looking up text is quicker than a pair."""
         return self if self.owner else self.session_id
+
+
+def lock_number(*names: str, bits: int) -> int:
+    """A number that all processes agree on; the lengths keep ("a", "bc") apart from ("ab", "c")."""
+    digest = blake2b(digest_size=8)
+    for name in names:
+        data = name.encode(errors="surrogatepass")
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return int.from_bytes(digest.digest(), "big") >> (64 - bits)
 
 
 class Create(msgspec.Struct, frozen=True):

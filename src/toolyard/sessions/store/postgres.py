@@ -11,9 +11,8 @@ from msgspec import Meta
 
 from toolyard.model.errors import SessionError
 from toolyard.plugins import missing_extra
-from toolyard.sessions.store.base import Key, Run, Write
+from toolyard.sessions.store.base import Key, Run, Write, lock_number
 from toolyard.sessions.store.group_commit import StoreFailing
-from toolyard.sessions.store.locks import lock_number
 from toolyard.sessions.store.sql import SqlStore
 
 if TYPE_CHECKING:

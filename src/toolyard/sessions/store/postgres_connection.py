@@ -23,9 +23,8 @@ from psycopg.rows import TupleRow
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import Create, Delete, Run, Touch, TrimLog, Withdraw, Write
+from toolyard.sessions.store.base import Create, Delete, Run, Touch, TrimLog, Withdraw, Write, lock_number
 from toolyard.sessions.store.group_commit import StoreFailing
-from toolyard.sessions.store.locks import lock_number
 
 _T = TypeVar("_T")
 
