@@ -80,12 +80,13 @@ class SessionTurns(ABC):
             self.catch_up(session)
             return
 
-        def let_go() -> None:
-            store.release(session.key)
+        def let_go(held: bool) -> None:
+            if held:
+                store.release(session.key)
 
         while True:
-            if await self.in_thread(lambda: store.try_hold(session.key), undo=lambda held: held and let_go()):
-                await self.in_thread(lambda: self.catch_up(session), undo=lambda _: let_go())
+            if await self.in_thread(lambda: store.try_hold(session.key), undo=let_go):
+                await self.in_thread(lambda: self.catch_up(session), undo=lambda _: let_go(True))
                 return
             if until is not None and time.monotonic() >= until:
                 raise busy_error(session)
