@@ -81,7 +81,7 @@ class Conditions(msgspec.Struct):
     """What the wire calls the request, for the call log."""
 
 
-class CallRequest(Conditions, frozen=True, kw_only=True):  # type: ignore[misc] - to msgspec it is no dataclass
+class CallRequest(Conditions, frozen=True, kw_only=True):  # type: ignore[misc]  # msgspec allows it
     """Calls to be answered in order, and under which conditions."""
 
     calls: Sequence[ToolCall]
