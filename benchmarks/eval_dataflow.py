@@ -30,10 +30,17 @@ from toolyard.insight.cache import ItemCache
 from toolyard.insight.dataflow.artifact import Array, Dataflow
 from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, limits_of
 from toolyard.insight.dataflow.enrichment import NEIGHBORS
-from toolyard.insight.dataflow.match import MIN_SCORE, MODEL, TOKENS, MatchWeights, match_kinds, token_vectors
+from toolyard.insight.dataflow.match import (
+    MIN_SCORE,
+    MODEL,
+    TOKENS,
+    MatchWeights,
+    match_kinds,
+    tables_of,
+    token_vectors,
+)
 from toolyard.insight.dataflow.paths import fields_of
 from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.tables import tables_of
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.model.tool import Tool
@@ -292,11 +299,11 @@ class Features:
         alike = np.clip(float(self.texts[source] @ self.texts[target]), 0.0, 1.0)
         rows = []
         for given in range(*outputs.tool_offsets[source : source + 2].tolist()):
-            if output not in (None, self.tables.paths[given].removesuffix("[]")):
+            if output not in (None, outputs.paths[given].removesuffix("[]")):
                 continue
             kind = outputs.members[given]
             for taken in range(*inputs.tool_offsets[target : target + 2].tolist()):
-                if parameter not in (None, self.tables.paths[len(outputs.tools) + taken].removesuffix("[]")):
+                if parameter not in (None, inputs.paths[taken].removesuffix("[]")):
                     continue
                 start, end = matches.offsets[kind : kind + 2]
                 asked = inputs.members[taken]

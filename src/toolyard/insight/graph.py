@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from toolyard.insight.dataflow.artifact import Array, Dataflow
-from toolyard.insight.dataflow.tables import rank_in_runs
+from toolyard.insight.dataflow.artifact import Array, Dataflow, rank_in_runs
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import nearest
 

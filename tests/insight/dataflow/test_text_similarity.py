@@ -5,9 +5,8 @@ import pytest
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, tool
 from toolyard.insight.dataflow import match
-from toolyard.insight.dataflow.match import TOKENS, token_vectors
+from toolyard.insight.dataflow.match import TOKENS, tables_of, token_vectors
 from toolyard.insight.dataflow.profile import text_of, told_of
-from toolyard.insight.dataflow.tables import tables_of
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ Tools are told apart by their place in `tools`, which is registration order, bec
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, get_args
@@ -244,6 +246,47 @@ def offsets_of(owners: Array, count: int) -> Array:
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
     return offsets
+
+
+def number_distinct(things: Iterable[Any]) -> tuple[list[Any], Array]:
+    """Each of them once, as they come, and for each its number."""
+    # Whatever is new gets the next number, without a step of Python for each.
+    numbers: defaultdict[Any, int] = defaultdict(itertools.count().__next__)
+    found = np.fromiter(map(numbers.__getitem__, things), np.int32)
+    return list(numbers), found
+
+
+def expand_ranges(starts: Array, counts: Array) -> tuple[Array, Array]:
+    """Ranges laid end to end: for each element the number of its range, and its position."""
+    total = int(counts.sum())
+    owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    ends = np.cumsum(counts)
+    positions = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
+    return owners, positions
+
+
+def first_of(sorted_keys: Array) -> Array:
+    """Where each run of equal keys begins."""
+    changes: Array = sorted_keys[1:] != sorted_keys[:-1]
+    return np.flatnonzero(np.concatenate((np.ones(min(1, len(sorted_keys)), np.bool_), changes)))
+
+
+def rank_in_runs(sorted_keys: Array) -> Array:
+    """The position of each row within its run of equal keys."""
+    begins = first_of(sorted_keys)
+    lengths = np.diff(np.append(begins, len(sorted_keys)))
+    ranks: Array = np.arange(len(sorted_keys)) - np.repeat(begins, lengths)
+    return ranks
+
+
+def cut_blocks(sizes: Array, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of things that come to no more than `most` together; one that is more by itself stands alone."""
+    total = np.concatenate(([0], np.cumsum(sizes)))
+    start = 0
+    while start < len(sizes):
+        end = max(int(np.searchsorted(total, total[start] + most, side="right")) - 1, start + 1)
+        yield start, end
+        start = end
 
 
 def _arrays_of(count: int, rows: Sequence[tuple[int, int, float, bool, Sequence[Feed]]]) -> Arrays:

@@ -9,14 +9,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from toolyard.insight.dataflow.artifact import IN, OUT, Array, Arrays, by_target, offsets_of, pack_paths
-from toolyard.insight.dataflow.match import MODEL, TOKENS, Matches, MatchWeights, Vectors, compare_rows, match_kinds
+from toolyard.insight.dataflow.artifact import (
+    IN,
+    OUT,
+    Array,
+    Arrays,
+    by_target,
+    cut_blocks,
+    expand_ranges,
+    first_of,
+    number_distinct,
+    offsets_of,
+    pack_paths,
+    rank_in_runs,
+)
+from toolyard.insight.dataflow.match import (
+    MODEL,
+    TOKENS,
+    Matches,
+    MatchWeights,
+    Tables,
+    Vectors,
+    compare_rows,
+    match_kinds,
+    tables_of,
+)
 from toolyard.insight.dataflow.profile import Told
-from toolyard.insight.dataflow.tables import Tables, expand_ranges, first_of, number_distinct, rank_in_runs, tables_of
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 
@@ -63,7 +85,7 @@ def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: MatchWei
     """The edges that are kept, with their feeds."""
     pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
     cut = np.zeros(len(nature.spaces), np.int64)
-    for start, end in _cut_blocks(tables, matches):
+    for start, end in cut_blocks(_count_rows(tables, matches), _ROWS):
         feeds = _find_feeds(tables, matches, nature, weights, limits, start, end)
         feeds = _keep_best(feeds, nature.spaces, limits.neighbors, cut)
         pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
@@ -78,19 +100,13 @@ def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: MatchWei
 _KINDS = (np.int32, np.int32, np.float32, np.int32, np.int32, np.int32)
 
 
-def _cut_blocks(tables: Tables, matches: Matches) -> Any:
-    """Ranges of sources with a bounded number of rows each."""
-    outputs, inputs = tables.outputs, tables.inputs
-    occurrences = np.diff(inputs.kind_offsets)
+def _count_rows(tables: Tables, matches: Matches) -> Array:
+    """For each source, how many values of others its own meet."""
+    outputs = tables.outputs
+    occurrences = np.diff(tables.inputs.kind_offsets)
     reach = np.concatenate(([0], np.cumsum(occurrences[matches.inputs])))
     per_kind = reach[matches.offsets[1:]] - reach[matches.offsets[:-1]]
-    total = np.concatenate(([0], np.cumsum(per_kind[outputs.members])))[outputs.tool_offsets]
-    start, count = 0, len(outputs.tool_offsets) - 1
-    while start < count:
-        end = int(np.searchsorted(total, total[start] + _ROWS, side="right")) - 1
-        end = max(end, start + 1)
-        yield start, end
-        start = end
+    return np.diff(np.concatenate(([0], np.cumsum(per_kind[outputs.members])))[outputs.tool_offsets])
 
 
 def _find_feeds(
@@ -178,8 +194,7 @@ def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds,
     pool, probabilities = Feeds(*(column[positions] for column in pool)), probabilities[positions]
     sources, targets, scores = sources[order], targets[order], scores[order]
     in_offsets, in_edges = by_target(count, sources, targets, scores)
-    values = np.concatenate((pool.outputs, pool.inputs + len(tables.outputs.tools)))
-    paths, numbers = _number_paths(tables, values)
+    paths, numbers = _number_paths(tables, pool)
     path_offsets, path_bytes = pack_paths(paths)
     required = nature.required[targets]
     return Arrays(
@@ -203,10 +218,12 @@ def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds,
     )
 
 
-def _number_paths(tables: Tables, values: Array) -> tuple[list[str], Array]:
-    """The paths of values, each once, and for each value the number of its path."""
+def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
+    """The paths of the outputs and then of the inputs of feeds: each once, and for each the number of its path."""
+    values = np.concatenate((pool.outputs, pool.inputs + len(tables.outputs.paths)))
+    known = [*tables.outputs.paths, *tables.inputs.paths]
     used, places = np.unique(values, return_inverse=True)
-    paths, numbers = number_distinct(tables.paths[value] for value in used.tolist())
+    paths, numbers = number_distinct(known[value] for value in used.tolist())
     return paths, numbers[places]
 
 

@@ -1,4 +1,4 @@
-"""How well what one tool gives fits what another takes: by name, type and text, weighed."""
+"""What all tools give and take, as arrays, and how well the one fits the other: by name, type and text, weighed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.base import How
-from toolyard.insight.dataflow.artifact import HOWS, Array, offsets_of
+from toolyard.insight.dataflow.artifact import (
+    HOWS,
+    Array,
+    cut_blocks,
+    expand_ranges,
+    first_of,
+    number_distinct,
+    offsets_of,
+)
 from toolyard.insight.dataflow.names import words_in
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
-from toolyard.insight.dataflow.profile import types_of
-from toolyard.insight.dataflow.tables import Side, Tables, expand_ranges, first_of
+from toolyard.insight.dataflow.profile import Kind, Told, Values, types_of
+from toolyard.insight.dataflow.value_meanings import SORTS
 
 DIMENSIONS = 384
 _COMMON = frozenset(
@@ -44,6 +53,88 @@ def token_vectors(texts: Sequence[str]) -> npt.NDArray[Any]:
             rows[row, _hash_word(word)] += math.sqrt(count)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float32)
+
+
+class Side(NamedTuple):
+    """What all tools give, or what all tools take: each kind of value once, and where it occurs."""
+
+    kinds: list[Kind]
+    shapes: list[tuple[int, bool]]
+    """The types of kinds, each once, and whether they are required."""
+    shaped: Array
+    """For each kind, the number of its type."""
+    state: Array
+    required: Array
+    scoped: Array
+    """How far it means something only where it comes from: an id does, a city does not."""
+    sorted: Array
+    """Whether it means the same to everybody."""
+    facets: Array
+    """One row for each facet of each kind: the number of the facet, in the order of kinds. Of outputs only those that
+    inputs have."""
+    facet_kinds: Array
+    facet_weights: Array
+    paths: list[str]
+    """One row for each value of each tool, in the order of tools."""
+    tools: Array
+    members: Array
+    """The kind."""
+    needed: Array
+    """Whether the tool cannot be called without it."""
+    nested: Array
+    by_kind: Array
+    """The rows above, kind by kind."""
+    kind_offsets: Array
+    tool_offsets: Array
+
+
+class Tables(NamedTuple):
+    """Both sides."""
+
+    outputs: Side
+    inputs: Side
+
+
+def tables_of(told: Sequence[Told]) -> Tables:
+    """What tools give and take, as arrays, in their order."""
+    numbers: dict[str, int] = {}
+    # Inputs first: a facet that none of them has is nothing to meet.
+    inputs = _build_side([one.inputs for one in told], numbers, fresh=True)
+    return Tables(_build_side([one.outputs for one in told], numbers, fresh=False), inputs)
+
+
+def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: bool) -> Side:
+    """One side; facets that have no number get one if they are `fresh`, else they are left out."""
+    kinds, members = number_distinct(chain.from_iterable(one.kinds for one in values))
+    shapes, shaped = number_distinct((kind.shape, kind.required) for kind in kinds)
+    facets = [kind.facets for kind in kinds]
+    rows: list[tuple[int, int, float]] = []
+    for at, found in enumerate(facets):
+        for key, weight in zip(found.keys, found.weights, strict=True):
+            number = numbers.setdefault(key, len(numbers)) if fresh else numbers.get(key)
+            if number is not None:
+                rows.append((number, at, weight))
+    tools = np.repeat(np.arange(len(values), dtype=np.int32), [len(one.paths) for one in values])
+    return Side(
+        kinds=kinds,
+        shapes=shapes,
+        shaped=shaped,
+        state=np.array([kind.state for kind in kinds], np.bool_),
+        required=np.array([kind.required for kind in kinds], np.bool_),
+        scoped=np.array([found.scoped for found in facets], np.float32),
+        sorted=np.array([kind.attribute in SORTS for kind in kinds], np.bool_),
+        facets=np.array([number for number, _, _ in rows], np.int64),
+        facet_kinds=np.array([at for _, at, _ in rows], np.int32),
+        facet_weights=np.array([weight for _, _, weight in rows], np.float32),
+        paths=list(chain.from_iterable(one.paths for one in values)),
+        tools=tools,
+        members=members,
+        needed=np.fromiter(chain.from_iterable(one.needed for one in values), np.bool_, len(members)),
+        nested=np.fromiter(chain.from_iterable(one.nested for one in values), np.float32, len(members)),
+        by_kind=np.argsort(members, kind="stable").astype(np.int32),
+        kind_offsets=offsets_of(members, len(kinds)),
+        tool_offsets=offsets_of(tools, len(values)),
+    )
 
 
 Vectors = Callable[[Sequence[str]], Array]
@@ -203,7 +294,7 @@ def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchW
         offsets=offsets_of(rows, len(tables.outputs.kinds)),
         inputs=columns,
         logits=logits,
-        hows=hows[tables.outputs.shapes[rows], tables.inputs.shapes[columns]],
+        hows=hows[tables.outputs.shaped[rows], tables.inputs.shaped[columns]],
         name=names,
         type=fits,
         text=texts,
@@ -265,7 +356,10 @@ def _find_meetings(tables: Tables) -> Any:
     outputs, inputs = tables.outputs, tables.inputs
     order, starts, counts = _join_facets(outputs, inputs)
     width = max(1, len(inputs.kinds))
-    for begin, end in _cut_blocks(outputs, counts):
+    # Cut between two kinds, so that each block has a bounded number of meetings.
+    kinds = np.append(first_of(outputs.facet_kinds), len(outputs.facet_kinds))
+    meetings = np.add.reduceat(counts, kinds[:-1]) if len(counts) else counts
+    for begin, end in ((kinds[first], kinds[last]) for first, last in cut_blocks(meetings, _BLOCK)):
         owners, positions = expand_ranges(starts[begin:end], counts[begin:end])
         entries = order[positions]
         signal = outputs.facet_weights[begin:end][owners] * inputs.facet_weights[entries]
@@ -293,31 +387,18 @@ def _join_facets(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
     return order, begins[runs], lengths[runs] * (wanted[begins[runs]] == outputs.facets)
 
 
-def _cut_blocks(outputs: Side, counts: Array) -> Any:
-    """Cuts of the facets of outputs, between two kinds, so that each block has a bounded number of meetings."""
-    total = np.concatenate(([0], np.cumsum(counts)))
-    kinds = np.append(first_of(outputs.facet_kinds), len(outputs.facet_kinds))
-    begin = 0
-    while begin < len(kinds) - 1:
-        limit = total[kinds[begin]] + _BLOCK
-        end = int(np.searchsorted(total[kinds], limit, side="right")) - 1
-        end = max(end, begin + 1)
-        yield int(kinds[begin]), int(kinds[end])
-        begin = end
-
-
 def _type_table(tables: Tables) -> tuple[Array, Array]:
-    scores = np.zeros((len(tables.output_shapes), len(tables.input_shapes)), np.float32)
+    scores = np.zeros((len(tables.outputs.shapes), len(tables.inputs.shapes)), np.float32)
     hows = np.zeros(scores.shape, np.uint8)
-    for row, given in enumerate(map(types_of, tables.output_shapes)):
-        for column, (wanted, required) in enumerate(tables.input_shapes):
-            scores[row, column], how = fit_types(*given, *types_of(wanted), required)
+    for row, (given, _) in enumerate(tables.outputs.shapes):
+        for column, (wanted, required) in enumerate(tables.inputs.shapes):
+            scores[row, column], how = fit_types(*types_of(given), *types_of(wanted), required)
             hows[row, column] = HOWS.index(how)
     return scores, hows
 
 
 def _filter_by_type(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> list[Array]:
     """Those that fit by type, and how well."""
-    fits = types[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
+    fits = types[tables.outputs.shaped[rows], tables.inputs.shaped[columns]]
     good = fits > 0.2
     return [part[good] for part in (rows, columns, names, fits)]

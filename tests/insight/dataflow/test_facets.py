@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, many, record, tool
+from toolyard.insight.dataflow.match import tables_of
 from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.tables import tables_of
 
 VALUES = {
     "id": {**TEXT, "description": "The unique identifier of the balance account"},
