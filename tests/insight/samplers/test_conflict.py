@@ -5,7 +5,7 @@ import pytest
 
 from tests.insight.samplers.yard import qualified, registry, tool
 from toolyard import SamplingError, Tool
-from toolyard.insight.samplers.conflict import ConflictSampler, list_differences
+from toolyard.insight.samplers.neighbor import ConflictSampler, list_differences
 
 GROUPS = np.repeat(np.eye(5), 4, axis=0)
 GIVEN = [tool(f"t{at}", required=[f"p{at}"]) for at in range(20)]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.insight.samplers.yard import qualified, registry, tool
 from toolyard import SamplingError
-from toolyard.insight.samplers.random import CoverageSampler, usage_of
+from toolyard.insight.samplers.mix import CoverageSampler, usage_of
 
 CHAINS = [(at, at + 1, 0.9 if at else 0.01) for at in range(29)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from toolyard.insight.samplers.base import RandomStream
-from toolyard.insight.samplers.mix import by_hardness
+from toolyard.insight.samplers.neighbor import by_hardness
 
 SCORES = np.linspace(0, 1, 100, dtype=np.float32)
 IDS = list(range(100))

@@ -5,7 +5,7 @@ import pytest
 
 from tests.insight.samplers.yard import names, qualified, registry, tool
 from toolyard import SamplingError
-from toolyard.insight.samplers.missing import IrrelevantSampler
+from toolyard.insight.samplers.neighbor import IrrelevantSampler
 
 GROUPS = np.repeat(np.eye(5), 4, axis=0)
 WORDS = [

@@ -5,7 +5,7 @@ import math
 from hypothesis import given, strategies as st
 
 from toolyard.insight.samplers.base import RandomStream
-from toolyard.insight.samplers.mix import share_slots
+from toolyard.insight.samplers.random import share_slots
 
 LETTERS = "abcdef"
 

@@ -6,7 +6,7 @@ import pytest
 from tests.insight.samplers.yard import names, qualified, registry, tool
 from toolyard import SamplingError
 from toolyard.insight.samplers.chain import ChainSampler
-from toolyard.insight.samplers.neighbor import SparseSampler
+from toolyard.insight.samplers.mix import SparseSampler
 
 ANGLES = np.linspace(0, np.pi / 2, 40)
 FAN = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)

@@ -1,16 +1,12 @@
-"""What cannot be done with the tools drawn: `tc/missing` takes one needed thing away, `tc/irrelevant` draws others."""
+"""`tc/missing`: what cannot be done with the tools drawn, since one needed thing was taken away."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from toolyard.insight.base import Edge, Sample
-from toolyard.insight.embeddings.vectors import told_embedder
-from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries, derive_seed
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
 from toolyard.insight.samplers.drop_parameter import (
     RemovableTools,
     edges_without,
@@ -19,8 +15,7 @@ from toolyard.insight.samplers.drop_parameter import (
     required_parameters,
     without_parameter,
 )
-from toolyard.insight.samplers.mix import by_hardness, draw_inner, inner_sampler
-from toolyard.insight.samplers.snapshot_view import Floats, compute_cosines, has_words, lengths_of, whole_numbers
+from toolyard.insight.samplers.mix import draw_inner, inner_sampler
 from toolyard.model.errors import SamplingError
 from toolyard.model.tool import Tool
 
@@ -61,20 +56,20 @@ class MissingSampler(ToolSampler[MissingOptions]):
     sampler_name = "tc/missing"
     topology = "missing"
 
-    def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
-        super().__init__(registry, k=k, seed=seed, **options)
-        self._inner = self._make_samplers(self.options.sampler)
+    def check_options(self) -> None:
+        """What is wrong with the inner sampler is said at once."""
+        self._make_samplers(self.options)
 
     def count(self, options: MissingOptions, seed: int) -> int | None:
         """That of the inner sampler, if nobody says more."""
-        return options.k or self._choose_samplers(options)[0].options.k
+        return options.k or self._make_samplers(options)[0].options.k
 
     def draw(self, ask: SampleRequest[MissingOptions]) -> Sample:
         """Draw, and take away, until there is something to take."""
         reasons: dict[str, str] = {}
         partial: list[Tool] = []
         for short in (False, True) if ask.options.allow_short else (False,):
-            for inner in self._choose_samplers(ask.options):
+            for inner in self._make_samplers(ask.options):
                 found = self._draw_with_hole(ask, inner, reasons, partial, short)
                 if found is not None:
                     return found
@@ -111,15 +106,11 @@ class MissingSampler(ToolSampler[MissingOptions]):
             modes = [mode for mode in modes if failures[mode] < _HOPELESS]
         return None
 
-    def _choose_samplers(self, options: MissingOptions) -> list[ToolSampler[Any]]:
-        return self._inner if options.sampler == self.options.sampler else self._make_samplers(options.sampler)
-
-    def _make_samplers(self, given: Any) -> list[ToolSampler[Any]]:
-        if given is not None:
-            return [inner_sampler(self.registry, given, self.sampler_name)]
+    def _make_samplers(self, options: MissingOptions) -> list[ToolSampler[Any]]:
         known = "dataflow" in self._take_snapshot().artifacts
-        kinds = ("tc/chain", "tc/random") if known else ("tc/random",)
-        return [inner_sampler(self.registry, kind, self.sampler_name) for kind in kinds]
+        usual = ("tc/chain", "tc/random") if known else ("tc/random",)
+        chosen = usual if options.sampler is None else (options.sampler,)
+        return [inner_sampler(self.registry, given, self.sampler_name) for given in chosen]
 
 
 def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
@@ -194,115 +185,3 @@ def _without_parameter(ask: SampleRequest[MissingOptions], whole: Sample) -> Sam
             "inner_topology": whole.topology,
         },
     )
-
-
-_TOO_LIKE = {"embeddings": 0.5, "words": 0.35, "query": 0.35}
-"""From here on a tool may well do what another does, or what a query asks for."""
-_WORDS_OF_QUERY = 0.08
-"""So much of a query in the words of a tool, its parameters included, is as much as the likeness above. So is any word
-that they share and that says what the tool is for. Of the labelled queries of the corpus, asked of 10, 100 and 1,000
-tools, 96%, 96% and 93% of the tools that fit have the one or the other, and 19%, 22% and 22% of the others.
-"""
-
-
-class IrrelevantOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/irrelevant` takes."""
-
-    query: str | None = None
-    """What is needed, in words."""
-    tool: str | None = None
-    """The qualified name of the tool that is needed; without this and a query, one is drawn by chance."""
-    max_score: Score | None = None
-    """The likeness from which a tool fits; None for a usual value."""
-    hardness: Score = 0.5
-    """How near they come to what is needed, among those that do not fit: 1 for the nearest, 0 for the farthest."""
-    max_tries: Tries = 64
-    """Needs that are tried, where chance draws them."""
-
-
-class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
-    """Tools that do not fit a need. The right answer to it is to call none of them; `details` says what is needed."""
-
-    sampler_name = "tc/irrelevant"
-    topology = "irrelevant"
-
-    def draw(self, ask: SampleRequest[IrrelevantOptions]) -> Sample:
-        """Leave out what fits, then draw by hardness."""
-        query = ask.options.query
-        if query is not None and ask.options.tool is not None:
-            raise ask.refusal("give a query or a tool, not both")
-        if query is not None and not has_words(query):
-            raise ask.refusal(f"the query {query!r} has no words; say what is needed, or leave it out to draw a need")
-        best: list[int] = []
-        told: dict[str, Any] = {}
-        scores: Floats = np.zeros(0, np.float32)
-        for number, (need, scores_now, details) in enumerate(_find_needs(ask)):
-            found = _list_misfits(ask, need, scores_now, details["likeness"], number)
-            if len(found) > len(best) or not told:
-                best, told, scores = found, details, scores_now
-            if len(best) == ask.k or number + 1 == ask.options.max_tries:
-                break
-        return ask.sample(
-            best,
-            reason="there are not enough tools that do not fit; ask for fewer, or for something that fewer of them do",
-            roles=["irrelevant"] * len(best),
-            score=float(max(scores[best])) if best else None,
-            details=told,
-        )
-
-
-def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
-    """What may be needed: the place of the tool that would fit, how like it all tools are, and what to tell."""
-    options = ask.options
-    if options.query is not None:
-        yield None, _score_fits(ask, options.query), {"query": options.query, "likeness": "query"}
-        return
-    likeness = ask.world.likeness
-    if options.tool is not None:
-        places: Any = [ask.place_of(options.tool)]
-    else:
-        places = (place for place in ask.chance("need").each(ask.world.all_places) if place != ask.anchor)
-    for place in places:
-        tool = ask.tools[place]
-        details = {"needed": tool.qualified_name, "needed_overload": tool.fingerprint, "likeness": likeness.kind}
-        yield place, likeness.to(place), details
-
-
-def _score_fits(ask: SampleRequest[IrrelevantOptions], query: str) -> Floats:
-    """How well each tool fits a query: by its words, and by embeddings if the tools have them."""
-    scale = np.float32(_TOO_LIKE["query"] / _WORDS_OF_QUERY)
-    scores: Floats = np.minimum(ask.world.words.share(query) * scale, np.float32(1))
-    scores = np.where(_on_topic(ask, query), np.maximum(scores, np.float32(_TOO_LIKE["query"])), scores)
-    embedder = told_embedder(ask.world)
-    if embedder is not None:
-        rows = np.vstack([ask.world.likeness.vectors, whole_numbers(embedder.encode([query]))])
-        scores = np.maximum(scores, compute_cosines(rows, lengths_of(rows), len(ask.tools))[:-1])
-    return scores
-
-
-def _on_topic(ask: SampleRequest[IrrelevantOptions], query: str) -> npt.NDArray[np.bool_]:
-    """Which tools have a word in common with a query, or a namesake that has."""
-    shared = ask.world.content.shared(query)
-    for name in {ask.tools[place].name for place in np.flatnonzero(shared).tolist()}:
-        shared[list(ask.world.namesakes(name))] = True
-    return shared
-
-
-def _list_misfits(
-    ask: SampleRequest[IrrelevantOptions], need: int | None, scores: Floats, kind: str, number: int
-) -> list[int]:
-    limit = _TOO_LIKE[kind] if ask.options.max_score is None else ask.options.max_score
-    fit = np.asarray(ask.places, np.intp)
-    fit = fit[scores[fit] < limit]
-    if need is not None:
-        # A namesake is called for the same purpose, however it is described.
-        namesakes = np.asarray(ask.world.namesakes(ask.tools[need].name), np.intp)
-        fit = fit[~np.isin(fit, namesakes)]
-    first: list[int] = []
-    if ask.anchor is not None:
-        if ask.anchor not in fit:
-            return []
-        first = [ask.anchor]
-    chance = ask.chance("tools", number)
-    rest = by_hardness(chance, scores, fit, ask.k - len(first), ask.options.hardness, ask.world.name_ids, first)
-    return first + rest

@@ -1,125 +1,34 @@
-"""`tc/mix`: now this sampler, now that; and what samplers share that draw with the help of others."""
+"""Samplers that draw with the help of others: `tc/mix`, now this one, now that; `tc/coverage`, so that in the end every
+tool was drawn; `tc/sparse`, what another draws among tools that are like it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import chain, zip_longest
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.insight.base import Sample
 from toolyard.insight.samplers.base import (
     RandomStream,
     SampleRequest,
     SamplerOptionError,
     SamplerOptions,
+    Score,
     ToolSampler,
+    Tries,
     derive_seed,
 )
+from toolyard.insight.samplers.neighbor import by_hardness
+from toolyard.insight.samplers.snapshot_view import SAME, SnapshotView
 from toolyard.model.errors import SamplingError
 from toolyard.plugins import get_tool_sampler
-
-_SPREAD = 0.02
-"""The part of all candidates among which chance decides."""
-
-
-def by_hardness(
-    chance: RandomStream,
-    scores: npt.NDArray[np.float32],
-    candidates: Sequence[int] | npt.NDArray[np.intp],
-    number: int,
-    hardness: float,
-    name_ids: Sequence[int],
-    used: Sequence[int] = (),
-) -> list[int]:
-    """`number` candidates: with hardness 1 of those that score most, with 0 of those that score least.
-
-    Chance decides among a few times as many as are wanted. No name is taken twice, nor one of the names of `used`
-    places; fewer are returned if there are no more.
-    """
-    places = np.asarray(candidates, np.intp)
-    ranked = places[np.lexsort((places, -scores[places]))].tolist()
-    window = min(len(ranked), max(3 * number, math.ceil(_SPREAD * len(ranked))))
-    start = round((1.0 - hardness) * (len(ranked) - window))
-    before, after = ranked[:start][::-1], ranked[start + window :]
-    # Where the window does not have enough names, those next to it follow, the nearest first.
-    next_to_it = (place for pair in zip_longest(before, after) for place in pair if place is not None)
-    names = {name_ids[place] for place in used}
-    taken: list[int] = []
-    for place in chain(chance.each(ranked[start : start + window]), next_to_it):
-        if len(taken) == number:
-            break
-        if name_ids[place] not in names:
-            names.add(name_ids[place])
-            taken.append(place)
-    return taken
-
-
-Strategy = Literal["proportional", "uniform"]
-
-
-def shares_of(ask: SampleRequest[Any], weights: Mapping[str, float] | None, strategy: Strategy) -> dict[str, float]:
-    """The share of each namespace in the whole; together they are 1.
-
-    A given weight is a share of the whole: with `{"a": 0.8}` and one other namespace, that one has 0.2. What the
-    given ones leave is split among the rest, evenly or by their number of tools. If they leave nothing, they are
-    taken in proportion, and the rest have no share.
-    """
-    given = dict(weights or {})
-    for namespace, weight in given.items():
-        if namespace not in ask.spaces:
-            ask.known(namespace)
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ask.refusal(f"the weight of the namespace {namespace!r} must be 0 or more, not {weight}")
-    counts = {space: len(ask.world.spaces[space]) for space in ask.spaces}
-    shares = {space: given[space] for space in counts if space in given}
-    rest = {space: count if strategy == "proportional" else 1 for space, count in counts.items() if space not in given}
-    left = max(0.0, 1.0 - math.fsum(shares.values())) if rest else 0.0
-    for space, part in rest.items():
-        shares[space] = left * part / sum(rest.values())
-    total = math.fsum(shares.values())
-    if total <= 0:
-        raise ask.refusal("every namespace has weight 0")
-    return {space: shares[space] / total for space in counts}
-
-
-def share_slots(
-    chance: RandomStream, shares: Mapping[str, float], sizes: Mapping[str, int], count: int
-) -> dict[str, int]:
-    """How many tools each namespace gives, `count` in all or as many as there are.
-
-    Each gets its share of `count`, rounded up or down at random so that on average it is exact; what a namespace
-    does not have, the others give.
-    """
-    taken = dict.fromkeys(shares, 0)
-    open_to = [space for space in shares if shares[space] > 0 and sizes[space] > 0]
-    while open_to and count > 0:
-        for space, number in zip(
-            open_to, _round_shares(chance, [shares[space] for space in open_to], count), strict=True
-        ):
-            number = min(number, sizes[space] - taken[space])
-            taken[space] += number
-            count -= number
-        open_to = [space for space in open_to if taken[space] < sizes[space]]
-    return taken
-
-
-def _round_shares(chance: RandomStream, weights: Sequence[float], count: int) -> list[int]:
-    """`count` split by weight: marks at equal distances, from a random start, along the weights in random order."""
-    order = list(chance.each(range(len(weights))))
-    total = math.fsum(weights)
-    numbers = [0] * len(weights)
-    start, passed, last = chance.fraction(), 0.0, 0
-    for position, place in enumerate(order):
-        passed += weights[place] / total * count
-        # The end of the line is `count` itself, whatever the sum of rounded parts says.
-        marks = count if position == len(order) - 1 else min(count, max(last, math.ceil(passed - start)))
-        numbers[place] = marks - last
-        last = marks
-    return numbers
 
 
 def inner_sampler(registry: Any, given: Any, outer: str) -> ToolSampler[Any]:
@@ -207,8 +116,8 @@ class MixSampler(ToolSampler[MixOptions]):
     sampler_name = "tc/mix"
     topology = "mix"
 
-    def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
-        super().__init__(registry, k=k, seed=seed, **options)
+    def check_options(self) -> None:
+        """What is wrong with the inner samplers is said at once."""
         self._parts = self._make_parts(self.options.samplers)
 
     def count(self, options: MixOptions, seed: int) -> int | None:
@@ -266,3 +175,189 @@ class MixSampler(ToolSampler[MixOptions]):
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not (0 <= weight < math.inf):
             raise SamplerOptionError(f"{self.sampler_name}: a weight is a number of 0 or more, not {weight!r}")
         return inner_sampler(self.registry, given, self.sampler_name), float(weight)
+
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+
+class CoverageOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `tc/coverage` takes."""
+
+    sampler: Any = "tc/random"
+    """The sampler that draws: its name, a mapping of `type` and its options, or the sampler itself."""
+    usage: dict[str, Annotated[int, msgspec.Meta(ge=0, le=2**53)]] = {}
+    """Qualified name -> how often the tool has been drawn; `usage_of(samples)` counts it."""
+    max_tries: Tries = 32
+    """Tools, the least used first, that are tried as part of the sample, before any sample will do."""
+    candidates: Tries = 4
+    """Of so many samples around that tool, the one whose other tools were used least is taken."""
+
+
+class CoverageSampler(ToolSampler[CoverageOptions]):
+    """Samples of another sampler, built around the tools that were used least.
+
+    `sample` keeps no count: give `usage`. `series` counts along, and goes on until every tool that the inner sampler
+    can place at all has had its turn.
+    """
+
+    sampler_name = "tc/coverage"
+    topology = "coverage"
+
+    def check_options(self) -> None:
+        """What is wrong with the inner sampler is said at once."""
+        inner_sampler(self.registry, self.options.sampler, self.sampler_name)
+
+    def count(self, options: CoverageOptions, seed: int) -> int | None:
+        """That of the inner sampler, if nobody says more."""
+        return options.k or inner_sampler(self.registry, options.sampler, self.sampler_name).options.k
+
+    def draw(self, ask: SampleRequest[CoverageOptions]) -> Sample:
+        """Around the least used tool that the inner sampler finds a sample for."""
+        return self._draw_least_used(ask, _count_usage(ask), set())
+
+    def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
+        """`n` samples; each counts what those before it used. A registry that changes meanwhile is counted anew."""
+        start = self._series_seed(seed)
+        world: SnapshotView | None = None
+        usage: Counts = np.zeros(0, np.int64)
+        hopeless: set[int] = set()
+        for number in range(n):
+            ask = self._build_request({**overrides, "k": k, "seed": derive_seed(start, "series", number)})
+            if ask.world is not world:
+                world, usage, hopeless = ask.world, _count_usage(ask), set()
+            sample = self._draw_least_used(ask, usage, hopeless)
+            for place in places_of(ask, sample):
+                usage[place] += 1
+            yield sample
+
+    def _draw_least_used(self, ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Sample:
+        """`hopeless` are places of tools that are in no sample; those that are found out here are added."""
+        inner = inner_sampler(self.registry, ask.options.sampler, self.sampler_name)
+        for number, place in enumerate(_least_used(ask, usage, hopeless)):
+            if number == ask.options.max_tries:
+                break
+            sample = self._draw_around(ask, inner, place, usage)
+            if sample is not None:
+                return self._add_usage(ask, sample, usage, place)
+            hopeless.add(place)
+        try:
+            return self._add_usage(ask, draw_inner(ask, inner, ask.k, derive_seed(ask.seed, "inner")), usage, None)
+        except SamplingError as error:
+            raise ask.failure(str(error), error.tools) from error
+
+    def _draw_around(
+        self, ask: SampleRequest[CoverageOptions], inner: ToolSampler[Any], place: int, usage: Counts
+    ) -> Sample | None:
+        """A sample with the tool at `place`, and with others that were used little; None if there is none."""
+        best: Sample | None = None
+        least = -1.0
+        for number in range(ask.options.candidates):
+            try:
+                seed = derive_seed(ask.seed, "inner", place, number)
+                sample = draw_inner(ask, inner, ask.k, seed, anchor=place, short=False)
+            except SamplingError:
+                break
+            fresh = float(np.sum(1.0 / (1 + usage[places_of(ask, sample)])))
+            if fresh > least:
+                best, least = sample, fresh
+            if fresh >= ask.k:
+                break
+        return best
+
+    def _add_usage(
+        self, ask: SampleRequest[CoverageOptions], sample: Sample, usage: Counts, place: int | None
+    ) -> Sample:
+        places = places_of(ask, sample)
+        return ask.pass_on(
+            sample,
+            around=None if place is None else ask.tools[place].qualified_name,
+            new=[ask.tools[one].qualified_name for one in places if usage[one] == 0],
+            usage=[int(usage[one]) for one in places],
+        )
+
+
+def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
+    """How often each tool has been used, as the option says."""
+    given = ask.options.usage
+    usage: Counts = np.zeros(len(ask.tools), np.int64)
+    for name, count in given.items():
+        namespace, _, bare = name.partition(TOOL_NAMESPACE_SEP)
+        for place in ask.world.named(namespace, bare):
+            usage[place] = count
+    return usage
+
+
+def _least_used(ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Iterator[int]:
+    """Places, the least used first, by chance among equals."""
+    chance = ask.chance("least used")
+    places = np.asarray(ask.places, np.intp)
+    counts = usage[places]
+    for level in np.unique(counts).tolist():
+        for place in chance.each(places[counts == level].tolist()):
+            if place not in hopeless:
+                yield place
+
+
+def usage_of(samples: Any) -> dict[str, int]:
+    """Qualified name -> in how many of these samples the tool is."""
+    return dict(Counter(name for sample in samples for name in dict.fromkeys(tool.qualified_name for tool in sample)))
+
+
+class SparseOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `tc/sparse` takes."""
+
+    sampler: Any = "tc/random"
+    """The sampler of the relevant tools: its name, a mapping of `type` and its options, or the sampler itself."""
+    k_relevant: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """How many tools are relevant; the `k` of the inner sampler if it has one, else a quarter of `k`."""
+    hardness: Score = 0.5
+    """How like the relevant tools the others are: 1 for the most alike, 0 for the least."""
+    shuffle: bool = True
+    """Mix them; if False, the relevant tools come first, in their order."""
+
+
+class SparseSampler(ToolSampler[SparseOptions]):
+    """Relevant tools, from any other sampler, and distractors, which are like them but not nearly the same."""
+
+    sampler_name = "tc/sparse"
+    topology = "sparse"
+
+    def check_options(self) -> None:
+        """What is wrong with the inner sampler is said at once."""
+        inner_sampler(self.registry, self.options.sampler, self.sampler_name)
+
+    def draw(self, ask: SampleRequest[SparseOptions]) -> Sample:
+        """The inner sample first, then what distracts from it."""
+        options = ask.options
+        inner = inner_sampler(self.registry, options.sampler, self.sampler_name)
+        number = options.k_relevant or inner.options.k or max(1, ask.k // 4)
+        if number > ask.k:
+            raise ask.refusal(f"{number} relevant tools are more than all {ask.k}")
+        try:
+            relevant = draw_inner(ask, inner, number, derive_seed(ask.seed, "relevant"), anchor=ask.anchor)
+        except SamplingError as error:
+            raise ask.failure(f"the relevant tools: {error}", error.tools) from error
+        places = places_of(ask, relevant)
+        likeness = ask.world.likeness
+        scores = likeness.to_any(places) if places else np.zeros(len(ask.tools), np.float32)
+        fit = np.asarray(ask.places, np.intp)
+        fit = fit[scores[fit] < SAME]
+        chance = ask.chance("distractors")
+        others = by_hardness(chance, scores, fit, ask.k - number, options.hardness, ask.world.name_ids, places)
+        rows = [(tool, "relevant") for tool in relevant] + [(ask.tools[place], "distractor") for place in others]
+        if options.shuffle:
+            rows = list(ask.chance("order").each(rows))
+        return ask.sample(
+            [tool for tool, _ in rows],
+            reason="there are not enough other tools to distract",
+            roles=[role for _, role in rows],
+            edges=relevant.edges,
+            score=float(np.mean(scores[others])) if others else None,
+            details={
+                "relevant": [tool.qualified_name for tool in relevant],
+                "relevant_roles": list(relevant.roles),
+                "relevant_topology": relevant.topology,
+                "likeness": likeness.kind,
+                **({"inner": relevant.details} if relevant.details else {}),
+            },
+        )

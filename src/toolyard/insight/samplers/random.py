@@ -1,21 +1,76 @@
-"""`tc/random`: tools drawn by chance; `tc/coverage`: so that in the end every tool was drawn."""
+"""`tc/random`: tools drawn by chance; and how much of a sample each namespace gives."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from typing import Annotated, Any, TypeAlias
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-import msgspec
-import numpy as np
-import numpy.typing as npt
-
-from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.insight.base import Sample
-from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
-from toolyard.insight.samplers.mix import Strategy, draw_inner, inner_sampler, places_of, share_slots, shares_of
-from toolyard.insight.samplers.snapshot_view import SnapshotView
-from toolyard.model.errors import SamplingError
+from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, ToolSampler
+
+Strategy = Literal["proportional", "uniform"]
+
+
+def shares_of(ask: SampleRequest[Any], weights: Mapping[str, float] | None, strategy: Strategy) -> dict[str, float]:
+    """The share of each namespace in the whole; together they are 1.
+
+    A given weight is a share of the whole: with `{"a": 0.8}` and one other namespace, that one has 0.2. What the
+    given ones leave is split among the rest, evenly or by their number of tools. If they leave nothing, they are
+    taken in proportion, and the rest have no share.
+    """
+    given = dict(weights or {})
+    for namespace, weight in given.items():
+        if namespace not in ask.spaces:
+            ask.known(namespace)
+        if not (math.isfinite(weight) and weight >= 0):
+            raise ask.refusal(f"the weight of the namespace {namespace!r} must be 0 or more, not {weight}")
+    counts = {space: len(ask.world.spaces[space]) for space in ask.spaces}
+    shares = {space: given[space] for space in counts if space in given}
+    rest = {space: count if strategy == "proportional" else 1 for space, count in counts.items() if space not in given}
+    left = max(0.0, 1.0 - math.fsum(shares.values())) if rest else 0.0
+    for space, part in rest.items():
+        shares[space] = left * part / sum(rest.values())
+    total = math.fsum(shares.values())
+    if total <= 0:
+        raise ask.refusal("every namespace has weight 0")
+    return {space: shares[space] / total for space in counts}
+
+
+def share_slots(
+    chance: RandomStream, shares: Mapping[str, float], sizes: Mapping[str, int], count: int
+) -> dict[str, int]:
+    """How many tools each namespace gives, `count` in all or as many as there are.
+
+    Each gets its share of `count`, rounded up or down at random so that on average it is exact; what a namespace
+    does not have, the others give.
+    """
+    taken = dict.fromkeys(shares, 0)
+    open_to = [space for space in shares if shares[space] > 0 and sizes[space] > 0]
+    while open_to and count > 0:
+        for space, number in zip(
+            open_to, _round_shares(chance, [shares[space] for space in open_to], count), strict=True
+        ):
+            number = min(number, sizes[space] - taken[space])
+            taken[space] += number
+            count -= number
+        open_to = [space for space in open_to if taken[space] < sizes[space]]
+    return taken
+
+
+def _round_shares(chance: RandomStream, weights: Sequence[float], count: int) -> list[int]:
+    """`count` split by weight: marks at equal distances, from a random start, along the weights in random order."""
+    order = list(chance.each(range(len(weights))))
+    total = math.fsum(weights)
+    numbers = [0] * len(weights)
+    start, passed, last = chance.fraction(), 0.0, 0
+    for position, place in enumerate(order):
+        passed += weights[place] / total * count
+        # The end of the line is `count` itself, whatever the sum of rounded parts says.
+        marks = count if position == len(order) - 1 else min(count, max(last, math.ceil(passed - start)))
+        numbers[place] = marks - last
+        last = marks
+    return numbers
 
 
 class RandomOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,133 +133,3 @@ def draw_distinct(
         elif place != first:
             again.append(place)
     return chosen + again[: number - len(chosen)]
-
-
-Counts: TypeAlias = npt.NDArray[np.int64]
-
-
-class CoverageOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/coverage` takes."""
-
-    sampler: Any = "tc/random"
-    """The sampler that draws: its name, a mapping of `type` and its options, or the sampler itself."""
-    usage: dict[str, Annotated[int, msgspec.Meta(ge=0, le=2**53)]] = {}
-    """Qualified name -> how often the tool has been drawn; `usage_of(samples)` counts it."""
-    max_tries: Tries = 32
-    """Tools, the least used first, that are tried as part of the sample, before any sample will do."""
-    candidates: Tries = 4
-    """Of so many samples around that tool, the one whose other tools were used least is taken."""
-
-
-class CoverageSampler(ToolSampler[CoverageOptions]):
-    """Samples of another sampler, built around the tools that were used least.
-
-    `sample` keeps no count: give `usage`. `series` counts along, and goes on until every tool that the inner sampler
-    can place at all has had its turn.
-    """
-
-    sampler_name = "tc/coverage"
-    topology = "coverage"
-
-    def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
-        super().__init__(registry, k=k, seed=seed, **options)
-        self._inner = inner_sampler(registry, self.options.sampler, self.sampler_name)
-
-    def count(self, options: CoverageOptions, seed: int) -> int | None:
-        """That of the inner sampler, if nobody says more."""
-        return options.k or self._choose_sampler(options).options.k
-
-    def draw(self, ask: SampleRequest[CoverageOptions]) -> Sample:
-        """Around the least used tool that the inner sampler finds a sample for."""
-        return self._draw_least_used(ask, _count_usage(ask), set())
-
-    def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
-        """`n` samples; each counts what those before it used. A registry that changes meanwhile is counted anew."""
-        start = self._series_seed(seed)
-        world: SnapshotView | None = None
-        usage: Counts = np.zeros(0, np.int64)
-        hopeless: set[int] = set()
-        for number in range(n):
-            ask = self._build_request({**overrides, "k": k, "seed": derive_seed(start, "series", number)})
-            if ask.world is not world:
-                world, usage, hopeless = ask.world, _count_usage(ask), set()
-            sample = self._draw_least_used(ask, usage, hopeless)
-            for place in places_of(ask, sample):
-                usage[place] += 1
-            yield sample
-
-    def _draw_least_used(self, ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Sample:
-        """`hopeless` are places of tools that are in no sample; those that are found out here are added."""
-        inner = self._choose_sampler(ask.options)
-        for number, place in enumerate(_least_used(ask, usage, hopeless)):
-            if number == ask.options.max_tries:
-                break
-            sample = self._draw_around(ask, inner, place, usage)
-            if sample is not None:
-                return self._add_usage(ask, sample, usage, place)
-            hopeless.add(place)
-        try:
-            return self._add_usage(ask, draw_inner(ask, inner, ask.k, derive_seed(ask.seed, "inner")), usage, None)
-        except SamplingError as error:
-            raise ask.failure(str(error), error.tools) from error
-
-    def _choose_sampler(self, options: CoverageOptions) -> ToolSampler[Any]:
-        known = options.sampler == self.options.sampler
-        return self._inner if known else inner_sampler(self.registry, options.sampler, self.sampler_name)
-
-    def _draw_around(
-        self, ask: SampleRequest[CoverageOptions], inner: ToolSampler[Any], place: int, usage: Counts
-    ) -> Sample | None:
-        """A sample with the tool at `place`, and with others that were used little; None if there is none."""
-        best: Sample | None = None
-        least = -1.0
-        for number in range(ask.options.candidates):
-            try:
-                seed = derive_seed(ask.seed, "inner", place, number)
-                sample = draw_inner(ask, inner, ask.k, seed, anchor=place, short=False)
-            except SamplingError:
-                break
-            fresh = float(np.sum(1.0 / (1 + usage[places_of(ask, sample)])))
-            if fresh > least:
-                best, least = sample, fresh
-            if fresh >= ask.k:
-                break
-        return best
-
-    def _add_usage(
-        self, ask: SampleRequest[CoverageOptions], sample: Sample, usage: Counts, place: int | None
-    ) -> Sample:
-        places = places_of(ask, sample)
-        return ask.pass_on(
-            sample,
-            around=None if place is None else ask.tools[place].qualified_name,
-            new=[ask.tools[one].qualified_name for one in places if usage[one] == 0],
-            usage=[int(usage[one]) for one in places],
-        )
-
-
-def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
-    """How often each tool has been used, as the option says."""
-    given = ask.options.usage
-    usage: Counts = np.zeros(len(ask.tools), np.int64)
-    for name, count in given.items():
-        namespace, _, bare = name.partition(TOOL_NAMESPACE_SEP)
-        for place in ask.world.named(namespace, bare):
-            usage[place] = count
-    return usage
-
-
-def _least_used(ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Iterator[int]:
-    """Places, the least used first, by chance among equals."""
-    chance = ask.chance("least used")
-    places = np.asarray(ask.places, np.intp)
-    counts = usage[places]
-    for level in np.unique(counts).tolist():
-        for place in chance.each(places[counts == level].tolist()):
-            if place not in hopeless:
-                yield place
-
-
-def usage_of(samples: Any) -> dict[str, int]:
-    """Qualified name -> in how many of these samples the tool is."""
-    return dict(Counter(name for sample in samples for name in dict.fromkeys(tool.qualified_name for tool in sample)))

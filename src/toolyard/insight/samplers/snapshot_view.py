@@ -7,10 +7,10 @@ import re
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,7 +32,8 @@ _WORD_DIMENSIONS = 512
 _NAME_WEIGHT = 3
 _UNKNOWN = 0.5
 """What a word of a query that no tool has counts, of what it would if one tool had it."""
-_SAME = 0.97
+SAME = 0.97
+"""From here on two tools are one to a reader."""
 
 
 class ToolLikeness:
@@ -41,17 +42,13 @@ class ToolLikeness:
     def __init__(self, vectors: npt.NDArray[Any], kind: str) -> None:
         self.kind = kind
         """What it goes by: "embeddings" or "words"."""
-        self._matrix = whole_numbers(vectors)
-        self._lengths = lengths_of(self._matrix)
-
-    @property
-    def vectors(self) -> Floats:
-        """One row a tool, of whole numbers."""
-        return self._matrix
+        self.vectors = whole_numbers(vectors)
+        """One row a tool."""
+        self._lengths = lengths_of(self.vectors)
 
     def to(self, place: int) -> Floats:
         """Of every tool to the one at `place`."""
-        return compute_cosines(self._matrix, self._lengths, place)
+        return compute_cosines(self.vectors, self._lengths, place)
 
     def to_any(self, places: Sequence[int]) -> Floats:
         """Of every tool to the one of these that is most like it."""
@@ -59,10 +56,6 @@ class ToolLikeness:
         for place in places[1:]:
             np.maximum(best, self.to(place), out=best)
         return best
-
-    def same(self) -> float:
-        """From here on two tools are one to a reader."""
-        return _SAME
 
 
 def from_embeddings(artifact: Any, tools: Sequence[Tool]) -> ToolLikeness:
@@ -101,12 +94,20 @@ def matrix_of(artifact: Any, tools: Sequence[Tool]) -> Floats:
 
 def from_words(tools: Sequence[Tool]) -> ToolLikeness:
     """By the words of names, descriptions and parameters, rare words first."""
-    names = [Counter(_list_words(tool.name)) for tool in tools]
-    texts = [Counter(_list_words(_tool_text(tool))) for tool in tools]
-    seen = Counter(word for name, text in zip(names, texts, strict=True) for word in {**name, **text})
-    idf = {word: math.log(1 + len(tools) / count) for word, count in seen.items()}
-    rows = [_weigh_words(text, name, idf) for name, text in zip(names, texts, strict=True)]
-    return ToolLikeness(_hash_words(rows), "words")
+    counts = []
+    for tool in tools:
+        count = Counter(_list_words(_tool_text(tool)))
+        for word in _list_words(tool.name):
+            count[word] += _NAME_WEIGHT
+        counts.append(count)
+    seen = Counter(word for count in counts for word in count)
+    matrix = np.zeros((len(tools), _WORD_DIMENSIONS))
+    for row, count in zip(matrix, counts, strict=True):
+        for word, number in count.items():
+            weight = (1 + math.log(number)) * math.log(1 + len(tools) / seen[word])
+            code = zlib.crc32(word.encode("utf-8", "surrogatepass"))
+            row[code % _WORD_DIMENSIONS] += weight if code & 1024 else -weight
+    return ToolLikeness(matrix, "words")
 
 
 class WordLikeness:
@@ -162,22 +163,6 @@ def _list_words(text: str) -> list[str]:
     return [word for word in stems(text) if not is_stop(word)]
 
 
-def _weigh_words(text: Sequence[str] | Counter[str], name: Counter[str], idf: Mapping[str, float]) -> dict[str, float]:
-    counts = Counter(text)
-    for word, count in name.items():
-        counts[word] += _NAME_WEIGHT * count
-    return {word: (1 + math.log(count)) * idf.get(word, 1.0) for word, count in counts.items()}
-
-
-def _hash_words(rows: Sequence[Mapping[str, float]]) -> npt.NDArray[np.float64]:
-    matrix = np.zeros((len(rows), _WORD_DIMENSIONS))
-    for row, weights in zip(matrix, rows, strict=True):
-        for word, weight in weights.items():
-            code = zlib.crc32(word.encode("utf-8", "surrogatepass"))
-            row[code % _WORD_DIMENSIONS] += weight if code & 1024 else -weight
-    return matrix
-
-
 T = TypeVar("T")
 
 _GRAPHS = 8
@@ -191,74 +176,55 @@ class SnapshotView:
         self.tools: Sequence[Tool] = view.tools
         self.artifacts: Mapping[str, Any] = view.artifacts
         self.all_places = tuple(range(len(self.tools)))
-        spaces: dict[str, list[int]] = {}
-        names: dict[tuple[str, str], int] = {}
-        self.name_ids: list[int] = []
+        self.spaces = _group_places(tool.namespace for tool in self.tools)
+        self._named = _group_places((tool.namespace, tool.name) for tool in self.tools)
+        self._bare = _group_places(tool.name for tool in self.tools)
+        numbers = {name: number for number, name in enumerate(self._named)}
+        self.name_ids = [numbers[tool.namespace, tool.name] for tool in self.tools]
         """A number for each tool; overloads have the same."""
-        for place, tool in enumerate(self.tools):
-            spaces.setdefault(tool.namespace, []).append(place)
-            self.name_ids.append(names.setdefault((tool.namespace, tool.name), len(names)))
-        self._named = names
-        self.spaces = {space: tuple(places) for space, places in spaces.items()}
         self._graphs: dict[tuple[float, tuple[str, ...]], Graph] = {}
-        self._made: dict[str, Any] = {}
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
     def graph(self, min_score: float, spaces: tuple[str, ...]) -> Graph:
         """The dataflow between tools of these namespaces, without the edges below `min_score`."""
         key = (min_score, spaces)
         with self._lock:
-            graph = self._graphs.pop(key, None)
-            if graph is None:
-                allowed = None if len(spaces) == len(self.spaces) else frozenset(spaces)
-                graph = build_graph(self.artifacts["dataflow"], self.tools, self.name_ids, min_score, allowed)
-            self._graphs[key] = graph
+            self._graphs[key] = graph = self._graphs.pop(key, None) or build_graph(self, min_score, spaces)
             while len(self._graphs) > _GRAPHS:
                 del self._graphs[next(iter(self._graphs))]
             return graph
 
     def named(self, namespace: str, name: str) -> tuple[int, ...]:
         """The places of the overloads of a name; empty if there is none."""
-        return self._overloads.get(self._named.get((namespace, name), -1), ())
+        return self._named.get((namespace, name), ())
+
+    def find(self, namespace: str, name: str, fingerprint: str) -> int | None:
+        """The place of one overload; None if there is none."""
+        overloads = self.named(namespace, name)
+        return next((place for place in overloads if self.tools[place].fingerprint == fingerprint), None)
 
     def namesakes(self, name: str) -> tuple[int, ...]:
         """The places of the tools of a bare name, in whatever namespace."""
         return self._bare.get(name, ())
 
     @cached_property
-    def _overloads(self) -> dict[int, tuple[int, ...]]:
-        return _group_places(self.name_ids)
-
-    @cached_property
-    def _bare(self) -> dict[str, tuple[int, ...]]:
-        return _group_places([tool.name for tool in self.tools])
-
-    @property
     def likeness(self) -> ToolLikeness:
         """How alike tools are: by embeddings, where the registry has them, else by their words."""
         known = self.artifacts.get("embeddings")
-        make = from_words if known is None else partial(from_embeddings, known)
-        return cast("ToolLikeness", self._work_out("likeness", make))
+        return from_words(self.tools) if known is None else from_embeddings(known, self.tools)
 
-    @property
+    @cached_property
     def words(self) -> WordLikeness:
         """Which words are in which tools."""
-        return cast("WordLikeness", self._work_out("words", WordLikeness))
+        return WordLikeness(self.tools)
 
-    @property
+    @cached_property
     def content(self) -> ContentWords:
         """Which words say what each tool is for."""
-        return cast("ContentWords", self._work_out("content", ContentWords))
-
-    def _work_out(self, what: str, make: Callable[[Sequence[Tool]], Any]) -> Any:
-        """What is made of the tools, once, whoever asks for it at the same time."""
-        with self._lock:
-            if what not in self._made:
-                self._made[what] = make(self.tools)
-            return self._made[what]
+        return ContentWords(self.tools)
 
 
-def _group_places(values: Sequence[T]) -> dict[T, tuple[int, ...]]:
+def _group_places(values: Iterable[T]) -> dict[T, tuple[int, ...]]:
     groups: dict[T, list[int]] = {}
     for place, value in enumerate(values):
         groups.setdefault(value, []).append(place)
@@ -423,12 +389,13 @@ class Graph:
         ]
 
 
-def build_graph(
-    artifact: Any, tools: Sequence[Tool], name_ids: Sequence[int], min_score: float, allowed: frozenset[str] | None
-) -> Graph:
-    """The graph of an artifact, without weak edges and those that leave the allowed namespaces."""
-    dataflow = artifact if isinstance(artifact, Dataflow) else Dataflow.from_edges(tools, _read_edges(artifact, tools))
-    inside = [allowed is None or tool.namespace in allowed for tool in tools]
+def build_graph(world: SnapshotView, min_score: float, spaces: tuple[str, ...]) -> Graph:
+    """The graph of the artifact "dataflow", without weak edges and those that leave these namespaces."""
+    dataflow, tools, name_ids = world.artifacts["dataflow"], world.tools, world.name_ids
+    if not isinstance(dataflow, Dataflow):
+        dataflow = Dataflow.from_edges(tools, _read_edges(dataflow, world))
+    allowed = frozenset(spaces)
+    inside = [tool.namespace in allowed for tool in tools]
     out: list[Arrows] = [[] for _ in tools]
     into: list[Arrows] = [[] for _ in tools]
     for place in range(len(tools)):
@@ -443,13 +410,12 @@ def build_graph(
     return Graph(dataflow, name_ids, out, into)
 
 
-def _read_edges(artifact: Mapping[str, Any], tools: Sequence[Tool]) -> Iterator[tuple[int, int, float]]:
+def _read_edges(artifact: Mapping[str, Any], world: SnapshotView) -> Iterator[tuple[int, int, float]]:
     """The edges of an artifact that is a plain mapping of the documented form."""
-    places = {(tool.namespace, tool.name, tool.fingerprint): place for place, tool in enumerate(tools)}
-    for place, tool in enumerate(tools):
+    for place, tool in enumerate(world.tools):
         spaces = artifact.get("out", {}).get(tool.qualified_name, {}).get(tool.fingerprint, {})
         for space, arrows in spaces.items():
             for name, fingerprint, score, *_ in arrows:
-                other = places.get((space, name, fingerprint))
+                other = world.find(space, name, fingerprint)
                 if other is not None:
                     yield place, other, score
