@@ -11,7 +11,7 @@ import pytest
 
 from toolyard import Toolyard
 from toolyard.insight.embeddings.choice import default_embedder, embedder_of, find_part
-from toolyard.insight.embeddings.onnx_model import OnnxEmbedder, OnnxFiles, find_files
+from toolyard.insight.embeddings.embedder import OnnxEmbedder, OnnxFiles, find_files
 from toolyard.model.errors import ConfigError
 
 EXACT = [json.loads(line) for line in (Path(__file__).parent / "exact_vectors.jsonl").read_text("utf-8").splitlines()]

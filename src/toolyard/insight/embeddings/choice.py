@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from toolyard.insight.embeddings.embedder import Embedder
-from toolyard.insight.embeddings.onnx_model import OnnxEmbedder, OnnxFiles, find_files
+from toolyard.insight.embeddings.embedder import Embedder, OnnxEmbedder, OnnxFiles, SentenceEmbedder, find_files
 from toolyard.model.errors import ConfigError
 
 MODEL = "all-MiniLM-L6-v2"
@@ -95,8 +94,6 @@ def _find_named(name: str) -> Embedder:
             f"the embedding model {name!r} needs a package that is not installed: pip install sentence-transformers;"
             f" or {own}"
         )
-    from toolyard.insight.embeddings.embedder import SentenceEmbedder
-
     return SentenceEmbedder(str(folder) if folder.is_dir() else name)
 
 
