@@ -8,10 +8,12 @@ Paths are given breadth first, so that it lies deepest.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from toolyard.model.names import json_type
+from toolyard.model.tool import Schema
+from toolyard.schema.subschemas import resolve_pointer
 
 STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY = (1 << bit for bit in range(6))
 SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
@@ -25,8 +27,6 @@ _MAX_PARTS = 200
 _MAX_WORK = 100_000
 """Schemas and properties that are put together for all values of one schema."""
 
-
-Schema = Mapping[str, Any]
 
 KEYWORD_KINDS = (
     (("properties", "additionalProperties", "required", "patternProperties"), OBJECT),
@@ -67,7 +67,7 @@ class _Folder:
             name = schema.get("type")
             if isinstance(name, str) and name in _PLAIN:
                 return Settled(_PLAIN[name], schema, None, (), None, None, 0)
-        reference = schema.get("$ref") if is_mapping(schema) and len(schema) == 1 else None
+        reference = schema.get("$ref") if isinstance(schema, dict) and len(schema) == 1 else None
         if not isinstance(reference, str):
             return self._fold(schema, depth)
         key = reference, depth
@@ -95,7 +95,7 @@ class _Folder:
         if places:
             kinds = kinds or ARRAY
             found["items"] = items = {"anyOf": places}
-        if items is None or not is_mapping(items):
+        if items is None or not isinstance(items, dict):
             return Settled(kinds, found, properties, required, hint, None, 0)
         inner = self.fold(items, depth - 1) if depth else _UNKNOWN
         if places and inner.properties is None:
@@ -117,8 +117,8 @@ def _places_of(places: Any, items: Any) -> list[Schema]:
     if places is None and not isinstance(items, list):
         return []
     # Before 2020-12 the places stood under `items`.
-    parts = [part for given in (places, items) if isinstance(given, list) for part in given if is_mapping(part)]
-    return [*parts, items] if parts and is_mapping(items) else parts
+    parts = [part for given in (places, items) if isinstance(given, list) for part in given if isinstance(part, dict)]
+    return [*parts, items] if parts and isinstance(items, dict) else parts
 
 
 _UNIONS = ("allOf", "anyOf", "oneOf")
@@ -132,7 +132,7 @@ def _merge_schema(
 ) -> None:
     left[0] -= 1
     folder.work -= 1
-    if left[0] < 0 or folder.work < 0 or not is_mapping(schema):
+    if left[0] < 0 or folder.work < 0 or not isinstance(schema, dict):
         return
     reference, united = None, False
     for key, value in schema.items():
@@ -142,11 +142,11 @@ def _merge_schema(
             found["kinds"] |= _name_kinds(value)
             found["null"] = value == "null"
         elif key == "properties":
-            if is_mapping(value) and key in found:
+            if isinstance(value, dict) and key in found:
                 # Of the same name, the later one.
                 found[key] = {**found[key], **value}
                 folder.work -= len(found[key])
-            elif is_mapping(value):
+            elif isinstance(value, dict):
                 found[key] = value
         elif key == "required":
             if isinstance(value, (list, tuple)):
@@ -160,9 +160,9 @@ def _merge_schema(
         elif key in _UNIONS:
             united = True
     if isinstance(reference, str) and reference not in seen:
-        target = _resolve_reference(reference, folder.root)
-        if target is not None:
-            found.setdefault("hint", _name_reference(reference))
+        target = resolve_pointer(folder.root, reference)
+        if isinstance(target, dict):
+            found.setdefault("hint", reference.rpartition("/")[2].lstrip("#"))
             _merge_schema(found, target, folder, left, (*seen, reference))
     if united:
         _merge_unions(found, schema, folder, left, seen)
@@ -188,29 +188,6 @@ def _name_kinds(value: Any) -> int:
     for name in value if isinstance(value, (list, tuple)) else (value,):
         kinds |= KINDS.get(name, 0) if isinstance(name, str) else 0
     return kinds
-
-
-def _name_reference(reference: str) -> str:
-    return reference.rpartition("/")[2].lstrip("#")
-
-
-def _resolve_reference(reference: str, root: Schema) -> Schema | None:
-    if reference == "#":
-        return root
-    if not reference.startswith("#/"):
-        return None
-    here: Any = root
-    for part in reference[2:].split("/"):
-        part = part.replace("~1", "/").replace("~0", "~")
-        if not is_mapping(here) or part not in here:
-            return None
-        here = here[part]
-    return here if is_mapping(here) else None
-
-
-def is_mapping(value: Any) -> bool:
-    """Whether a value is an object; most are dicts, which are told at once."""
-    return isinstance(value, (dict, Mapping))
 
 
 MAX_DEPTH = 10
@@ -259,7 +236,7 @@ _WHOLE = frozenset(("", "[]"))
 
 
 class _Node(NamedTuple):
-    """A value that holds others."""
+    """A value, and where it is."""
 
     settled: Settled
     path: str
@@ -272,62 +249,50 @@ class _Node(NamedTuple):
 
 def fields_of(schema: Schema) -> Fields:
     """Every value in a schema: those that hold others as well, unless they are the whole."""
-    if not is_mapping(schema) or not schema:
+    if not isinstance(schema, dict) or not schema:
         return Fields([], 0)
-    walk = _Walk(_Folder(schema))
-    walk.meet(walk.folder.fold(schema), "", "", _OUTSIDE, True, ())
-    while walk.opening:
-        walk.open(walk.opening.popleft())
-    return Fields(walk.found, walk.unread + (walk.folder.work < 0))
-
-
-class _Walk:
-    """What is met on the way through a schema. A value is met as soon as what holds it is opened: breadth first."""
-
-    def __init__(self, folder: _Folder) -> None:
-        self.folder = folder
-        self.found: list[SchemaField] = []
-        self.unread = 0
-        self.opening: deque[_Node] = deque()
-
-    def meet(
-        self, settled: Settled, path: str, name: str, holder: Holder, required: bool, inside: tuple[int, ...]
-    ) -> None:
-        """One value."""
-        field = _build_field(settled, path, name, holder, required)
+    folder = _Folder(schema)
+    found: list[SchemaField] = []
+    unread = 0
+    waiting = deque([_Node(folder.fold(schema), "", "", _OUTSIDE, True, ())])
+    while waiting:
+        node = waiting.popleft()
+        field = _build_field(node)
         if field is None:
-            return
-        if len(self.found) >= MAX_FIELDS:
-            self.unread += 1
-            return
-        if path not in _WHOLE or not field.kinds & (OBJECT | ARRAY):
-            self.found.append(field)
-        properties = settled.properties
-        if properties is None:
-            if not _is_nested(settled.inner):
-                return
-        elif inside.count(id(properties)) > 1:
-            # What is inside itself over again has nothing new.
-            return
-        if len(inside) < MAX_DEPTH:
-            self.opening.append(_Node(settled, path, name, holder, required, inside))
-        else:
-            self.unread += 1
+            continue
+        if len(found) >= MAX_FIELDS:
+            unread += 1
+            continue
+        if node.path not in _WHOLE or not field.kinds & (OBJECT | ARRAY):
+            found.append(field)
+        if _has_more(node):
+            if len(node.inside) < MAX_DEPTH:
+                waiting.extend(_open_node(folder, node))
+            else:
+                unread += 1
+    return Fields(found, unread + (folder.work < 0))
 
-    def open(self, node: _Node) -> None:
-        """What is in a value."""
-        settled, path, name, outer, required, inside = node
-        hint, inner, properties = settled.hint or "", settled.inner, settled.properties
-        if properties is not None:
-            needed = _read_required(settled.required) if required else frozenset()
-            holder = Holder((*outer.parents, name) if name else outer.parents, hint, outer.lists)
-            within = (*inside, id(properties))
-            prefix = f"{path}." if path else ""
-            for key, part in self.folder.open(properties):
-                self.meet(part, prefix + key, key, holder, key in needed, within)
-        if inner is not None and _is_nested(inner):
-            # What it holds is called as it is.
-            self.meet(inner, path + "[]", name, Holder(outer.parents, hint, outer.lists + 1), False, inside)
+
+def _has_more(node: _Node) -> bool:
+    """Whether there are others in a value; what is inside itself over again has nothing new."""
+    properties = node.settled.properties
+    return _is_nested(node.settled.inner) if properties is None else node.inside.count(id(properties)) < 2
+
+
+def _open_node(folder: _Folder, node: _Node) -> Iterator[_Node]:
+    """What is in a value."""
+    settled, path, name, outer, required, inside = node
+    hint, inner, properties = settled.hint or "", settled.inner, settled.properties
+    if properties is not None:
+        needed = _read_required(settled.required) if required else frozenset()
+        holder = Holder((*outer.parents, name) if name else outer.parents, hint, outer.lists)
+        within = (*inside, id(properties))
+        prefix = f"{path}." if path else ""
+        for key, part in folder.open(properties):
+            yield _Node(part, prefix + key, key, holder, key in needed, within)
+    if inner is not None and _is_nested(inner):
+        # What it holds is called as it is.
+        yield _Node(inner, path + "[]", name, Holder(outer.parents, hint, outer.lists + 1), False, inside)
 
 
 def _is_nested(inner: Settled | None) -> bool:
@@ -345,8 +310,9 @@ def needed_of(required: Iterable[str]) -> frozenset[str]:
     return frozenset(paths).difference([path.rpartition(".")[0] for path in paths if "." in path], _WHOLE)
 
 
-def _build_field(settled: Settled, path: str, name: str, holder: Holder, required: bool) -> SchemaField | None:
+def _build_field(node: _Node) -> SchemaField | None:
     """None for what is never anything but null, and for an answer of which nothing is said."""
+    settled, path, name, holder, required, _ = node
     kinds, said = settled.kinds, settled.said
     if not kinds:
         kinds = 0 if said.get("null") else _guess_kinds(said)
@@ -354,7 +320,7 @@ def _build_field(settled: Settled, path: str, name: str, holder: Holder, require
             return None
     items = 0
     if kinds & ARRAY:
-        items = settled.item_kinds or (0 if is_mapping(said.get("items")) else SCALAR | OBJECT)
+        items = settled.item_kinds or (0 if isinstance(said.get("items"), dict) else SCALAR | OBJECT)
     text, form = said.get("description"), said.get("format")
     if settled.inner is not None:
         text, form = text or settled.inner.said.get("description"), form or settled.inner.said.get("format")
@@ -378,5 +344,5 @@ def _guess_kinds(settled: Schema) -> int:
 def _kinds_of_values(values: list[Any]) -> int:
     kinds = 0
     for value in values[:_MAX_VALUES]:
-        kinds |= OBJECT if is_mapping(value) else KINDS.get(json_type(value), 0)
+        kinds |= OBJECT if isinstance(value, dict) else KINDS.get(json_type(value), 0)
     return kinds or SCALAR
