@@ -145,14 +145,15 @@ class Chain:
     def _compare(self, step: str, profile: Profile, body: Any, result: Any) -> dict[str, Any]:
         """Note what of the values sent an answer does not have, though it could."""
         path, shown = locate_entity(result, self._verbs["get"].role)
-        if profile.values is None:
+        values = profile.values if profile.tool.output_parameters else None
+        if values is None:
             node: Any = True
             sent = sent_entity(body, shown)
         else:
-            node = node_at(profile.values, path)
-            sent = sent_entity(body, names_of(profile.values, node) or shown)
+            node = node_at(values, path)
+            sent = sent_entity(body, names_of(values, node) or shown)
         sent = {name: value for name, value in sent.items() if plain_letters(name) not in self._own_names()}
-        lost = list(lost_values(profile.values, sent, shown, node))
+        lost = list(lost_values(values, sent, shown, node))
         self._note(step, not lost, lost)
         return sent
 
@@ -166,7 +167,7 @@ class Chain:
     def _list(self, sent: dict[str, Any]) -> None:
         found = self._listed()
         self._note("list", bool(found), "it is not listed")
-        if found and self._verbs["list"].values is not None:
+        if found and self._verbs["list"].tool.output_parameters:
             path, shown = found[0]
             values = self._verbs["list"].values
             lost = list(lost_values(values, sent, shown, node_at(values, path)))

@@ -195,7 +195,7 @@ def node_at(values: SchemaValues, path: Path) -> Any:
 
 def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> bool:
     """Whether an answer may have one of these fields; inside a list, or outside of any."""
-    if profile.values is None or profile.is_free or profile.values.root.get("type") in ("integer", "string"):
+    if profile.is_free or profile.values.root.get("type") in ("integer", "string"):
         return True
     looks = 0
     items = items_of(profile.values, profile.values.root)

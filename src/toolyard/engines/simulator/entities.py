@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, TypeGuard
 
 from toolyard.engines.simulator.containers import COMMON, opened_value
-from toolyard.engines.simulator.draw import Draw, Make, encode
+from toolyard.engines.simulator.draw import Draw, encode
 from toolyard.engines.simulator.profile import PARTS, AnswerPath, Profile, has_own_id
 from toolyard.engines.simulator.roles import ID_ENDS, fields_of, noun_of, own_names
 from toolyard.engines.simulator.scalars import OWN
@@ -230,7 +230,7 @@ class AnswerWriter:
         """Ids that go up one by one, where whole numbers are ids, or texts of which nothing more is said."""
         values = self.profile.values
         taken = {plain_letters(name) for name in known}
-        if self.profile.is_free or path is None or values is None:
+        if self.profile.is_free or path is None:
             return {} if "id" in taken else {"id": FIRST_ID + number}
         noun = plain_letters(self.profile.role.noun)
         found: Fields = {}
@@ -247,7 +247,7 @@ class AnswerWriter:
 
     def _link_entity(self, number: int, known: Fields, path: AnswerPath) -> Fields:
         """Where it is to be found: what it calls itself by, or any address where it is shown without an id."""
-        role, letters = self.profile.role, {plain_letters(name): name for name in reversed(path.properties)}
+        role, letters = self.profile.role, path.letters
         links = _SELF if has_own_id(path.properties, role.noun) else LINKS
         name = next((letters[link] for link in links if link in letters), None)
         if name is None:
@@ -258,7 +258,7 @@ class AnswerWriter:
 
     def _surround_entity(self, number: int, path: AnswerPath) -> Fields:
         """What an answer says beside the entity that it is about: where that is, and what was sent beside it."""
-        root = {} if self.profile.values is None else self.profile.values.root
+        root = self.profile.values.root
         around, known = AnswerPath((), root, properties_of(root, root) or {}), self.store.read(number)
         inside = {*map(plain_letters, path.properties), *COMMON}
         beside = {name: value for name, value in known.items() if plain_letters(name) not in inside}
@@ -267,7 +267,7 @@ class AnswerWriter:
     def _fit_link(self, node: SubSchema, link: str, depth: int = _DEEPEST) -> Any:
         """The link as that part has it: a text, absolute where others are, or inside of an object or a list."""
         values = self.profile.values
-        if values is None or not depth:
+        if not depth:
             return None
         items, properties = item_node(values.root, node), properties_of(values.root, node)
         if items is not None:
@@ -283,11 +283,9 @@ class AnswerWriter:
         inside = None if name is None else self._fit_link(properties[name], link, depth - 1)
         return None if inside is None else {name: inside}
 
-    def make_entity(self, number: int, known: Fields, maker: Make, path: AnswerPath) -> Any:
+    def make_entity(self, number: int, known: Fields, path: AnswerPath) -> Any:
         """An entity as one part of an answer shows it; what it is made of is remembered."""
         values = self.profile.values
-        if values is None:
-            return known
         own = own_names(self.profile.role.noun)
         known = {**self._link_entity(number, known, path), **known}
         echo = {**self._parents, **{plain_letters(name): value for name, value in known.items()}}
@@ -297,6 +295,7 @@ class AnswerWriter:
         shown = {plain_letters(name) for name in path.properties}
         others = {name: echo[plain] for name, plain in own.items() if plain in echo and plain not in shown}
         draw.known = {**others, **{own[name]: value for name, value in echo.items() if name in own}, **known}
+        maker = values.maker(path.node, self.profile.role.noun)
         value = values.make_part(maker, values.checker(path.node), draw)
         if isinstance(value, dict):
             value = self._name_entity(number, known, value, path)
@@ -306,7 +305,7 @@ class AnswerWriter:
     def _name_entity(self, number: int, known: Fields, value: Fields, path: AnswerPath) -> Fields:
         """The entity with what it is called by, though its schema has no name for that: nobody could ask for it."""
         role, values = self.profile.role, self.profile.values
-        if role.single or role.verb in ("act", "delete") or values is None or has_own_id(value, role.noun):
+        if role.single or role.verb in ("act", "delete") or has_own_id(value, role.noun):
             return value
         # Once an id was told, another name will not do.
         names = (*role.fields, *fields_of("id", role.noun), *(() if "id" in known else ID_ENDS))
@@ -318,13 +317,11 @@ class AnswerWriter:
 
     def show_entity(self, number: int, known: Fields, arguments: dict[str, Any]) -> Any:
         """An answer with the entity in it."""
-        path, maker = self.profile.entity_path, self.profile.entity_maker
-        if path is None or maker is None:
+        path = self.profile.entity_path
+        if path is None:
             self.store.write(number, known)
-            if self.profile.is_free:
-                return self.fit_schema(known, arguments)
-            return self.make_answer(arguments, {**known, **arguments})
-        entity = self.make_entity(number, known, maker, path)
+            return self.tell(known, arguments, {**known, **arguments})
+        entity = self.make_entity(number, known, path)
         if not path.names:
             return entity
         return self.wrap_entities(path, [entity], arguments, around=self._surround_entity(number, path))
@@ -354,17 +351,20 @@ class AnswerWriter:
     ) -> Any:
         """An answer by the schema of the tool alone, with what is known under its name; `whole` in its very place."""
         values = self.profile.values
-        if values is None:
-            return {}
         text = self.profile.prefix + encode(arguments) if text is None else text
         draw = Draw(text, {**_WELL, **{plain_letters(name): value for name, value in known.items()}}, must)
         draw.known = whole
         return values.make(draw)
 
+    def tell(self, value: Any, arguments: dict[str, Any], known: Fields, text: bytes | None = None) -> Any:
+        """The value itself, where an answer may be any object; else an answer by the schema, with what is known."""
+        if not self.profile.is_free:
+            return self.make_answer(arguments, known, text)
+        return self.fit_schema(value, arguments)
+
     def fit_schema(self, value: Any, arguments: dict[str, Any]) -> Any:
         """The value, or where the schema will not have it, another."""
-        values = self.profile.values
-        return value if values is None or values.check(value) else self.make_answer(arguments, arguments)
+        return value if self.profile.values.check(value) else self.make_answer(arguments, arguments)
 
 
 def merge_fields(known: Fields, new: Fields, *, deep: bool = True) -> Fields:

@@ -163,17 +163,14 @@ class ListingCall:
         pages = PageRequest(self._filters)
         shown = pages.cut_page(numbers)
         profile = writer.profile
-        if profile.list_path is None or profile.list_maker is None:
+        path = profile.list_path
+        if path is None:
             items = [store.read(number) for number in shown]
             return writer.fit_schema({"items": items, "total": len(numbers)}, self._arguments)
-        made = [
-            writer.make_entity(number, store.read(number), profile.list_maker, profile.list_path) for number in shown
-        ]
-        path = profile.list_path
+        made = [writer.make_entity(number, store.read(number), path) for number in shown]
         whole = writer.wrap_entities(path, made, self._arguments, must=SAID)
-        if profile.values is not None:
-            front = path.names[: path.names.index(ITEM)]
-            pages.correct_counts(whole, front, (len(made), len(numbers)), profile.values.check)
+        front = path.names[: path.names.index(ITEM)]
+        pages.correct_counts(whole, front, (len(made), len(numbers)), profile.values.check)
         return whole
 
     def _find_matches(self) -> list[int]:
@@ -196,7 +193,7 @@ class ListingCall:
         count = 2 + Draw(writer.key + encode(self._arguments)).below(2)
         known: Fields = {}
         path = writer.profile.list_path
-        letters = {plain_letters(name): name for name in reversed(path.properties)} if path is not None else {}
+        letters = path.letters if path is not None else {}
         for name, value in self._filters.items():
             if name in letters and isinstance(value, (str, int, bool)):
                 known[letters[name]] = value

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from toolyard.engines.simulator.containers import COMMON
-from toolyard.engines.simulator.draw import Make, encode
+from toolyard.engines.simulator.draw import encode
 from toolyard.engines.simulator.roles import THINGS, noun_of, nouns_of, own_names, role_of
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import SchemaValues, SharedParts, item_node, properties_of
@@ -56,6 +56,11 @@ class AnswerPath(msgspec.Struct, frozen=True, eq=False):
     node: SubSchema
     properties: dict[str, SubSchema]
     """Of the entity there, or of those in the list."""
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """The names of the properties by their plain letters; of several that have the same, the first."""
+        return {plain_letters(name): name for name in reversed(self.properties)}
 
     def wrap(self, entities: list[Any]) -> Any:
         """An answer that has nothing but them, each in its envelope; the first one, where there is no list."""
@@ -189,11 +194,10 @@ class Profile:
     def __init__(self, tool: Tool, seed: int | str, shared: SharedParts | None = None) -> None:
         self.tool = tool
         self.prefix = encode([seed, tool.qualified_name])
-        values = SchemaValues(tool.output_parameters, shared) if tool.output_parameters else None
-        self.is_free = values is None or is_any_object(values.root)
+        self.values = SchemaValues(tool.output_parameters, shared)
+        self.is_free = is_any_object(self.values.root)
         """True if the answer may be any object."""
-        self.values = values
-        root = None if values is None or self.is_free else values.root
+        root = None if self.is_free else self.values.root
         noun = noun_of(tool.binding.path.split("/")) if isinstance(tool.binding, RestBinding) else ""
         self.role = role_of(tool, lists=root is not None and find_list(root, noun) is not None)
         noun = self.role.noun
@@ -208,8 +212,6 @@ class Profile:
         if self.role.key is not None and (nameless or self.role.verb == "delete"):
             # It has no id at all, so that its name is what it can be asked for by; who deletes it shows nothing.
             self.role = msgspec.structs.replace(self.role, fields=(*self.role.fields, "name"))
-        self.entity_maker = self._maker_of(self.entity_path)
-        self.list_maker = self._maker_of(self.list_path)
         self.plain = self.role.verb == "none" and not self.role.writes and not self.is_free
         """True if nothing but the arguments matters."""
         self.body_argument = _find_body(tool)
@@ -217,18 +219,13 @@ class Profile:
         self.envelope = self._find_envelope()
         """The names that lead to the entity in the body."""
 
-    def _maker_of(self, path: AnswerPath | None) -> Make | None:
-        return None if path is None or self.values is None else self.values.maker(path.node, self.role.noun)
-
     def _is_text(self, node: SubSchema) -> bool:
-        ways = () if self.values is None else find_ways(self.values.root, node)
-        return any(allowed_types(way.schema) == ("string",) for way in ways)
+        return any(allowed_types(way.schema) == ("string",) for way in find_ways(self.values.root, node))
 
-    def views(self) -> list[tuple[AnswerPath, Make]]:
-        """Where the tool shows entities, and who makes them there."""
-        pairs = ((self.entity_path, self.entity_maker), (self.list_path, self.list_maker))
-        shown = pairs[1:] if self.role.verb == "list" else pairs[:1]
-        return [(path, maker) for path, maker in shown if path is not None and maker is not None]
+    @property
+    def view(self) -> AnswerPath | None:
+        """Where the tool shows entities."""
+        return self.list_path if self.role.verb == "list" else self.entity_path
 
     def parents(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Whose entities are meant, by names in plain letters that mean nothing else in an entity."""
@@ -246,7 +243,7 @@ class Profile:
         if self.body_argument is not None:
             properties = properties_of(root, properties.get(self.body_argument, True)) or {}
         aside = {*self.role.scope, *self.ignored, self.role.key}
-        shown = {} if self.entity_path is None or self.values is None else self.entity_path.properties
+        shown = {} if self.entity_path is None else self.entity_path.properties
         # A text that is shown under the name of an object that is sent is something else.
         own = {plain_letters(name) for name, node in shown.items() if not self._is_text(node)}
         wrapped = {plain_letters(name) for name in (self.entity_path.names if self.entity_path is not None else ())}

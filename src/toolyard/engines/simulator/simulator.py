@@ -114,7 +114,7 @@ class CrudCall:
         called = find_name(known, fields_of("id", self._profile.role.noun), self._store.kind) or FIRST_ID + number
         for bare in spellings_of(called):
             # An object need not say that it is one, so that a number would do.
-            if values is not None and values.root.get("type") in ("integer", "string") and values.check(bare):
+            if values.root.get("type") in ("integer", "string") and values.check(bare):
                 # The answer is nothing but what to call it by.
                 self._store.write(number, {**known, "id": bare})
                 return bare
@@ -122,14 +122,14 @@ class CrudCall:
 
     def _create_all(self, several: list[Fields], arguments: dict[str, Any]) -> Any:
         profile, store, writer = self._profile, self._store, self._writer
-        path, maker = profile.list_path, profile.list_maker
+        path = profile.list_path
         made = []
         for item in several:
             known: Fields = copied(item)
             number = store.add(known, {})
             known = {**writer.assign_ids(number, known, path), **known}
             store.write(number, known)
-            made.append(known if path is None or maker is None else writer.make_entity(number, known, maker, path))
+            made.append(known if path is None else writer.make_entity(number, known, path))
         store.mark_written()
         if profile.is_free:
             return writer.fit_schema({"items": made, "count": len(made)}, arguments)
@@ -148,10 +148,8 @@ class CrudCall:
         else:
             fields = self._store.read(number)
             self._store.remove(number)
-        if self._profile.is_free:
-            answer = {"deleted": True} if "@" in called else {**called, "deleted": True}
-            return self._writer.fit_schema(answer, arguments)
-        return self._writer.make_answer(arguments, {**fields, **arguments, "deleted": True})
+        answer = {"deleted": True} if "@" in called else {**called, "deleted": True}
+        return self._writer.tell(answer, arguments, {**fields, **arguments, "deleted": True})
 
     def _answer_other(self, arguments: dict[str, Any]) -> Any:
         """A tool without entities: by its arguments, and by how often it was called if it does something."""
@@ -162,10 +160,8 @@ class CrudCall:
             count = self._state.get(name, 0)
             self._state[name] = count + 1
             text += b"%d" % count
-        if profile.is_free:
-            simple = {name: value for name, value in arguments.items() if not isinstance(value, (list, dict))}
-            return self._writer.fit_schema({"status": "success", **simple}, arguments)
-        return self._writer.make_answer(arguments, arguments, text)
+        simple = {name: value for name, value in arguments.items() if not isinstance(value, (list, dict))}
+        return self._writer.tell({"status": "success", **simple}, arguments, arguments, text)
 
     def _fields_by_key(self, key: Any) -> Fields:
         """An entity of which only its name is known."""
@@ -173,10 +169,10 @@ class CrudCall:
         role, path, values = profile.role, profile.entity_path or profile.list_path, profile.values
         if key is None:
             return {}
-        letters = {plain_letters(name): name for name in reversed(path.properties)} if path is not None else {}
+        letters = path.letters if path is not None else {}
         for field in role.fields:
             name = letters.get(field)
-            if name is not None and path is not None and values is not None:
+            if name is not None and path is not None:
                 for spelling in spellings_of(key):
                     if values.checker(path.properties[name])(spelling):
                         return {name: spelling}
@@ -256,7 +252,7 @@ class Simulator:
     def _value_by_arguments(self, profile: Profile, arguments: dict[str, Any]) -> Any:
         values = profile.values
         try:
-            if values is None or profile.is_free:
+            if profile.is_free:
                 return CrudCall(profile, self.seed, {}).answer(arguments)
             return values.make(Draw(profile.prefix + encode(arguments), echo_of(arguments) if arguments else None))
         except GaveUp as error:
@@ -350,9 +346,9 @@ class World(msgspec.Struct, frozen=True):
             path = profile.entity_path or profile.list_path
             known = {**writer.assign_ids(number, known, path), **known} if not single else known
             store.write(number, known)
-            for path, maker in profile.views():
+            if profile.view is not None:
                 try:
-                    writer.make_entity(number, known, maker, path)
+                    writer.make_entity(number, known, profile.view)
                 except GaveUp:
                     continue  # whoever asks this tool is told why
                 known = store.read(number)

@@ -208,6 +208,8 @@ class SchemaValues:
 
         A validator holds all that its schema can lead to: of an API of 500 definitions, each part would hold them all.
         """
+        if node == {}:
+            return _accept_any
         if node is self.root:
             node = {key: value for key, value in self.root.items() if key not in _KEPT}
         refers = any(True for _ in _list_references(node))
