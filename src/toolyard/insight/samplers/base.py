@@ -311,7 +311,7 @@ class ToolSampler(Generic[O]):
         with _note_requested(_count_requested(k)):
             self.options: O = self._read_options(self.options_type(), given)
             self.require(self._take_snapshot())
-        self.check_options()
+        self._check_inner()
 
     def sample(self, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Sample:
         """Exactly `k` tools, or `SamplingError` with those that were found.
@@ -370,8 +370,8 @@ class ToolSampler(Generic[O]):
             if artifact not in view.artifacts:
                 raise SamplerOptionError(missing(self._called, artifact))
 
-    def check_options(self) -> None:
-        """Raise if the options of the constructor ask for what cannot be."""
+    def _check_inner(self) -> None:
+        """For those that draw with the help of others: raise if these cannot be made of the constructor's options."""
 
     def _take_snapshot(self) -> View:
         return cast("View", getattr(self.registry, "snapshot", self.registry))

@@ -56,7 +56,7 @@ class MissingSampler(ToolSampler[MissingOptions]):
     sampler_name = "tc/missing"
     topology = "missing"
 
-    def check_options(self) -> None:
+    def _check_inner(self) -> None:
         """What is wrong with the inner sampler is said at once."""
         self._make_samplers(self.options)
 

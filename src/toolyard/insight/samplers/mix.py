@@ -116,7 +116,7 @@ class MixSampler(ToolSampler[MixOptions]):
     sampler_name = "tc/mix"
     topology = "mix"
 
-    def check_options(self) -> None:
+    def _check_inner(self) -> None:
         """What is wrong with the inner samplers is said at once."""
         self._parts = self._make_parts(self.options.samplers)
 
@@ -203,7 +203,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
     sampler_name = "tc/coverage"
     topology = "coverage"
 
-    def check_options(self) -> None:
+    def _check_inner(self) -> None:
         """What is wrong with the inner sampler is said at once."""
         inner_sampler(self.registry, self.options.sampler, self.sampler_name)
 
@@ -322,7 +322,7 @@ class SparseSampler(ToolSampler[SparseOptions]):
     sampler_name = "tc/sparse"
     topology = "sparse"
 
-    def check_options(self) -> None:
+    def _check_inner(self) -> None:
         """What is wrong with the inner sampler is said at once."""
         inner_sampler(self.registry, self.options.sampler, self.sampler_name)
 
