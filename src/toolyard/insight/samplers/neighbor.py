@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -26,9 +26,6 @@ from toolyard.insight.samplers.snapshot_view import (
     whole_numbers,
 )
 from toolyard.model.tool import Tool
-
-if TYPE_CHECKING:
-    from toolyard.insight.neighbors import Neighbors
 
 _SPREAD = 0.02
 """The part of all candidates among which chance decides."""
@@ -70,6 +67,16 @@ _TOOLS_A_TRY = 32
 """Samples of more tools than that are tried less often."""
 
 
+class Near(Protocol):
+    """What the sampler needs to know of the artifact."""
+
+    def near(self, place: int) -> list[tuple[int, float]]:
+        """The neighbors of a place, best first."""
+
+    def duplicates(self, place: int) -> tuple[int, ...]:
+        """The places of tools that are nearly the same."""
+
+
 class NeighborSamplerOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `tc/neighbor` takes."""
 
@@ -100,9 +107,7 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
     def draw(self, ask: SampleRequest[NeighborSamplerOptions]) -> Sample:
         """Grow a neighborhood from random seeds until one is large enough."""
         artifact = ask.world.artifacts["neighbors"]
-        near: Neighbors | _PlainNeighbors = (
-            artifact if hasattr(artifact, "near") else _PlainNeighbors(artifact, ask.world)
-        )
+        near: Near = artifact if hasattr(artifact, "near") else _PlainNeighbors(artifact, ask.world)
         best: list[tuple[int, float]] = []
         chance = ask.chance("neighbors")
         left = ask.options.max_tries * _TOOLS_A_TRY
@@ -135,7 +140,7 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
 
 
 def _grow_group(
-    ask: SampleRequest[NeighborSamplerOptions], near: Neighbors | _PlainNeighbors, seed: int, chance: RandomStream
+    ask: SampleRequest[NeighborSamplerOptions], near: Near, seed: int, chance: RandomStream
 ) -> list[tuple[int, float]]:
     """The seed and its neighbors with their likeness, drawn by `softmax(likeness / temperature)`."""
     options, names = ask.options, ask.world.name_ids
