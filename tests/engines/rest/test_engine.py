@@ -20,7 +20,7 @@ from toolyard import (
     Toolyard,
     get_tool_engine,
 )
-from toolyard.links.http.breaker import Breaker
+from toolyard.loop.pacing import Breaker
 from toolyard.model.bindings import RestBody, RestParameter
 
 

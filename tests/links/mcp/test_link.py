@@ -5,8 +5,8 @@ from waiting import is_alive
 
 from links.mcp.conftest import raw_server, text_of
 from toolyard.links.mcp import Handlers, LinkLimits, agive_back, give_back, lease
-from toolyard.links.mcp.link import ReconnectBackoff
 from toolyard.loop.home import link_loop
+from toolyard.loop.pacing import ReconnectBackoff
 from toolyard.model.errors import SyncInAsyncError
 
 pytestmark = pytest.mark.process

@@ -102,7 +102,7 @@ class RESTToolEngine(OutwardEngine):
     ) -> None:
         super().__init__(registry, timeout=timeout, retries=retries, **settings)
         from toolyard.engines.rest.options import make_client, read_auth, read_base_url
-        from toolyard.links.http.breaker import Breaker
+        from toolyard.loop.pacing import Breaker
 
         read = read_arguments(
             RestEngineOptions, headers=headers, breaker_failures=breaker_failures, breaker_pause=breaker_pause

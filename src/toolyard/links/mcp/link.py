@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -21,7 +20,7 @@ from toolyard.links.mcp.errors import SessionLostError, again, credentials_of, h
 from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
 from toolyard.links.mcp.web import Web
 from toolyard.loop.home import link_loop
-from toolyard.loop.pacing import backoff_delay, draw_chance
+from toolyard.loop.pacing import ReconnectBackoff
 from toolyard.loop.threads import leave, renewed_in_child
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpServer
@@ -30,60 +29,8 @@ from toolyard.words.redactor import Redactor
 
 T = TypeVar("T")
 
-FREE = 3
 _PATIENT_SILENCE = 2.0
 """Seconds after which it is said what is waited for."""
-PATIENT = 1.0
-"""Seconds after a failure from which on somebody who needs the server may have it tried."""
-
-
-class ReconnectBackoff:
-    """The first losses after a healthy time cost nothing; each further one, and each failure, twice the last."""
-
-    def __init__(
-        self,
-        first: float,
-        longest: float,
-        healthy: float,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = draw_chance,
-    ) -> None:
-        self._first = first
-        self._longest = longest
-        self._healthy = healthy
-        self._clock = clock
-        self._chance = chance
-        self._losses = 0
-        self._failures = 0
-        self._up_since: float | None = None
-        self._not_before = 0.0
-        self._failed = 0.0
-
-    def up(self) -> None:
-        """It works now."""
-        self._up_since = self._clock()
-
-    def failed(self) -> None:
-        """It could not be reached, or was lost."""
-        now = self._failed = self._clock()
-        up_since, self._up_since = self._up_since, None
-        if up_since is not None:
-            if now - up_since >= self._healthy:
-                self._losses = self._failures = 0
-            self._losses += 1
-            if self._losses <= FREE:
-                self._failures, self._not_before = 0, now
-                return
-        self._failures += 1
-        # Spread, so that many clients of one server do not all come back at the same moment.
-        self._not_before = now + backoff_delay(self._failures, self._first, self._longest, chance=self._chance())
-
-    def left(self, *, asked: bool = False) -> float:
-        """Seconds until it may be tried again; if somebody `asked` for it, that is never long."""
-        now = self._clock()
-        left = self._not_before - now
-        return max(min(left, self._failed + PATIENT - now) if asked else left, 0.0)
 
 
 State = Literal["new", "connecting", "up", "down", "closed"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from waiting import Clock
 
-from toolyard.links.http.breaker import Breaker
+from toolyard.loop.pacing import Breaker
 from toolyard.model.errors import Unavailable
 
 A, B = "https://a.org", "https://b.org"
