@@ -11,7 +11,8 @@ from links.mcp.conftest import in_seconds, raw_server, text_of
 from links.mcp.test_sse import SseServer
 from links.mcp.test_streamable import at
 from links.mcp.web_server import WebServer, event, reply_event, stream, text
-from toolyard.links.mcp.peer import MOST, MessagePace, Notices
+from toolyard.links.mcp.connection import MOST, Notices
+from toolyard.links.mcp.peer import MessagePace
 from toolyard.loop.home import home_loop, link_loop
 from toolyard.model.bindings import McpServer
 from toolyard.model.call import LogLine, Progress

@@ -3,8 +3,7 @@
 Own code, since a call through the official SDK costs milliseconds and one bad answer there ends the connection.
 """
 
-from toolyard.links.mcp.connection import Listing
-from toolyard.links.mcp.link import Change, McpLink, State, Watcher, agive_back, give_back, lease
+from toolyard.links.mcp.link import Change, Listing, McpLink, State, Watcher, agive_back, give_back, lease
 from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
 
 __all__ = [

@@ -1,5 +1,6 @@
 """`Connection`: a server that has been agreed with, until it is lost: its calls, and the pages of its tools.
 
+`Notices` pass on what it says during a call: outside of the loop of links, in order, before the call returns.
 `Finder` gets to a server and agrees with it, and remembers the way that worked.
 """
 
@@ -7,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -18,14 +23,15 @@ from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken, unanswered
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
 from toolyard.links.mcp.handshake import Agreement, ChokedError, Handshake, envelope
-from toolyard.links.mcp.peer import PATIENCE, Lost, McpReply, McpWire, Notices, Peer, Request
+from toolyard.links.mcp.peer import Lost, McpReply, McpWire, Peer, Request
 from toolyard.links.mcp.sse import SseWire
 from toolyard.links.mcp.stdio import StdioWire
 from toolyard.links.mcp.streamable import StreamableWire
 from toolyard.links.mcp.web import Web
 from toolyard.loop.pacing import backoff_delay
+from toolyard.loop.threads import Threads
 from toolyard.model.bindings import McpServer
-from toolyard.model.call import Notify
+from toolyard.model.call import Notice, Notify, Progress
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed, Unavailable
 
 _FIRST_PAUSE = 0.05
@@ -49,6 +55,76 @@ class ToolsCall(msgspec.Struct, frozen=True):
     """Arguments to be repeated in headers."""
     reads: bool = False
     """The tool is known to change nothing, so a failure has no effect."""
+
+
+MOST = 256
+"""Notices of one call that may wait to be told."""
+PATIENCE = 5.0
+"""Seconds that an answer waits, at most, for who is still being told."""
+TELLERS = Threads(32, "toolyard-mcp-notices")
+"""For what servers say meanwhile."""
+
+
+class Notices:
+    """Tells one caller, one notice after the other. What is too much is dropped, progress first, eldest first."""
+
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
+        self._lock = threading.Lock()
+        self._waiting: deque[Notice] = deque()
+        self._runner: Future[None] | None = None
+        self._is_over = False
+        self.dropped = 0
+
+    def __call__(self, notice: Notice) -> None:
+        """Have it told, soon."""
+        with self._lock:
+            if self._is_over:
+                self.dropped += 1
+                return
+            if len(self._waiting) >= MOST:
+                self._make_room()
+            self._waiting.append(notice)
+            if self._runner is None or self._runner.done():
+                self._runner = TELLERS.submit(self._tell)
+
+    async def told(self, seconds: float) -> None:
+        """Wait until all of it was told, at most so long; from then on nothing is."""
+        runner = self._runner
+        if runner is not None and not runner.done():
+            await asyncio.wait({asyncio.wrap_future(runner)}, timeout=max(seconds, 0.0))
+        self.close()
+
+    def close(self) -> None:
+        """Tell nothing any more."""
+        with self._lock:
+            self._is_over = True
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+            runner = self._runner
+        if runner is not None and not runner.done():
+            TELLERS.give_up(runner)
+
+    def _make_room(self) -> None:
+        self.dropped += 1
+        eldest = next((notice for notice in self._waiting if isinstance(notice, Progress)), None)
+        if eldest is None:
+            self._waiting.popleft()
+        else:
+            with suppress(ValueError):
+                self._waiting.remove(eldest)
+
+    def _tell(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._runner = None
+                    return
+                notice = self._waiting.popleft()
+            try:
+                self._notify(notice)
+            except Exception:  # noqa: BLE001 - somebody else's code, and the call goes on
+                _log.warning("who is told of a call's progress failed", exc_info=True)
 
 
 class Connection:
@@ -218,61 +294,6 @@ class Connection:
 def _notice_seconds(deadline: float | None) -> float:
     """Seconds for who is still being told when the answer is there."""
     return PATIENCE if deadline is None else min(PATIENCE, (deadline - asyncio.get_running_loop().time()) / 2)
-
-
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server lists."""
-
-    tools: list[dict[str, Any]]
-    """As it describes them."""
-    complete: bool
-    """False if there is more that was not, or could not be, asked for."""
-    notes: list[str]
-    """What was wrong with the list."""
-
-
-async def list_all(connection: Connection, deadline: float | None) -> Listing:
-    """Ask for page after page; a server that never comes to an end is stopped, and what it said is kept."""
-    limits = connection.peer.limits
-    tools: list[dict[str, Any]] = []
-    notes: list[str] = []
-    seen: set[str] = set()
-    cursor: str | None = None
-    size = strange = 0
-    complete = False
-    for _ in range(limits.max_pages):
-        reply = await connection.page(cursor, deadline)
-        size += reply.size
-        page = reply.result.get("tools") if isinstance(reply.result, dict) else None
-        if not isinstance(page, list):
-            if cursor is None:
-                raise ToolFailed(f"{connection.peer.name} answers with no list of tools", effect="none")
-            notes.append("a page holds no list of tools; what follows it was not asked for")
-            break
-        found = [entry for entry in page if isinstance(entry, dict)]
-        strange += len(page) - len(found)
-        tools += found
-        cursor = reply.result.get("nextCursor")
-        if cursor is None or cursor == "":
-            complete = True
-            break
-        if not isinstance(cursor, str) or cursor in seen:
-            notes.append("the pages lead back to one that was there already; what follows was not asked for")
-            break
-        seen.add(cursor)
-        if len(tools) >= limits.max_tools or size > limits.max_list_bytes:
-            break
-    else:
-        notes.append(f"more than {limits.max_pages:,} pages; what follows was not asked for")
-    if len(tools) > limits.max_tools or (not complete and len(tools) >= limits.max_tools):
-        notes.append(f"more than {limits.max_tools:,} tools; the others are left out")
-        del tools[limits.max_tools :]
-        complete = False
-    elif size > limits.max_list_bytes:
-        notes.append(f"more than {limits.max_list_bytes:,} bytes of tools; what follows was not asked for")
-    if strange:
-        notes.append(f"{strange} entries are no tools")
-    return Listing(tools=tools, complete=complete, notes=notes)
 
 
 _REFUSALS = frozenset({401, 403})

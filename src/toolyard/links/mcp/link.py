@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from toolyard.links.mcp.connection import Connection, Finder, Listing, ToolsCall, list_all
+from toolyard.links.mcp.connection import Connection, Finder, ToolsCall
 from toolyard.links.mcp.errors import SessionLostError, again, credentials_of, harmless, late, secrets_of, unreached
 from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
 from toolyard.links.mcp.web import Web
@@ -31,6 +31,61 @@ T = TypeVar("T")
 
 _PATIENT_SILENCE = 2.0
 """Seconds after which it is said what is waited for."""
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server lists."""
+
+    tools: list[dict[str, Any]]
+    """As it describes them."""
+    complete: bool
+    """False if there is more that was not, or could not be, asked for."""
+    notes: list[str]
+    """What was wrong with the list."""
+
+
+async def list_all(connection: Connection, deadline: float | None) -> Listing:
+    """Ask for page after page; a server that never comes to an end is stopped, and what it said is kept."""
+    limits = connection.peer.limits
+    tools: list[dict[str, Any]] = []
+    notes: list[str] = []
+    seen: set[str] = set()
+    cursor: str | None = None
+    size = strange = 0
+    complete = False
+    for _ in range(limits.max_pages):
+        reply = await connection.page(cursor, deadline)
+        size += reply.size
+        page = reply.result.get("tools") if isinstance(reply.result, dict) else None
+        if not isinstance(page, list):
+            if cursor is None:
+                raise ToolFailed(f"{connection.peer.name} answers with no list of tools", effect="none")
+            notes.append("a page holds no list of tools; what follows it was not asked for")
+            break
+        found = [entry for entry in page if isinstance(entry, dict)]
+        strange += len(page) - len(found)
+        tools += found
+        cursor = reply.result.get("nextCursor")
+        if cursor is None or cursor == "":
+            complete = True
+            break
+        if not isinstance(cursor, str) or cursor in seen:
+            notes.append("the pages lead back to one that was there already; what follows was not asked for")
+            break
+        seen.add(cursor)
+        if len(tools) >= limits.max_tools or size > limits.max_list_bytes:
+            break
+    else:
+        notes.append(f"more than {limits.max_pages:,} pages; what follows was not asked for")
+    if len(tools) > limits.max_tools or (not complete and len(tools) >= limits.max_tools):
+        notes.append(f"more than {limits.max_tools:,} tools; the others are left out")
+        del tools[limits.max_tools :]
+        complete = False
+    elif size > limits.max_list_bytes:
+        notes.append(f"more than {limits.max_list_bytes:,} bytes of tools; what follows was not asked for")
+    if strange:
+        notes.append(f"{strange} entries are no tools")
+    return Listing(tools=tools, complete=complete, notes=notes)
 
 
 State = Literal["new", "connecting", "up", "down", "closed"]

@@ -1,7 +1,7 @@
 """`Peer`: what both ends of a connection say to each other, whichever way the messages travel.
 
-`LinkLimits` say what a server may cost, `Handlers` who answers what it asks for; `Notices` pass on what it says during
-a call: outside of the loop of links, in order, before the call returns.
+`LinkLimits` say what a server may cost, `Handlers` who answers what it asks for. `Mailbox` finds the request that a
+message answers, where all of them come on one stream.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.dialects.mcp_protocol import DECLINED, INTERNAL_ERROR, LEVELS, LIST_CHANGED, METHOD_NOT_FOUND
+from toolyard.dialects.mcp_protocol import DECLINED, INTERNAL_ERROR, LEVELS, LIST_CHANGED, LISTEN, METHOD_NOT_FOUND
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.framing import Id, JsonRpcMessage
+from toolyard.links.mcp.errors import SessionLostError, late, refused, too_large, unreadable
+from toolyard.links.mcp.framing import Id, JsonRpcMessage, UnreadableError
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, wrapped
-from toolyard.model.call import LogLine, Notice, Notify, Progress
-from toolyard.model.errors import CallError, Denied
+from toolyard.model.call import LogLine, Notify, Progress
+from toolyard.model.errors import CallError, CallTimeout, Denied, Interrupted, Unavailable
+from toolyard.parsing.lines import TooLong
 from toolyard.words.redactor import Redactor, echoes_of
 
 Handler = Callable[[dict[str, Any]], Any]
@@ -85,76 +83,8 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
         return None if name is None else getattr(self, name)
 
 
-MOST = 256
-"""Notices of one call that may wait to be told."""
-PATIENCE = 5.0
-"""Seconds that an answer waits, at most, for who is still being told."""
 HANDLERS = Threads(64, "toolyard-mcp-handler")
 """For what servers ask for, which a person, or a model, may take minutes to answer."""
-TELLERS = Threads(32, "toolyard-mcp-notices")
-"""For what servers say meanwhile."""
-
-
-class Notices:
-    """Tells one caller, one notice after the other. What is too much is dropped, progress first, eldest first."""
-
-    def __init__(self, notify: Notify) -> None:
-        self._notify = notify
-        self._lock = threading.Lock()
-        self._waiting: deque[Notice] = deque()
-        self._runner: Future[None] | None = None
-        self._is_over = False
-        self.dropped = 0
-
-    def __call__(self, notice: Notice) -> None:
-        """Have it told, soon."""
-        with self._lock:
-            if self._is_over:
-                self.dropped += 1
-                return
-            if len(self._waiting) >= MOST:
-                self._make_room()
-            self._waiting.append(notice)
-            if self._runner is None or self._runner.done():
-                self._runner = TELLERS.submit(self._tell)
-
-    async def told(self, seconds: float) -> None:
-        """Wait until all of it was told, at most so long; from then on nothing is."""
-        runner = self._runner
-        if runner is not None and not runner.done():
-            await asyncio.wait({asyncio.wrap_future(runner)}, timeout=max(seconds, 0.0))
-        self.close()
-
-    def close(self) -> None:
-        """Tell nothing any more."""
-        with self._lock:
-            self._is_over = True
-            self.dropped += len(self._waiting)
-            self._waiting.clear()
-            runner = self._runner
-        if runner is not None and not runner.done():
-            TELLERS.give_up(runner)
-
-    def _make_room(self) -> None:
-        self.dropped += 1
-        eldest = next((notice for notice in self._waiting if isinstance(notice, Progress)), None)
-        if eldest is None:
-            self._waiting.popleft()
-        else:
-            with suppress(ValueError):
-                self._waiting.remove(eldest)
-
-    def _tell(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._runner = None
-                    return
-                notice = self._waiting.popleft()
-            try:
-                self._notify(notice)
-            except Exception:  # noqa: BLE001 - somebody else's code, and the call goes on
-                _log.warning("who is told of a call's progress failed", exc_info=True)
 
 
 RATE = 10_000
@@ -429,3 +359,111 @@ def _number(value: Any) -> float | None:
 
 async def _await_result(result: Any) -> Any:
     return await result
+
+
+class Mailbox:
+    """What is waited for on one connection."""
+
+    def __init__(self, peer: Peer, answer: Answer) -> None:
+        self._peer = peer
+        self._answer = answer
+        self._waiting: dict[int, tuple[Request, asyncio.Future[McpReply]]] = {}
+        self._last_words = ""
+        self.ended: str | None = None
+        """How the connection ended; None while it lasts."""
+
+    async def exchange(self, request: Request, send: Callable[[Request, asyncio.Future[McpReply]], None]) -> McpReply:
+        """Send a request and wait for its answer; the server is told if nobody waits for it any more."""
+        if len(self._waiting) >= self._peer.limits.max_pending:
+            raise Unavailable(f"{self._peer.name} has {len(self._waiting)} requests to answer already")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[McpReply] = loop.create_future()
+        timer = (
+            None if request.deadline is None else loop.call_at(request.deadline, self._expire_request, request, future)
+        )
+        self._waiting[request.number] = (request, future)
+        try:
+            send(request, future)
+            return await future
+        except (CallTimeout, asyncio.CancelledError):
+            if request.cancellable and request.sent:
+                self._answer(framing.cancellation(request.number))
+            raise
+        finally:
+            del self._waiting[request.number]
+            if future.done() and not future.cancelled():
+                future.exception()  # heard, also where it could not even be sent
+            if timer is not None:
+                timer.cancel()
+
+    def deliver(self, data: bytes) -> None:
+        """One message off the stream."""
+        try:
+            found = framing.read(data, self._peer.limits.max_depth)
+        except UnreadableError:
+            self._fail_lost_answer(data, data, unreadable(self._peer.name))
+            return
+        for message in found:
+            if not message.is_response:
+                self._peer.receive(message, self._answer)
+                continue
+            try:
+                self._settle_request(message, len(data))
+            except Exception:  # noqa: BLE001 - one answer that nobody foresaw must not cost the connection
+                _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
+                self._fail_lost_answer(data, data, unreadable(self._peer.name))
+
+    def skipped(self, line: TooLong) -> None:
+        """A message that was too long to be kept."""
+        self._fail_lost_answer(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
+
+    def end(self, how: str, last_words: str = "") -> None:
+        """Nothing more will come."""
+        if self.ended is None:
+            self.ended, self._last_words = how, last_words
+        for request, future in self._waiting.values():
+            if not future.done():
+                future.set_exception(self._explain_end(request))
+
+    def refuse_late(self, request: Request) -> Exception:
+        """For a request that comes after the end: nothing was sent, so most can be sent on the next connection."""
+        return SessionLostError() if request.cancellable else self._explain_end(request)
+
+    def _explain_end(self, request: Request) -> CallError:
+        if request.sent:
+            return Interrupted(f"{self._peer.name} {self.ended or 'ended'} before it answered{self._last_words}")
+        return Unavailable(f"{self._peer.name} {self.ended or 'ended'}{self._last_words}")
+
+    def _settle_request(self, message: JsonRpcMessage, size: int) -> None:
+        number = message.id
+        waiting = self._waiting.get(number) if isinstance(number, int) else None
+        if waiting is None or waiting[1].done():
+            self._peer.strays += 1
+            return
+        try:
+            waiting[1].set_result(reply_of(self._peer, message, size))
+        except CallError as error:
+            waiting[1].set_exception(error)
+
+    def _fail_lost_answer(self, head: bytes, tail: bytes, fault: CallError) -> None:
+        """Fail the request that a lost message answers; if there is but one, it is that one's."""
+        self._peer.strays += 1
+        number = framing.guess_id(head, tail)
+        waiting = None if number is None else self._waiting.get(number)
+        if number is None and framing.looks_like_one(head, tail):
+            likely = [item for item in self._waiting.values() if item[0].method != LISTEN]
+            waiting = likely[0] if len(likely) == 1 else None
+        if waiting is not None and not waiting[1].done():
+            waiting[1].set_exception(fault)
+
+    def _expire_request(self, request: Request, future: asyncio.Future[McpReply]) -> None:
+        if not future.done():
+            future.set_exception(late(self._peer.name, request.seconds, "unknown" if request.sent else "none"))
+
+
+def reply_of(peer: Peer, message: JsonRpcMessage, size: int) -> McpReply:
+    """The answer that a response is; its error is raised."""
+    error: Any = message.error
+    if error is not msgspec.UNSET and error is not None:
+        raise refused(peer.name, error, peer.redactor)
+    return McpReply(message.result, size)

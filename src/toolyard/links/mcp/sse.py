@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SessionLostError, status_of
-from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
-from toolyard.links.mcp.response_router import Mailbox
+from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
 from toolyard.links.mcp.web import EventReader, ServerSentEvent, Web, WebWire
 from toolyard.model.errors import CallError, Denied, ToolFailed, Unavailable
 

@@ -13,8 +13,7 @@ import time
 from contextlib import suppress
 
 from toolyard.links.mcp.errors import late
-from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
-from toolyard.links.mcp.response_router import Mailbox
+from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
 from toolyard.loop.threads import leave
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import Unavailable

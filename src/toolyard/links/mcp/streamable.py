@@ -21,8 +21,7 @@ from toolyard.links.mcp.errors import (
     unreadable,
 )
 from toolyard.links.mcp.framing import UnreadableError
-from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
-from toolyard.links.mcp.response_router import reply_of
+from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request, reply_of
 from toolyard.links.mcp.web import EventReader, ServerSentEvent, Web, WebWire
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
