@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -134,7 +135,7 @@ def encode_error(number: Id | None, fault: RpcFault) -> bytes:
     return encode({"jsonrpc": "2.0", "id": number, "error": error})
 
 
-_DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+_INTEGER = re.compile(r"-?[0-9]+(?:\.0+)?")
 
 
 def check_header_params(
@@ -157,19 +158,13 @@ def check_header_params(
         said = decode_header(given[0])
         if said is None:
             raise _mismatch(f"{each.name} is not valid base64 of UTF-8")
-        if said != shown and not (
-            each.is_integer and _normal_int(said) is not None and _normal_int(said) == _normal_int(shown)
-        ):
+        if said != shown and not (each.is_integer and _is_same_integer(said, shown)):
             raise _mismatch(f"{each.name} does not say what the argument {argument!r} says")
 
 
-def _normal_int(text: str) -> str | None:
-    found = _DECIMAL.fullmatch(text)
-    if found is None:
-        return None
-    sign, digits = ("-", found[1][1:]) if found[1].startswith("-") else ("", found[1])
-    digits = digits.lstrip("0") or "0"
-    return digits if digits == "0" else sign + digits
+def _is_same_integer(said: str, shown: str) -> bool:
+    """`Decimal`, since an `int` is not read from any number of digits."""
+    return all(map(_INTEGER.fullmatch, (said, shown))) and Decimal(said) == Decimal(shown)
 
 
 def _mismatch(text: str) -> RpcFault:

@@ -47,7 +47,7 @@ from toolyard.serving.mcp.json_rpc import (
     read_message,
 )
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
-from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request, post_mail
+from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request, forget_request, post_mail
 from toolyard.serving.mcp.streamable_http import (
     answer_accepted,
     find_address,
@@ -154,7 +154,9 @@ class MessageClient:
         ask = partial(self._questions.ask, self._send) if self._elicits else None
         turn = RequestContext(message, caller, client=None if stateless else self, tell=self._tell, ask=ask)
         turn.find_address = self._find_address
-        self.running[number] = InflightRequest(asyncio.get_running_loop().create_task(self._answer(turn, number)))
+        inflight = InflightRequest(asyncio.get_running_loop().create_task(self._answer(turn, number)))
+        self.running[number] = inflight
+        inflight.task.add_done_callback(lambda _: forget_request(self.running, number, inflight))
 
     def _listen(self, message: RpcMessage, number: Id) -> None:
         tag, honoured, told = read_subscription(message)
@@ -180,11 +182,6 @@ class MessageClient:
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along
             _log.error("%s: failed with %s", turn.message.method, type(error).__name__, exc_info=error)
             self._send(encode_error(number, RpcFault(INTERNAL_ERROR, "the server failed; its log has it")))
-        finally:
-            # A cancelled request is out of the table already, and its id may be in use again.
-            inflight = self.running.get(number)
-            if inflight is not None and inflight.task is asyncio.current_task():
-                del self.running[number]
 
 
 _HOME = "mcp_sse"

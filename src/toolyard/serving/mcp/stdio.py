@@ -11,7 +11,6 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -37,20 +36,15 @@ class StdioTransport(asyncio.Protocol):
     def __init__(self, server: McpEndpoint) -> None:
         self._block = server.server_block
         self._lines = LineReader(self._block.max_body_bytes)
-        self._out: OutputPipe | None = None
         self._reading: asyncio.ReadTransport | None = None
+        self.out = OutputPipe(self)
         self.client = MessageClient(server, self.write, self.write, NOBODY, server.server_block.public_url)
         self.over = asyncio.get_running_loop().create_future()
         """Done when the client has said all."""
 
-    def connect(self, out: OutputPipe) -> None:
-        """Where answers go."""
-        self._out = out
-
     def write(self, message: bytes) -> None:
         """Send a message, whole."""
-        if self._out is not None:
-            self._out.write(message + b"\n")
+        self.out.write(message + b"\n")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client can be heard."""
@@ -60,9 +54,13 @@ class StdioTransport(asyncio.Protocol):
         """It says something."""
         for line in self._lines.feed(data):
             self._read_line(line)
-        if self._out is not None and self._reading is not None and self._out.is_full:
+        if self._reading is not None and self.out.is_full:
             self._reading.pause_reading()
-            self._out.when_empty(self._reading.resume_reading)
+
+    def listen_again(self) -> None:
+        """It has read on, and may say more."""
+        if self._reading is not None:
+            self._reading.resume_reading()
 
     def eof_received(self) -> None:
         """It has said all."""
@@ -95,11 +93,10 @@ class StdioTransport(asyncio.Protocol):
 class OutputPipe(asyncio.BaseProtocol):
     """The way to the client: a pipe if it is one, else a file."""
 
-    def __init__(self, gone: Callable[[], None]) -> None:
-        self._gone = gone
+    def __init__(self, wire: StdioTransport) -> None:
+        self._wire = wire
         self._transport: asyncio.WriteTransport | None = None
         self._file: BinaryIO | None = None
-        self._waiting: Callable[[], None] | None = None
         self.is_full = False
 
     async def open(self, fd: int) -> None:
@@ -124,7 +121,7 @@ class OutputPipe(asyncio.BaseProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
         self._transport = None
-        self._gone()
+        self._wire.finish()
 
     def pause_writing(self) -> None:
         """It does not read."""
@@ -133,13 +130,7 @@ class OutputPipe(asyncio.BaseProtocol):
     def resume_writing(self) -> None:
         """It has read on."""
         self.is_full = False
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting()
-
-    def when_empty(self, function: Callable[[], None]) -> None:
-        """Call a function when there is room again."""
-        self._waiting = function
+        self._wire.listen_again()
 
     async def flush(self, seconds: float) -> None:
         """Wait until all is written, for so long at most."""
@@ -173,10 +164,8 @@ def take_streams() -> tuple[int, int]:
 async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asyncio.Event) -> None:
     """Answer until the client has said all, or `stop` is set; then wait for what runs, within the server's limit."""
     wire = StdioTransport(server)
-    out = OutputPipe(wire.finish)
+    client, out, patience = wire.client, wire.out, server.server_block.shutdown_timeout
     await out.open(writing)
-    wire.connect(out)
-    client, patience = wire.client, server.server_block.shutdown_timeout
     # The one client is not asked to make room for others.
     subscriber = Subscriber("", client.notify_changed, nothing, nothing)
     server.subscribers.join(subscriber)
