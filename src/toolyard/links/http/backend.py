@@ -192,7 +192,8 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectTimeout from error
         failure: Exception = httpcore2.ConnectTimeout()
         for position, address in enumerate(addresses):
-            share = _share_time(end, len(addresses) - position)
+            # An equal part of the time left, so that one silent address does not take the others' chance.
+            share = None if end is None else (end - time.monotonic()) / (len(addresses) - position)
             if share is not None and share <= 0:
                 break
             try:
@@ -200,21 +201,12 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
                 continue
-            return await self._adopt(GuardedStream(inner, self))
+            self.exchange.fresh = True
+            if self._guard.closed:  # a connection must not outlive its pool
+                await inner.aclose()
+                raise httpcore2.ConnectError("closed")
+            return GuardedStream(inner, self)
         raise failure
-
-    async def _adopt(self, stream: GuardedStream) -> GuardedStream:
-        """The stream, if it is still wanted: it must not outlive its pool."""
-        self.exchange.fresh = True
-        if self._guard.closed:
-            await stream.aclose()
-            raise httpcore2.ConnectError("closed")
-        return stream
-
-
-def _share_time(end: float | None, parts: int) -> float | None:
-    """An equal part of the time left, so that one silent address does not take the others' chance."""
-    return None if end is None else (end - time.monotonic()) / parts
 
 
 IDLE_SECONDS = 4.0

@@ -129,8 +129,10 @@ class RedirectingRequest:
         """The answer, whose head is acceptable; None if it is a redirect, which has then been followed."""
         self._check_head(response)
         answer = StreamedAnswer(self, response)
-        self._note_status(answer.status)
-        return None if self._follow_redirect(answer.status, answer.headers) else answer
+        credential = self._outgoing.credential
+        if answer.status == _UNAUTHORIZED and credential is not None and self.needs_credential:
+            credential.refused()
+        return None if self._follow_redirect(answer) else answer
 
     def _check_head(self, response: httpcore2.Response) -> None:
         if response.status < _FIRST_FINAL:
@@ -156,22 +158,11 @@ class RedirectingRequest:
     def _is_repeatable(self) -> bool:
         return self._outgoing.method in HARMLESS and not self._outgoing.once
 
-    def _note_status(self, status: int) -> None:
-        credential = self._outgoing.credential
-        if status == _UNAUTHORIZED and credential is not None and self.needs_credential:
-            credential.refused()
-
-    def _follow_redirect(self, status: int, headers: tuple[tuple[str, str], ...]) -> bool:
+    def _follow_redirect(self, answer: StreamedAnswer) -> bool:
         """Whether this is a redirect that is followed."""
-        if status not in _REDIRECTS or not self._is_repeatable:
+        location = next((value for name, value in answer.headers if name == "location"), None)
+        if answer.status not in _REDIRECTS or not self._is_repeatable or location is None:
             return False
-        location = next((value for name, value in headers if name == "location"), None)
-        if location is None:
-            return False
-        self._move_to(location)
-        return True
-
-    def _move_to(self, location: str) -> None:
         here = self.target.origin
         there = self._strip_credential(self.target.redirected(location))
         if there.origin != here:
@@ -183,6 +174,7 @@ class RedirectingRequest:
         if self._redirects > MAX_REDIRECTS:
             raise ToolFailed(f"{here} redirects more than {MAX_REDIRECTS} times", effect="none")
         self.target = there
+        return True
 
     def _strip_credential(self, target: Target) -> Target:
         """Without a key that a server might have sent back in a `Location`: what is kept here can be shown."""
@@ -229,7 +221,9 @@ class StreamedAnswer:
         self.url = request.target.url
         """Where it comes from, without the credential."""
         self.status = response.status
-        self.headers = _decode_headers(response)
+        self.headers = tuple(
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers
+        )
 
     def header(self, name: str, default: str = "") -> str:
         """The first header of that name, in lower case."""
@@ -272,10 +266,6 @@ class StreamedAnswer:
     @property
     def _encoding(self) -> str:
         return ",".join(value for name, value in self.headers if name == "content-encoding")
-
-
-def _decode_headers(response: httpcore2.Response) -> tuple[tuple[str, str], ...]:
-    return tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers)
 
 
 def explain_error(error: Exception, now: RedirectingRequest, limit: int = 0) -> CallError | None:

@@ -18,7 +18,6 @@ from toolyard.words.redactor import find_credentials
 
 Format = Literal["json_schema", "json_object", "text"]
 
-PROVIDERS = ("openai", "ollama", "anthropic", "llama")
 _GGUF = ".gguf"
 """How the name of a file ends that is a language model."""
 _HOMES = {

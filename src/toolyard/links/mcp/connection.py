@@ -252,7 +252,7 @@ class Connection:
             raise ToolFailed(f"{name} of {self.peer.name} asks for {len(asked)} inputs at once", effect="unknown")
         for key, entry in asked.items():
             method = entry.get("method") if isinstance(entry, dict) else None
-            handler = self.peer.handler(method) if isinstance(method, str) else None
+            handler = self.peer.handlers.of(method) if isinstance(method, str) else None
             if handler is None:
                 shown = repr(method)[:100] if isinstance(method, str) else "something unknown"
                 raise Denied(

@@ -193,6 +193,7 @@ class Peer:
         list_credentials: Callable[[], tuple[str, ...]],
     ) -> None:
         self.name = name
+        self.handlers = handlers
         self.limits = limits
         self._find_redactor = find_redactor
         self._list_credentials = list_credentials
@@ -205,7 +206,6 @@ class Peer:
         self.dropped = 0
         """Notices that came faster than they were taken."""
         self.pace = MessagePace()
-        self._handlers = handlers
         self._number = 0
         self._change: asyncio.TimerHandle | None = None
         self._changed_at = -_BETWEEN_CHANGES
@@ -267,10 +267,6 @@ class Peer:
             raise
         return await home_loop.arun(_await_result(result)) if inspect.isawaitable(result) else result
 
-    def handler(self, method: str) -> Handler | None:
-        """Who answers such a request of the server."""
-        return self._handlers.of(method)
-
     def _take_notification(self, method: str, params: dict[str, Any], notify: Notify | None) -> None:
         if method == "notifications/progress":
             self._tell_progress(params)
@@ -321,7 +317,7 @@ class Peer:
         if method == "ping":
             answer(framing.response(number, {}))
             return
-        handler = self.handler(method)
+        handler = self.handlers.of(method)
         if handler is None:
             answer(framing.refusal(number, METHOD_NOT_FOUND, f"this client does not answer {method[:100]}"))
         elif self._busy >= self.limits.max_requests:

@@ -10,7 +10,6 @@ import itertools
 import json
 import marshal
 import os
-import select
 import shutil
 import socket
 import subprocess
@@ -137,9 +136,11 @@ class ForkServer:
         process, self._process = self._process, None
         if process is not None:
             # bwrap itself ends when its first process does; that one sweeps before it goes.
-            if not _has_ended(process.pid, _END_SECONDS):
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
                 process.kill()
-            process.wait()
+                process.wait()
             if process.stderr is not None:
                 process.stderr.close()
         if self._folder is not None:
@@ -222,14 +223,13 @@ class ForkServer:
     def _receive_message(self, deadline: float) -> dict[str, Any] | None:
         if self._control is None:
             return None
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
         try:
-            if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
-                return None
+            self._control.settimeout(max(deadline - time.monotonic(), 0))
             data = self._control.recv(65536)
         except OSError:
             return None
+        finally:
+            self._control.settimeout(None)
         said: dict[str, Any] | None = json.loads(data) if data else None
         return said
 
@@ -240,20 +240,6 @@ class ForkServer:
             self._process.wait(0.5)
         words = (self._process.stderr.read() or b"").decode("utf-8", "replace").strip()
         return f": {words[-_WORDS:]}" if words else ""
-
-
-def _has_ended(pid: int, seconds: float) -> bool:
-    """Wait for a child, and no longer than it takes."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    try:
-        return bool(poll.poll(seconds * 1000))
-    finally:
-        os.close(handle)
 
 
 @cache

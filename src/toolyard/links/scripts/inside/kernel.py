@@ -43,14 +43,9 @@ def die_with_parent(number: int) -> None:
     prctl(_DEATH_SIGNAL, number)
 
 
-def hide_memory() -> None:
-    """Other processes of the same uid may not look into this one."""
-    prctl(_DUMPABLE, 0)
-
-
-def show_memory() -> None:
-    """Undo what a change of uid does, which makes `/proc/self` useless."""
-    prctl(_DUMPABLE, 1)
+def show_memory(is_shown: bool) -> None:
+    """Whether others of the same uid may look into this process; if not, its own `/proc/self` is useless to it, too."""
+    prctl(_DUMPABLE, int(is_shown))
 
 
 def adopt_orphans() -> None:
