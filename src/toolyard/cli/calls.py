@@ -1,27 +1,51 @@
-"""`toolyard calls`: the call log of the sessions' store, as it is or as it grows."""
+"""`toolyard call`: one tool is run; `toolyard calls`: the call log of the sessions' store, as it is or as it grows."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from datetime import datetime
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from uuid import uuid4
 
 import msgspec
 from cyclopts import Parameter, Token
+from msgspec.structs import replace
 
 from toolyard.app.config import read_anything
 from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal, open_journal
+from toolyard.calls.plan import SCHEMA_SIMULATOR
 from toolyard.calls.tracer import read_log_options
-from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import print_list, visible, warn
-from toolyard.cli.yard import config_path, open_sessions
-from toolyard.model.call import Mode
-from toolyard.model.errors import Effect
+from toolyard.cli.approvals import ask_at_terminal, tell_how_to_decide
+from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
+from toolyard.cli.output import fail_call, print_json, print_list, visible, warn, working
+from toolyard.cli.yard import config_path, missing_session, open_sessions, open_yard, tell_of_default
+from toolyard.dialects.wire_names import read_wire_call
+from toolyard.engines.base import ToolEngine
+from toolyard.model.call import Mode, ToolCall, ToolResult
+from toolyard.model.errors import (
+    ConfigError,
+    Effect,
+    Held,
+    InvalidArguments,
+    SessionError,
+    SessionExistsError,
+    UnknownSessionError,
+    UnknownToolError,
+)
+from toolyard.model.names import nearest, pointer_of
 from toolyard.model.tool import Effects
+from toolyard.registry import ToolRegistry
+from toolyard.registry.bind import find
+from toolyard.registry.prepared import read_arguments
 
+_ARGUMENTS = "write the arguments as KEY=VALUE, each of them, or all of them as one JSON object"
+HELD = 3
+"""How a command ends whose call waits for approval."""
 _EVERYTHING = CallLogOptions(days=36_500)
 _PAGE = 10_000
 _LOOK = 0.5
@@ -30,14 +54,144 @@ _LATE = 5.0
 """Seconds by which a row may come later than one that ended after it: each process writes its own."""
 _COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
 
-_FORMS = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00"
+_TIMES = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00"
+
+
+def call(
+    name: str,
+    /,
+    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    session: Annotated[str | None, Parameter(name=["--session", "-s"])] = None,
+    simulate: Annotated[bool, Parameter(negative="")] = False,
+    timeout: float | None = None,
+    owner: OwnerOption = None,
+    skip_bad: SkipOption = False,
+    options: YardOptions = YARD,
+) -> int:
+    """Call a tool and print its result; exits 1 if the call failed, 3 if somebody must approve it first.
+
+    Parameters
+    ----------
+    name
+        Qualified name, or a bare name that only one namespace has.
+    arguments
+        KEY=VALUE words, where a value is read as JSON if it is JSON and the tool takes it so, and else as text; or
+        one JSON object; or - to read that from standard input.
+    session
+        Make the call in this session, which is set up if there is none, and keep it there. Without a `sessions`
+        block in the config, sessions are kept in a file of the user's.
+    simulate
+        Answer as the session would now, and leave it as it was. A session that is named must be there.
+    timeout
+        Seconds the call may take.
+    """
+    if session == "":
+        raise SessionError("--session needs the name of a session, and it is empty")
+    given = _read_arguments(arguments)
+    approver = ask_at_terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
+    with open_yard(options.config, skip_bad=skip_bad, durable=session is not None, approver=approver) as yard:
+        called = read_wire_call(yard.tool_registry.snapshot, ToolCall(name))
+        request = replace(called, arguments=_settle_values(given, yard.tool_registry, called.name))
+        engine, session_id = yard.tool_engine, session or f"call-{uuid4().hex}"
+        # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
+        if session is None or not simulate:
+            _begin_session(engine, session_id, owner, alone=session is None)
+        ask = engine.simulate if simulate else engine.execute
+        asks = approver is not None and engine.policy is not None and engine.policy.asks
+        with working(f"calling {name}", spins=not asks), ExitStack() as leaving:
+            if session is None:
+                # Of its own, and over with the command: nobody finds it later.
+                leaving.callback(engine.teardown, session_id, owner=owner)
+            try:
+                result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
+            except UnknownSessionError:
+                raise missing_session(yard, session_id, owner) from None
+    return _show_result(result, options, simulated=simulate)
+
+
+def _begin_session(engine: ToolEngine, session_id: str, owner: str | None, *, alone: bool) -> None:
+    # Asking first would not help: another process may be setting it up at this moment.
+    with suppress(SessionExistsError):
+        engine.setup(session_id, owner=owner)
+    # What is approved of one that nobody named is good for the next command, too.
+    engine.sessions.find(session_id, owner).is_alone = alone
+
+
+_OPTIONS = [
+    f"--{name.replace('_', '-')}"
+    for name, parameter in signature(call).parameters.items()
+    for name in ([name] if name != "options" else YardOptions.__dataclass_fields__)
+    if parameter.kind is parameter.KEYWORD_ONLY
+]
+
+
+class _Words(dict[str, str]):
+    """Arguments that were written as KEY=VALUE, each value still as it was written."""
+
+
+def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
+    """The arguments as an object; text that is none stays text, which the call path refuses and records."""
+    for word in given:
+        if word.startswith("--"):
+            near = nearest(word.partition("=")[0], _OPTIONS)
+            raise ConfigError(f"there is no option {word}; {f'did you mean {near[0]}?' if near else _ARGUMENTS}")
+    if given and not given[0].startswith("{") and all("=" in word for word in given):
+        words = _Words()
+        for key, _, value in (word.partition("=") for word in given):
+            if key in words:
+                raise ConfigError(f"{key}=... is given twice; a list is written {key}='[1, 2]'")
+            words[key] = value
+        return words
+    text = given[0] if given else "{}"
+    if len(given) > 1 or text[:1].isalnum():
+        raise ConfigError(f"{next(word for word in given if '=' not in word)!r}: {_ARGUMENTS}")
+    text = sys.stdin.read() if text == "-" else text
+    try:
+        return read_arguments(text)
+    except InvalidArguments:
+        return text
+
+
+def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegistry, name: str) -> dict[str, Any] | str:
+    """Each word as JSON where that is what the tool takes there, and as the text it is where not."""
+    if not isinstance(given, _Words):
+        return given
+    read = tried = {key: read_word(text) for key, text in given.items()}
+    with suppress(UnknownToolError):  # which the call will say
+        for candidate in find(registry.snapshot, name):
+            wrong = {violation.pointer for violation in candidate.compiled.violations(read)}
+            kept = {key for key in read if any(f"{at}/".startswith(f"{pointer_of([key])}/") for at in wrong)}
+            tried = {key: given[key] if key in kept else value for key, value in read.items()}
+            if candidate.compiled.accepts(tried):
+                break
+    return tried
+
+
+def _show_result(result: ToolResult, options: YardOptions, *, simulated: bool) -> int:
+    info = result.error_info
+    held = info is not None and info.code == Held.code
+    maker = result.metadata.get("simulated_by")
+    if maker is not None and (simulated or maker != SCHEMA_SIMULATOR):
+        warn(f"{result.name} was not run; answered by {maker}")
+    elif maker is not None and info is None:
+        warn("made up by the simulator: nothing is behind this tool")
+    if options.json:
+        print_json(result.to_dict())
+    elif info is not None:
+        here = {"hint": tell_how_to_decide(info.details["approval"], options.config)} if held else {}
+        fail_call(replace(info, **here))
+        if info.code == UnknownToolError.code:
+            tell_of_default(options.config)
+    else:
+        print_json(result.result)
+    return HELD if held else 1 if result.is_error else 0
 
 
 def _read_time(_: object, tokens: Sequence[Token]) -> datetime:
     try:
         return datetime.fromisoformat(tokens[0].value)
     except ValueError:
-        raise ValueError(f"{tokens[0].value!r} is no time; write {_FORMS}") from None
+        raise ValueError(f"{tokens[0].value!r} is no time; write {_TIMES}") from None
 
 
 def calls(
@@ -51,7 +205,7 @@ def calls(
     effect: Annotated[Effect | None, Parameter(help="Calls that failed, by what they did all the same.")] = None,
     effects: Annotated[Effects | None, Parameter(help="Calls of tools that do this.")] = None,
     since: Annotated[
-        datetime | None, Parameter(converter=_read_time, help=f"Calls that ended then or later: {_FORMS}.")
+        datetime | None, Parameter(converter=_read_time, help=f"Calls that ended then or later: {_TIMES}.")
     ] = None,
     until: Annotated[datetime | None, Parameter(converter=_read_time, help="Calls that ended before that.")] = None,
     errors: Annotated[bool, Parameter(negative="", help="Only calls that failed.")] = False,
@@ -122,7 +276,7 @@ def _follow(log: Journal, wanted: CallFilter, limit: int, *, as_json: bool) -> i
             time.sleep(_LOOK)
         except KeyboardInterrupt:
             return 0
-        recent = msgspec.structs.replace(wanted, since=max(newest, wanted.since or 0.0))
+        recent = replace(wanted, since=max(newest, wanted.since or 0.0))
         rows = _read_rows(log, recent, _PAGE)
 
 

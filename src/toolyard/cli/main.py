@@ -42,7 +42,7 @@ _VERBS = {
     "catalog:tools": "List the tools.",
     "catalog:show": "Show one tool, whole.",
     "catalog:search": "Find tools by what they do.",
-    "call:call": "Call a tool and print its result.",
+    "calls:call": "Call a tool and print its result.",
     "calls:calls": "List the calls that were made, newest last.",
     "sample:sample": "Draw tools that belong together.",
     "graph:graph": "Draw which tools feed which: as a page, or for Graphviz, Mermaid or another program.",
