@@ -7,6 +7,7 @@ from typing import Any
 
 from toolyard.dialects.base import Dialect, RawCall, WireTool, others
 from toolyard.dialects.gemini_schema import gemini_schema
+from toolyard.dialects.input_schema import make_nullable
 from toolyard.dialects.payload import (
     ChangeLog,
     Json,
@@ -21,7 +22,6 @@ from toolyard.dialects.payload import (
     records,
 )
 from toolyard.model import Schema, Tool, ToolCall, ToolResult
-from toolyard.schema.subschemas import types_of
 
 _COUNTS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
 _SNAKE = {
@@ -60,18 +60,7 @@ def json_schema(schema: Any) -> Schema:
             out[key] = [json_schema(sub) for sub in value]
         elif key not in ("nullable", "propertyOrdering"):
             out[key] = value
-    return _with_null(out) if given.get("nullable") is True else out
-
-
-def _with_null(schema: Schema) -> Schema:
-    if isinstance(schema.get("anyOf"), list):
-        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
-    out = dict(schema)
-    if "type" in out:
-        out["type"] = list(dict.fromkeys([*types_of(out["type"]), "null"]))
-    if isinstance(out.get("enum"), list):
-        out["enum"] = [*out["enum"], None]
-    return out
+    return make_nullable(out) if given.get("nullable") is True else out
 
 
 _DECLARATIONS = ("functionDeclarations", "function_declarations")

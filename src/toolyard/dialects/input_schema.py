@@ -56,11 +56,16 @@ def object_root(schema: Schema, log: ChangeLog) -> Schema:
 
 
 def _as_object(schema: Schema, log: ChangeLog) -> Schema:
+    properties = schema.get("properties")
+    return {**object_typed(schema, log), "properties": properties if isinstance(properties, dict) else {}}
+
+
+def object_typed(schema: Schema, log: ChangeLog) -> Schema:
+    """`schema` with `type: object`, whatever it said before."""
     names = types_of(schema.get("type"))
     if names and "object" not in names:
         log.add(("type",), f"type {' or '.join(names)} replaced by object: arguments are always an object")
-    properties = schema.get("properties")
-    return {**schema, "type": "object", "properties": properties if isinstance(properties, dict) else {}}
+    return {**schema, "type": "object"}
 
 
 def _one_object(schema: Schema, refs: References, log: ChangeLog, level: int = 0) -> Schema:
@@ -288,7 +293,7 @@ class _StrictWriter:
                 self._log.add((*path, "properties", name), "a property that is never allowed was dropped")
                 continue
             written = self._write_node(sub, (*path, "properties", name))
-            out[name] = written if name in required or accepts_null(sub, self._refs) else _make_nullable(written)
+            out[name] = written if name in required or accepts_null(sub, self._refs) else make_nullable(written)
         return {"properties": out, "required": list(out), "additionalProperties": False}
 
     def _write_items(self, flat: Schema, path: Path) -> Schema:
@@ -310,13 +315,16 @@ def _implied_types(flat: Schema) -> list[str]:
     return ["array"] if "items" in flat or "prefixItems" in flat else []
 
 
-def _make_nullable(schema: Schema) -> Schema:
-    if "anyOf" in schema:
+def make_nullable(schema: Schema) -> Schema:
+    """A schema that accepts null, too; one without a type does already."""
+    if isinstance(schema.get("anyOf"), list):
         return {**schema, "anyOf": [*schema["anyOf"], _NULL]}
     if "$ref" in schema or "const" in schema:
         return {"anyOf": [schema, _NULL]}
-    out = {**schema, "type": [*types_of(schema["type"]), "null"]}
-    if "enum" in out:
+    out = dict(schema)
+    if "type" in out:
+        out["type"] = list(dict.fromkeys([*types_of(out["type"]), "null"]))
+    if isinstance(out.get("enum"), list):
         out["enum"] = [*out["enum"], None]
     return out
 

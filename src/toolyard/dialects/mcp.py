@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from toolyard.dialects.base import Dialect, RawCall, WireTool, others
+from toolyard.dialects.input_schema import object_typed
 from toolyard.dialects.payload import (
     ChangeLog,
     Json,
@@ -53,7 +54,7 @@ class McpDialect(Dialect):
         out: Json = {
             "name": wire_name,
             "description": tool.description,
-            "inputSchema": _write_input(tool.parameters, log),
+            "inputSchema": object_typed(tool.parameters, log),
         }
         out |= {key: tool.metadata[key] for key, kind in _PASSED_ON.items() if isinstance(tool.metadata.get(key), kind)}
         if promises_output(tool):
@@ -147,13 +148,6 @@ def _protocol_error(call_id: str | None, error: Json) -> ToolResult:
 def _read_body_value(body: Json) -> Any:
     structured, content = pick(body, "structuredContent", "structured_content"), body.get("content")
     return read_content(content) if structured is None else plain_value(structured, content, {})
-
-
-def _write_input(schema: Schema, log: ChangeLog) -> Schema:
-    names = types_of(schema.get("type"))
-    if names and "object" not in names:
-        log.add(("type",), f"type {' or '.join(names)} replaced by object: arguments are always an object")
-    return {**schema, "type": "object"}
 
 
 def _write_output(schema: Schema, log: ChangeLog) -> Schema:
