@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -92,11 +92,9 @@ def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
 def _open_approvals(config: Path | None) -> Iterator[Approvals]:
     """Where the sessions of that config are kept; its tools are not loaded, so this can be done without them."""
     with open_sessions(config) as sessions:
-        approvals = Approvals(open_records(sessions.store, clock=steady_clock(sessions.store, dated=True)))
-        try:
+        records = open_records(sessions.store, clock=steady_clock(sessions.store, dated=True))
+        with closing(Approvals(records)) as approvals:
             yield approvals
-        finally:
-            approvals.close()
 
 
 def _print_approval(approval: Approval, options: YardOptions) -> int:

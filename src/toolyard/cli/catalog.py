@@ -17,7 +17,6 @@ from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, UnknownToolError
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
-from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 
 if TYPE_CHECKING:
@@ -33,18 +32,11 @@ def check(*, options: YardOptions = YARD) -> int:
     """
     path = config_path(options.config)
     with working(f"checking {path or 'the domains'}"):
-        registry, report = _survey_domains() if path is None else survey(path)
+        registry = domain_registry(skip_bad=True) if path is None else survey(path)[0]
         registry.close()
-    if options.json:
-        print_json(report.to_dict())
-    else:
-        _show_report(report)
+    report = registry.report
+    print_json(report.to_dict()) if options.json else _show_report(report)
     return 0 if report.ok else 1
-
-
-def _survey_domains() -> tuple[ToolRegistry, LoadReport]:
-    registry = domain_registry(skip_bad=True)
-    return registry, registry.report
 
 
 def _show_report(report: LoadReport) -> None:

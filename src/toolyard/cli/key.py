@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,13 +149,8 @@ def _open_ring(config: Path | None) -> Iterator[KeyRing]:
             f"{where}, and keys must be kept where servers find them; add `sessions: {{store: sqlite}}`"
             " or `store: postgres` to the config that is served, and name it with --config"
         )
-    sessions = make_sessions(block)
-    try:
-        records = open_records(sessions.store)
+    with closing(make_sessions(block)) as sessions, closing(open_records(sessions.store)) as records:
         yield KeyRing(records)
-        records.close()
-    finally:
-        sessions.close()
 
 
 def _read_span(text: str) -> float:

@@ -116,7 +116,8 @@ def diff_(
         calls = [_read_state(yard, name, owner)["tool_executions"][:at] for name, at in points]
         left, right = (yard.tool_engine.sessions.world(name, owner, at=at).to_dict() for name, at in points)
         world = yard.tool_engine.world_diff(session_id, other_id, at_a=at_a, at_b=at_b, owner=owner)
-    common = _count_shared(*calls)
+    parted = (number for number, (one, other) in enumerate(zip(*calls, strict=False)) if one != other)
+    common = next(parted, min(map(len, calls)))
     same = len(calls[0]) == len(calls[1]) == common and left == right
     names = [_name_point(name, at) for name, at in points]
     rest = [made[common:] for made in calls]
@@ -153,14 +154,6 @@ def delete_(session_id: SessionName, /, *, owner: OwnerOption = None, options: Y
 
 def _name_point(session_id: str, at: int | None) -> str:
     return session_id if at is None else f"{session_id}@{at}"
-
-
-def _count_shared(mine: list[Any], theirs: list[Any]) -> int:
-    """How many entries both begin with."""
-    for number, (one, other) in enumerate(zip(mine, theirs, strict=False)):
-        if one != other:
-            return number
-    return min(len(mine), len(theirs))
 
 
 def _read_state(yard: Toolyard, session_id: str, owner: str | None) -> dict[str, Any]:

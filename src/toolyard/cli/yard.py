@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -87,11 +87,8 @@ def missing_session(yard: Toolyard, session_id: str, owner: str | None) -> Unkno
 def open_sessions(config: Path | None) -> Iterator[Sessions]:
     """The stored sessions a command works on, without any tools."""
     path, read = read_named(config)
-    sessions = make_sessions(_default_sessions(read, path, durable=True))
-    try:
+    with closing(make_sessions(_default_sessions(read, path, durable=True))) as sessions:
         yield sessions
-    finally:
-        sessions.close()
 
 
 def _default_sessions(config: Config, path: Path | None, durable: bool) -> SessionsBlock:

@@ -30,7 +30,6 @@ _LONGEST_REASON = 500
 _HIDDEN = frozenset({"Cf", "Cc", "Cs"})
 _JOINERS = frozenset("\u200c\u200d")
 _DIRECTIONS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u2066\u2067\u2068\u2069")
-_EMOJI_STYLES = frozenset("\ufe0e\ufe0f")
 _TAGS = range(0xE0000, 0xE0080)
 _VARIATIONS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0), range(0x180B, 0x1810))
 _BLACK_FLAG = "\U0001f3f4"
