@@ -139,10 +139,13 @@ def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
         made = text.format(command=json.dumps(sys.executable)) if text is _STARTER else text
         (folder / name).write_text(made, encoding="utf-8")
     config = folder / _CONFIG
-    made = f"made {', '.join(str(folder / name) for name in _FILES)}; next:"
-    next_ones = [f"tools {config}", f"call {config}::split_bill total=90", f"open {config}"]
-    text = "\n".join([made, *(f"  toolyard {command}" for command in next_ones)])
-    return print_either(options.json, {"folder": str(folder), "files": list(_FILES)}, text)
+    lines = [
+        f"made {', '.join(str(folder / name) for name in _FILES)}; next:",
+        f"  toolyard tools {config}",
+        f"  toolyard call {config}::split_bill total=90",
+        f"  toolyard open {config}",
+    ]
+    return print_either(options.json, {"folder": str(folder), "files": list(_FILES)}, "\n".join(lines))
 
 
 def schema(
