@@ -8,11 +8,11 @@ Arrays derived from a whole set of tools are items too, found by a hash of all d
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import logging
 import os
-import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,8 +59,6 @@ DELETE FROM items WHERE rowid IN (
 """
 
 _log = logging.getLogger(__name__)
-_told: set[str] = set()
-_telling = threading.Lock()
 
 CacheOption = str | Path | bool | None
 """What the option `cache` of an enrichment takes: a folder, False for none, True or None for the usual one."""
@@ -125,11 +123,11 @@ def _expand_folder(given: str | Path) -> Path:
 
 def say_once(what: str, *values: object) -> None:
     """Log a warning that this process has not logged before."""
-    text = what % values
-    with _telling:
-        if text in _told:
-            return
-        _told.add(text)
+    _say(what % values)
+
+
+@functools.cache
+def _say(text: str) -> None:
     _log.warning("%s", text)
 
 

@@ -37,19 +37,21 @@ class NeighborsOptions(VectorOptions, frozen=True, kw_only=True):
     ]
 
 
+Scored = list[tuple[int, float]]
+"""Places and their likeness, best first, ties by place."""
+
+
 class NeighborRows(NamedTuple):
-    """For each tool a list: that of tool `i` is at `offsets[i]:offsets[i + 1]`, best first."""
+    """For each tool a list: that of tool `i` is at `offsets[i]:offsets[i + 1]`."""
 
     offsets: Array
     places: Array
     scores: Array
 
-
-class ToolNeighbors(NamedTuple):
-    """What is known of one tool."""
-
-    near: list[tuple[int, float]]
-    same: list[tuple[int, float]]
+    def row(self, place: int) -> Scored:
+        """The list of one tool."""
+        start, end = self.offsets[place : place + 2].tolist()
+        return list(zip(self.places[start:end].tolist(), self.scores[start:end].tolist(), strict=True))
 
 
 class NeighborLimits(NamedTuple):
@@ -69,13 +71,13 @@ class NeighborSearch:
         self._vectors = vectors
         self._lengths = lengths_of(vectors)
         self._spaces = spaces
-        self._own: dict[int, Array] = {}
+        self._own = {space: np.flatnonzero(spaces == space) for space in np.unique(spaces).tolist()}
         self._limits = limits
         self._pair = pair
         self._pair_lengths = None if pair is None else (lengths_of(pair[0]), lengths_of(pair[1]))
 
-    def rows(self) -> Iterator[ToolNeighbors]:
-        """What is found for each tool, in order."""
+    def rows(self) -> Iterator[tuple[Scored, Scored]]:
+        """What is near each tool, in order, and what is nearly the same."""
         count = len(self._spaces)
         block = max(1, AT_ONCE // max(1, count))
         starts = range(0, count, block)
@@ -86,9 +88,9 @@ class NeighborSearch:
                 row[place] = _ITSELF
                 yield self._find_row(place, row)
 
-    def _find_row(self, place: int, row: Array) -> ToolNeighbors:
+    def _find_row(self, place: int, row: Array) -> tuple[Scored, Scored]:
         some = self._limits.candidates
-        own = self._own_places(int(self._spaces[place]))
+        own = self._own[int(self._spaces[place])]
         anyone, kin = find_highest(row, some), own[find_highest(row[own], some)]
         chosen = np.union1d(anyone, kin)
         chosen = chosen[row[chosen] > _ITSELF]
@@ -99,15 +101,9 @@ class NeighborSearch:
         if self._pair is not None and self._pair_lengths is not None:
             lengths = self._pair_lengths[1][chosen] * self._pair_lengths[0][place]
             scores = self._pair[1][chosen] @ self._pair[0][place] / lengths
-        return ToolNeighbors(self._trim_row(_sort_scored(chosen, scores)), same)
+        return self._trim_row(_sort_scored(chosen, scores)), same
 
-    def _own_places(self, space: int) -> Array:
-        own = self._own.get(space)
-        if own is None:
-            own = self._own[space] = np.flatnonzero(self._spaces == space)
-        return own
-
-    def _trim_row(self, row: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    def _trim_row(self, row: Scored) -> Scored:
         """At most so many of each namespace."""
         counts: dict[int, int] = {}
         kept = []
@@ -119,12 +115,12 @@ class NeighborSearch:
         return kept
 
 
-def _sort_scored(places: Array, scores: Array) -> list[tuple[int, float]]:
+def _sort_scored(places: Array, scores: Array) -> Scored:
     order = np.lexsort((places, -scores))
     return list(zip(places[order].tolist(), scores[order].tolist(), strict=True))
 
 
-def pack_rows(rows: Sequence[Sequence[tuple[int, float]]]) -> NeighborRows:
+def pack_rows(rows: Sequence[Scored]) -> NeighborRows:
     """Lists as arrays."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
@@ -133,12 +129,6 @@ def pack_rows(rows: Sequence[Sequence[tuple[int, float]]]) -> NeighborRows:
         np.array([place for row in rows for place, _ in row], np.int32),
         np.array([score for row in rows for _, score in row], np.float32),
     )
-
-
-def row_of(rows: NeighborRows, place: int) -> list[tuple[int, float]]:
-    """The list of one tool."""
-    start, end = rows.offsets[place : place + 2].tolist()
-    return list(zip(rows.places[start:end].tolist(), rows.scores[start:end].tolist(), strict=True))
 
 
 VERSION = 2
@@ -159,13 +149,13 @@ class Neighbors(Mapping[str, Any]):
         self.rows = near
         self.same = same
 
-    def near(self, place: int) -> list[tuple[int, float]]:
-        """The neighbors of the tool at `place`: (place, likeness), best first, ties by place."""
-        return row_of(self.rows, place)
+    def near(self, place: int) -> Scored:
+        """The neighbors of the tool at `place`."""
+        return self.rows.row(place)
 
     def duplicates(self, place: int) -> tuple[int, ...]:
         """The places of the tools that are nearly the same as the one at `place`."""
-        return tuple(other for other, _ in row_of(self.same, place))
+        return tuple(other for other, _ in self.same.row(place))
 
     def __getitem__(self, name: str) -> Any:
         return self._view[name]
@@ -185,7 +175,7 @@ class Neighbors(Mapping[str, Any]):
         for place, tool in enumerate(self.tools):
             spaces: dict[str, tuple[list[Any], list[Any]]] = {}
             for at, rows in enumerate((self.rows, self.same)):
-                for other, score in row_of(rows, place):
+                for other, score in rows.row(place):
                     found = self.tools[other]
                     row = (found.name, found.fingerprint, round(score, 4))
                     spaces.setdefault(found.namespace, ([], []))[at].append(row)
@@ -252,7 +242,7 @@ class NeighborsEnrichment(ToolEnrichment):
         pair = self._embed_composites(tools) if self._embedder is not None else None
         study = NeighborSearch(whole_numbers(matrix), spaces, self._limits, pair)
         found = list(study.rows())
-        parts = (*pack_rows([one.near for one in found]), *pack_rows([one.same for one in found]))
+        parts = (*pack_rows([near for near, _ in found]), *pack_rows([same for _, same in found]))
         arrays = dict(zip(_NAMES, parts, strict=True))
         keep_arrays(self._cache, "neighbors", key, arrays)
         return arrays
