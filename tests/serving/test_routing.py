@@ -6,8 +6,9 @@ import pytest
 from starlette.routing import Router
 
 from serving.service_support import desk_tools, served
+from toolyard.serving.app import refuse_unknown_path
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.routing import Operation, make_routes, refuse_unknown_path
+from toolyard.serving.routing import Operation, make_routes
 
 
 async def handler(request):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.serving.console.routes import Console
+from toolyard.serving.http_fault import ARP_PLACE, HttpFault
 from toolyard.serving.mcp.message_client import SseTransport
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.streamable_http import StreamableHttp
@@ -27,10 +29,11 @@ from toolyard.serving.routes.operations import OperationsRoutes
 from toolyard.serving.routes.registration import RegistrationRoutes
 from toolyard.serving.routes.sessions import SessionRoutes
 from toolyard.serving.routes.tools import ToolRoutes
-from toolyard.serving.routing import Operation, QueryParameter, make_routes, refuse_unknown_path
+from toolyard.serving.routing import Operation, QueryParameter, list_operations, make_routes
 from toolyard.serving.service import Service
 
 _Body = dict[str, Any]
+_ARP_PATH = re.compile(r"/(v1/tool-invocations|v1(alpha|beta)\d+/)")
 _SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "As /sse gave it.")
 
 
@@ -58,7 +61,7 @@ def create_app(service: Service) -> Starlette:
         *(_mcp_operations(service.mcp) if block.mcp.enabled else ()),
         *(() if console is None else console.operations()),
     ]
-    operations += OpenApiRoute(operations, service.keys).operations()
+    operations += list_operations(OpenApiRoute(operations, service.keys))
 
     def make_gate(operation: Operation) -> ASGIApp:
         return OperationGate(
@@ -94,20 +97,20 @@ def create_app(service: Service) -> Starlette:
     return app
 
 
-def _api_operations(service: Service) -> tuple[Operation, ...]:
+def _api_operations(service: Service) -> list[Operation]:
     catalog, invoker = service.catalog, service.invoker
-    return (
-        *ToolRoutes(catalog, invoker).operations(),
-        *RegistrationRoutes(service.yard, service.registrations, service.names).operations(),
-        *CallRoutes(service.yard.tool_engine).operations(),
-        *EventRoutes(service.events, service.mcp.subscribers).operations(),
-        *SessionRoutes(service.yard.tool_engine, invoker, service.quota).operations(),
-        *ApprovalRoutes(service.approvals, service.block.call_timeout).operations(),
-        *ArpTools(catalog, invoker).operations(),
-        *OperationsRoutes(
+    return list_operations(
+        ToolRoutes(catalog, invoker),
+        RegistrationRoutes(service.yard, service.registrations, service.names),
+        CallRoutes(service.yard.tool_engine),
+        EventRoutes(service.events, service.mcp.subscribers),
+        SessionRoutes(service.yard.tool_engine, invoker, service.quota),
+        ApprovalRoutes(service.approvals, service.block.call_timeout),
+        ArpTools(catalog, invoker),
+        OperationsRoutes(
             *(service.loaded, service.records, service.keys, service.metrics, service.failing),
             strict=service.block.strict,
-        ).operations(),
+        ),
     )
 
 
@@ -124,4 +127,13 @@ def _mcp_operations(server: McpEndpoint) -> tuple[Operation, ...]:
             query=(_SESSION,),
             shown=False,
         ),
+    )
+
+
+async def refuse_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    """Where no route has the path."""
+    # In the message: clients of ARP show that, and nothing else of an error.
+    where = f"; {ARP_PLACE}" if _ARP_PATH.match(scope["path"]) else ""
+    raise HttpFault(
+        404, "route.not_found", f"nothing is served at this path{where}", hint="GET /openapi.json lists what is"
     )

@@ -30,10 +30,10 @@ from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import hint_missing
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import ARP_PLACE, HttpFault
 from toolyard.serving.identity import NOBODY, Principal, Scopes
 from toolyard.serving.invoke import TOOL_ID, CurrentNames
-from toolyard.serving.routing import ARP_PLACE, JsonResponse, caller_of
+from toolyard.serving.routing import JsonResponse, caller_of
 from toolyard.serving.wire_types import McpTarget, Registration, RestTarget, Target
 from toolyard.sessions.records import Records
 from toolyard.sources.base import Intake, ToolLoader

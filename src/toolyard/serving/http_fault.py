@@ -9,6 +9,8 @@ from toolyard.model.errors import ApprovalError, DefinitionError, SessionError
 
 Headers = Sequence[tuple[bytes, bytes]]
 
+ARP_PLACE = "ARP v1 is served under /arp: add that to the base URL of the client"
+
 
 class HttpFault(Exception):
     """Ends a request with a status and `{"error": {code, message, retryable, ...}}`. Never an error of a tool call.

@@ -29,6 +29,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import CALLER, Caller, Verb
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 LARGE_BODY = 64 * 1024
 """Bytes of a body from which on it is parsed beside the event loop, its values are counted, and its key is charged."""
@@ -273,6 +274,7 @@ Access = Literal["key", "open", "page", "page-open"]
 
 _LONGEST = 8192
 _REMEMBERED = 4096
+_MARKS = "operations"
 _METHODS = "toolyard.methods"
 """Where the scope of a request has the operations of its path."""
 
@@ -311,6 +313,27 @@ class Operation(msgspec.Struct, frozen=True):
     def is_page(self) -> bool:
         """True if people look at it, not programs."""
         return self.access.startswith("page")
+
+
+def operation(route: str, summary: str, **options: Any) -> Callable[[F], F]:
+    """Mark a method as the handler of an `Operation`: `route` is its method and path, `options` its other fields."""
+
+    def mark(handler: F) -> F:
+        vars(handler).setdefault(_MARKS, []).insert(0, (*route.split(" "), summary, options))
+        return handler
+
+    return mark
+
+
+def list_operations(*owners: object) -> list[Operation]:
+    """What the methods of these objects are marked as, in the order in which they stand there."""
+    found = []
+    for owner in owners:
+        for name in vars(type(owner)):
+            handler = getattr(owner, name)
+            for method, path, summary, options in getattr(handler, _MARKS, ()):
+                found.append(Operation(method, path, handler, summary, **options))
+    return found
 
 
 class PathTable(BaseRoute):
@@ -387,19 +410,6 @@ def path_value(request: Request) -> str:
     """What stands in the first braces of the path."""
     value: str = next(iter(request.path_params.values()))
     return value
-
-
-async def refuse_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    """Where no route has the path."""
-    # In the message: clients of ARP show that, and nothing else of an error.
-    where = f"; {ARP_PLACE}" if _ARP_PATH.match(scope["path"]) else ""
-    raise HttpFault(
-        404, "route.not_found", f"nothing is served at this path{where}", hint="GET /openapi.json lists what is"
-    )
-
-
-_ARP_PATH = re.compile(r"/(v1/tool-invocations|v1(alpha|beta)\d+/)")
-ARP_PLACE = "ARP v1 is served under /arp: add that to the base URL of the client"
 
 
 _Pattern = tuple[tuple[str, str | None], ...]

@@ -18,9 +18,9 @@ from toolyard.serving.invoke import or_default, wait_seconds
 from toolyard.serving.routing import (
     BODY,
     JsonResponse,
-    Operation,
     QueryParameter,
     caller_of,
+    operation,
     path_value,
     query_int,
     query_str,
@@ -106,37 +106,30 @@ def _may_decide(approval: Approval, decider: Decider) -> bool:
     return True
 
 
+_ONE = "/v1/approvals/{approval_id}"
+_DECIDED: dict[str, Any] = {
+    "body": DecisionBody,
+    "answers": {200: ApprovalShape, 403: ErrorEnvelope, 409: ErrorEnvelope, 404: ErrorEnvelope},
+    "body_needed": False,
+}
+
+
 class ApprovalRoutes:
-    """Looks at approvals and decides; who may is asked where every face asks."""
+    """Looks at approvals and decides; who may is asked where every face asks.
+
+    No verb is asked for here: whoever made a call sees its approval, and may decide if the rule says so.
+    """
 
     def __init__(self, view: ApprovalView, longest_wait: float) -> None:
         self._view = view
         self._longest_wait = longest_wait
 
-    def operations(self) -> tuple[Operation, ...]:
-        """No verb is asked for here: whoever made a call sees its approval, and may decide if the rule says so."""
-        one, missing = "/v1/approvals/{approval_id}", {404: ErrorEnvelope}
-        decided = {200: ApprovalShape, 403: ErrorEnvelope, 409: ErrorEnvelope, **missing}
-        return (
-            Operation(
-                *("GET", "/v1/approvals", self.list_approvals, "Calls that wait, or waited, for somebody's word"),
-                answers={200: ApprovalListing},
-                query=_QUERY,
-                heavy=True,
-            ),
-            Operation("GET", one, self.show_approval, "One approval", answers={200: ApprovalShape, **missing}),
-            *(
-                Operation(
-                    *("POST", f"{one}:{verdict}", handler, summary, DecisionBody, decided),
-                    body_needed=False,
-                )
-                for verdict, handler, summary in (
-                    ("approve", self.approve, "Let the call run, once"),
-                    ("deny", self.deny, "Refuse the call"),
-                )
-            ),
-        )
-
+    @operation(
+        *("GET /v1/approvals", "Calls that wait, or waited, for somebody's word"),
+        answers={200: ApprovalListing},
+        query=_QUERY,
+        heavy=True,
+    )
     async def list_approvals(self, request: Request) -> Response:
         """Those of one's own calls, and those in namespaces for which the key has the verb `approve`; newest first."""
         page = await self._view.list_page(
@@ -149,6 +142,7 @@ class ApprovalRoutes:
         )
         return JsonResponse(page)
 
+    @operation(f"GET {_ONE}", "One approval", answers={200: ApprovalShape, 404: ErrorEnvelope})
     async def show_approval(self, request: Request) -> Response:
         """What is to be decided, what it would change, and what became of it. `Prefer: wait=30` waits for that."""
         caller = caller_of(request)
@@ -157,10 +151,12 @@ class ApprovalRoutes:
         headers = {"preference-applied": f"wait={int(seconds)}"} if seconds else None
         return JsonResponse(shown, headers=headers)
 
+    @operation(f"POST {_ONE}:approve", "Let the call run, once", **_DECIDED)
     async def approve(self, request: Request) -> Response:
         """Let the call run once. Nothing runs by this: whoever waits goes on, or the same call is sent again."""
         return await self._decide(request, "approve")
 
+    @operation(f"POST {_ONE}:deny", "Refuse the call", **_DECIDED)
     async def deny(self, request: Request) -> Response:
         """Refuse the call, and the same call sent again, until the approval would have expired."""
         return await self._decide(request, "deny")

@@ -21,7 +21,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, as_object, collect_details, or_default
 from toolyard.serving.routes.tools import FINGERPRINT
-from toolyard.serving.routing import JsonResponse, Operation, caller_of, digest_json, path_value, query_str, read_json
+from toolyard.serving.routing import JsonResponse, caller_of, digest_json, operation, path_value, query_str, read_json
 from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape
 
 
@@ -116,38 +116,12 @@ class ArpTools:
         self._catalog = catalog
         self._invoker = invoker
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Lists, definitions, invocations."""
-        return (
-            Operation(
-                "GET",
-                "/arp/v1/tools",
-                self.list_tools,
-                "All tools, as ARP v1 spells them",
-                answers={200: list[ArpDefinition], 304: None},
-                verb="list",
-                heavy=True,
-            ),
-            Operation(
-                "GET",
-                "/arp/v1/tools/{tool_id}",
-                self.get_tool,
-                "One tool by its id",
-                answers={200: ArpDefinition, 404: ArpErrorEnvelope, 409: ArpErrorEnvelope},
-                query=(FINGERPRINT,),
-                verb="list",
-            ),
-            Operation(
-                "POST",
-                "/arp/v1/tool-invocations",
-                self.invoke,
-                "Call a tool; a repeated invocation_id gets the first answer again",
-                body=ArpInvocation,
-                answers={200: ArpResult, 409: ArpErrorEnvelope},
-                runs=True,
-            ),
-        )
-
+    @operation(
+        *("GET /arp/v1/tools", "All tools, as ARP v1 spells them"),
+        answers={200: list[ArpDefinition], 304: None},
+        verb="list",
+        heavy=True,
+    )
     async def list_tools(self, request: Request) -> Response:
         """Every definition, overloads each on their own."""
         principal = caller_of(request).principal
@@ -158,6 +132,12 @@ class ArpTools:
 
         return self._catalog.answer_listing(request, "arp", show_all)
 
+    @operation(
+        *("GET /arp/v1/tools/{tool_id}", "One tool by its id"),
+        answers={200: ArpDefinition, 404: ArpErrorEnvelope, 409: ArpErrorEnvelope},
+        query=(FINGERPRINT,),
+        verb="list",
+    )
     async def get_tool(self, request: Request) -> Response:
         """One definition by its tool id; 409 for an overloaded one unless the fingerprint says which."""
         tool_id, principal = path_value(request), caller_of(request).principal
@@ -167,6 +147,12 @@ class ArpTools:
         tool = self._catalog.find_overload(principal, known, tool_id, fingerprint, by_id=True)
         return JsonResponse(show_arp_definition(names, tool))
 
+    @operation(
+        *("POST /arp/v1/tool-invocations", "Call a tool; a repeated invocation_id gets the first answer again"),
+        body=ArpInvocation,
+        answers={200: ArpResult, 409: ArpErrorEnvelope},
+        runs=True,
+    )
     async def invoke(self, request: Request) -> Response:
         """Call one tool. Whatever comes of the call is a 200; other statuses are for requests that are none."""
         body, plain = await read_json(request, ArpInvocation)

@@ -15,10 +15,10 @@ from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Principal
 from toolyard.serving.routing import (
     JsonResponse,
-    Operation,
     QueryParameter,
     caller_of,
     digest_json,
+    operation,
     path_value,
     query_int,
     query_str,
@@ -54,25 +54,17 @@ class CallRoutes:
     def __init__(self, engine: ToolEngine) -> None:
         self._engine = engine
 
-    def operations(self) -> tuple[Operation, ...]:
-        """A page of the log, and one call."""
-        return (
-            Operation(
-                *("GET", "/v1/calls", self.list_calls, "The calls that were made, newest first"),
-                answers={200: CallListing, 404: ErrorEnvelope},
-                query=_QUERY,
-                heavy=True,
-            ),
-            Operation(
-                *("GET", "/v1/calls/{id}", self.show_call, "One call that was made"),
-                answers={200: CallLine, 404: ErrorEnvelope},
-            ),
-        )
-
+    @operation(
+        *("GET /v1/calls", "The calls that were made, newest first"),
+        answers={200: CallListing, 404: ErrorEnvelope},
+        query=_QUERY,
+        heavy=True,
+    )
     async def list_calls(self, request: Request) -> Response:
         """A page of the log; one that is short or empty may have a `next_cursor` all the same."""
         return JsonResponse(await self.find_page(request))
 
+    @operation("GET /v1/calls/{id}", "One call that was made", answers={200: CallLine, 404: ErrorEnvelope})
     async def show_call(self, request: Request) -> Response:
         """One row of the log."""
         return JsonResponse(await self.find_call(request))

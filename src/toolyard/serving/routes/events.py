@@ -23,7 +23,7 @@ from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import SessionError
 from toolyard.model.report import SourceReport
 from toolyard.serving.identity import Principal
-from toolyard.serving.routing import Operation, QueryParameter, caller_of, query_str
+from toolyard.serving.routing import QueryParameter, caller_of, operation, query_str
 from toolyard.serving.session_view import run_in_thread, run_off_loop
 from toolyard.serving.streams import (
     BEAT,
@@ -216,17 +216,12 @@ class EventRoutes:
         self._feed = feed
         self._subscribers = subscribers
 
-    def operations(self) -> tuple[Operation, ...]:
-        """One stream."""
-        return (
-            Operation(
-                *("GET", "/v1/events", self.open_stream, "Calls, approvals and sources as they change"),
-                answers={200: "text/event-stream"},
-                query=(_AFTER,),
-                streams=True,
-            ),
-        )
-
+    @operation(
+        *("GET /v1/events", "Calls, approvals and sources as they change"),
+        answers={200: "text/event-stream"},
+        query=(_AFTER,),
+        streams=True,
+    )
     async def open_stream(self, request: Request, send: Send) -> None:
         """Tell a client what happens until it is gone, its key is, or the server stops.
 

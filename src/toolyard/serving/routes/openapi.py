@@ -14,7 +14,7 @@ from starlette.responses import Response
 from toolyard.constants import VERSION
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.routes.arp import ArpErrorEnvelope
-from toolyard.serving.routing import JsonResponse, Operation
+from toolyard.serving.routing import JsonResponse, Operation, list_operations, operation
 from toolyard.serving.wire_types import ErrorEnvelope
 
 _ALWAYS = {
@@ -59,18 +59,12 @@ class OpenApiRoute:
 
     def __init__(self, operations: Iterable[Operation], keys: KeyRing | None) -> None:
         self._keys = keys
-        everything = (*operations, *self.operations())
+        everything = (*operations, *list_operations(self))
         self._documents = {
             keyed: msgspec.json.encode(write_document(everything, keys=keyed)) for keyed in (False, True)
         }
 
-    def operations(self) -> tuple[Operation, ...]:
-        """One."""
-        handler = self.show_document
-        return (
-            Operation("GET", "/openapi.json", handler, "This document", answers={200: dict[str, Any]}, access="open"),
-        )
-
+    @operation("GET /openapi.json", "This document", answers={200: dict[str, Any]}, access="open")
     async def show_document(self, request: Request) -> Response:
         """The API itself, for programs that read OpenAPI."""
         return JsonResponse(self._documents[self._keys is not None and self._keys.required])

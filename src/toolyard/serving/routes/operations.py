@@ -17,7 +17,7 @@ from toolyard.serving.catalog_view import LoadedCatalog
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.metrics import Metrics
-from toolyard.serving.routing import BODY, Handler, JsonResponse, Operation, caller_of
+from toolyard.serving.routing import BODY, JsonResponse, caller_of, operation
 from toolyard.serving.wire_types import ErrorEnvelope, Health, Probe, ReportView, VersionInfo
 from toolyard.sessions.records import Records
 
@@ -27,7 +27,7 @@ _STATES = {"ok": "ok", "stale": "degraded", "failed": "down"}
 
 
 class OperationsRoutes:
-    """For whoever runs the server."""
+    """For whoever runs the server: health and version for everybody, the rest for admins."""
 
     def __init__(
         self,
@@ -46,39 +46,14 @@ class OperationsRoutes:
         self._failing = failing
         self._strict = strict
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Health and version for everybody, the rest for admins."""
-        live, ready = "Whether the process answers", "Whether calls can be answered"
-        return (
-            Operation("GET", "/livez", self.show_life, live, answers={200: Probe}, access="open"),
-            Operation(
-                *("GET", "/readyz", self.show_readiness, ready),
-                answers={200: Probe, 503: ErrorEnvelope},
-                access="open",
-            ),
-            *_for_everybody("/v1/health", self.show_health, "How the server is", Health),
-            *_for_everybody("/v1/version", self.show_version, "What the server is", VersionInfo),
-            Operation(
-                *("GET", "/v1/report", self.show_report, "What was loaded, rewritten and rejected"),
-                answers={200: ReportView},
-                verb="admin",
-            ),
-            Operation(
-                *("POST", "/v1/reload", self.reload_sources, "Load every source again"),
-                answers={200: ReportView},
-                verb="admin",
-            ),
-            Operation(
-                *("GET", "/metrics", self.show_metrics, "Metrics for Prometheus"),
-                answers={200: _METRICS, 404: ErrorEnvelope},
-                verb="admin",
-            ),
-        )
-
+    @operation("GET /livez", "Whether the process answers", answers={200: Probe}, access="open")
     async def show_life(self, request: Request) -> Response:
         """That the event loop turns; nothing is looked at, so that no fault elsewhere has this process killed."""
         return JsonResponse({"status": "ok"})
 
+    @operation(
+        *("GET /readyz", "Whether calls can be answered"), answers={200: Probe, 503: ErrorEnvelope}, access="open"
+    )
     async def show_readiness(self, request: Request) -> Response:
         """Whether the store answers and, if the server is `strict`, every source is there; what is not, is not told."""
         sources = self._loaded.registry.report.sources if self._strict else ()
@@ -87,6 +62,8 @@ class OperationsRoutes:
             raise HttpFault(503, "server.not_ready", "not now; GET /v1/health says how the server is", retryable=True)
         return JsonResponse({"status": "ok"})
 
+    @operation("GET /v1/health", "How the server is", answers={200: Health}, access="open")
+    @operation("GET /arp/v1/health", "How the server is", answers={200: Health}, access="open")
     async def show_health(self, request: Request) -> Response:
         """The state of the store and of every source. What fails degrades the server; it does not bring it down."""
         # Names of sources may be paths or addresses, and whoever asks need not have a key.
@@ -120,15 +97,19 @@ class OperationsRoutes:
             return [{"name": "store", "status": "down", "message": "the store does not answer"}]
         return [{"name": "store", "status": "ok"}]
 
+    @operation("GET /v1/version", "What the server is", answers={200: VersionInfo}, access="open")
+    @operation("GET /arp/v1/version", "What the server is", answers={200: VersionInfo}, access="open")
     async def show_version(self, request: Request) -> Response:
         """Name and version of the server, and the API versions it speaks."""
         return JsonResponse({"service_name": "toolyard", "service_version": VERSION, "supported_api_versions": ["v1"]})
 
+    @operation("GET /v1/report", "What was loaded, rewritten and rejected", answers={200: ReportView}, verb="admin")
     async def show_report(self, request: Request) -> Response:
         """What every source loaded, rewrote and rejected."""
         check_admin(request)
         return JsonResponse(self._loaded.registry.report.to_dict())
 
+    @operation("POST /v1/reload", "Load every source again", answers={200: ReportView}, verb="admin")
     async def reload_sources(self, request: Request) -> Response:
         """Load every source again, in every process of the service; one that fails keeps its last good tools."""
         check_admin(request)
@@ -137,6 +118,7 @@ class OperationsRoutes:
         await self._loaded.reload()
         return JsonResponse(self._loaded.registry.report.to_dict())
 
+    @operation("GET /metrics", "Metrics for Prometheus", answers={200: _METRICS, 404: ErrorEnvelope}, verb="admin")
     async def show_metrics(self, request: Request) -> Response:
         """Counters and latencies for Prometheus."""
         if self._metrics is None:
@@ -160,10 +142,3 @@ def check_admin(request: Request) -> None:
     """403 for a key that may not look after the server."""
     if not caller_of(request).principal.scopes.everywhere("admin"):
         raise HttpFault(403, "auth.forbidden", "this needs a key with the scope *:admin")
-
-
-def _for_everybody(path: str, handler: Handler, summary: str, answer: Any) -> tuple[Operation, ...]:
-    return tuple(
-        Operation("GET", prefix + path, handler, summary, answers={200: answer}, access="open")
-        for prefix in ("", "/arp")
-    )

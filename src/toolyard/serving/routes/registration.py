@@ -19,7 +19,7 @@ from toolyard.serving.catalog_view import Registrations, show_native
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import CurrentNames
-from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value, read_json
+from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value, read_json
 from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Registration
 
 
@@ -31,28 +31,12 @@ class RegistrationRoutes:
         self._registrations = registrations
         self._names = names
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Both need a key that may change tools."""
-        return (
-            Operation(
-                "PUT",
-                "/v1/tools/{name}",
-                self.put_tool,
-                "Register a tool, or replace one that was registered",
-                body=Registration,
-                answers={200: Registered, 201: Registered, 409: ErrorEnvelope, 503: ErrorEnvelope},
-                verb="admin",
-            ),
-            Operation(
-                "DELETE",
-                "/v1/tools/{name}",
-                self.delete_tool,
-                "Take a registered tool out again",
-                answers={204: None, 404: ErrorEnvelope, 409: ErrorEnvelope, 503: ErrorEnvelope},
-                verb="admin",
-            ),
-        )
-
+    @operation(
+        *("PUT /v1/tools/{name}", "Register a tool, or replace one that was registered"),
+        body=Registration,
+        answers={200: Registered, 201: Registered, 409: ErrorEnvelope, 503: ErrorEnvelope},
+        verb="admin",
+    )
     async def put_tool(self, request: Request) -> Response:
         """Register a tool, or replace one that was registered."""
         principal = caller_of(request).principal
@@ -79,6 +63,11 @@ class RegistrationRoutes:
             answer["engine"] = engine.route(tool).name
         return JsonResponse(answer, 201 if new else 200)
 
+    @operation(
+        *("DELETE /v1/tools/{name}", "Take a registered tool out again"),
+        answers={204: None, 404: ErrorEnvelope, 409: ErrorEnvelope, 503: ErrorEnvelope},
+        verb="admin",
+    )
     async def delete_tool(self, request: Request) -> Response:
         """Take a registered tool out again."""
         principal = caller_of(request).principal

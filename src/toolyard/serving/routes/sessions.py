@@ -18,10 +18,10 @@ from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, idempotency_key, locate_approval, or_default
 from toolyard.serving.routing import (
     JsonResponse,
-    Operation,
     QueryParameter,
     caller_of,
     digest_json,
+    operation,
     path_value,
     query_int,
     query_str,
@@ -69,8 +69,13 @@ _DIFF = (
     QueryParameter("at_b", _ENTRY, "The second world: behind this entry of the other."),
 )
 _CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before.")
-_MISSING = {404: ErrorEnvelope}
-_CALLED = {200: Results, 202: Results, 404: ErrorEnvelope, 409: ErrorEnvelope}
+_ONE = "/v1/sessions/{session_id}"
+_CALLED: dict[str, Any] = {
+    "body": CallsBody,
+    "answers": {200: Results, 202: Results, 404: ErrorEnvelope, 409: ErrorEnvelope},
+    "runs": True,
+    "idempotent": True,
+}
 
 
 class SessionBody(Shape):
@@ -168,74 +173,12 @@ class SessionRoutes:
         self._invoker = invoker
         self._quota = quota
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Everything about sessions."""
-        one = "/v1/sessions/{session_id}"
-        return (
-            Operation(
-                *("GET", "/v1/sessions", self.list_sessions, "Your sessions"),
-                answers={200: SessionListing},
-                query=(_LIMIT, _CURSOR),
-                heavy=True,
-            ),
-            Operation(
-                *("POST", "/v1/sessions", self.create_session, "Begin a session", SessionBody),
-                {201: SessionView, 409: ErrorEnvelope},
-                idempotent=True,
-            ),
-            Operation("GET", one, self.show_session, "One session", answers={200: SessionView, **_MISSING}),
-            Operation("DELETE", one, self.end_session, "End a session", answers={204: None}),
-            Operation(
-                *("POST", f"{one}/fork", self.fork_session, "Branch a session", ForkBody),
-                {201: SessionView, 404: ErrorEnvelope, 409: ErrorEnvelope},
-                idempotent=True,
-            ),
-            Operation(
-                *("POST", f"{one}/execute", self.execute_calls, "Answer calls and keep them", CallsBody, _CALLED),
-                runs=True,
-                idempotent=True,
-            ),
-            Operation(
-                *("POST", f"{one}/simulate", self.simulate_calls, "Answer calls and keep nothing", CallsBody, _CALLED),
-                runs=True,
-                idempotent=True,
-            ),
-            *self._reading_operations(one),
-            Operation(
-                *("POST", "/v1/calls", self.run_loose_calls, "Answer calls outside of any session", LooseCallsBody),
-                {200: Results, 202: Results, 409: ErrorEnvelope},
-                runs=True,
-                idempotent=True,
-            ),
-        )
-
-    def _reading_operations(self, one: str) -> tuple[Operation, ...]:
-        return (
-            Operation(
-                *("GET", f"{one}/state", self.show_state, "Everything in a session"),
-                answers={200: StateView, **_MISSING},
-                heavy=True,
-            ),
-            Operation(
-                *("GET", f"{one}/history", self.show_history, "What happened in a session"),
-                answers={200: HistoryPage, **_MISSING},
-                query=(_AFTER, _LIMIT),
-                heavy=True,
-            ),
-            Operation(
-                *("GET", f"{one}/world", self.show_world, "What engines keep in a session"),
-                answers={200: WorldView, **_MISSING},
-                query=(_AT,),
-                heavy=True,
-            ),
-            Operation(
-                *("GET", f"{one}/diff", self.show_diff, "Where two worlds differ"),
-                answers={200: DiffView, **_MISSING},
-                query=_DIFF,
-                heavy=True,
-            ),
-        )
-
+    @operation(
+        *("POST /v1/sessions", "Begin a session"),
+        body=SessionBody,
+        answers={201: SessionView, 409: ErrorEnvelope},
+        idempotent=True,
+    )
     async def create_session(self, request: Request) -> Response:
         """Begin a session."""
         check_may_begin(caller_of(request).principal)
@@ -246,6 +189,12 @@ class SessionRoutes:
         session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
         return await self._begin(request, plain, session_id, initial_state=state)
 
+    @operation(
+        *(f"POST {_ONE}/fork", "Branch a session"),
+        body=ForkBody,
+        answers={201: SessionView, 404: ErrorEnvelope, 409: ErrorEnvelope},
+        idempotent=True,
+    )
     async def fork_session(self, request: Request) -> Response:
         """Begin a session where another one now is, or was behind one of its entries."""
         check_may_begin(caller_of(request).principal)
@@ -264,14 +213,23 @@ class SessionRoutes:
 
         return await self._run_idempotent(request, plain, make)
 
+    @operation(f"POST {_ONE}/execute", "Answer calls and keep them", **_CALLED)
     async def execute_calls(self, request: Request) -> Response:
         """Answer calls and keep them in the session; a `call_id` that was answered before gets that answer again."""
         return await self._run_in_session(request, "execute")
 
+    @operation(f"POST {_ONE}/simulate", "Answer calls and keep nothing", **_CALLED)
     async def simulate_calls(self, request: Request) -> Response:
         """Answer calls and leave the session as it was."""
         return await self._run_in_session(request, "simulate")
 
+    @operation(
+        *("POST /v1/calls", "Answer calls outside of any session"),
+        body=LooseCallsBody,
+        answers={200: Results, 202: Results, 409: ErrorEnvelope},
+        runs=True,
+        idempotent=True,
+    )
     async def run_loose_calls(self, request: Request) -> Response:
         """Answer calls outside of any session."""
         body, plain = await read_json(request, LooseCallsBody)
@@ -315,16 +273,26 @@ class SessionRoutes:
         digest = digest_json(request.method, request.scope["path"], plain)
         return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted)
 
+    @operation(f"GET {_ONE}", "One session", answers={200: SessionView, 404: ErrorEnvelope})
     async def show_session(self, request: Request) -> Response:
         """How long the session is, its hash, and when it was last used."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await describe_session(self._engine.sessions, owner, path_value(request)))
 
+    @operation(
+        *(f"GET {_ONE}/state", "Everything in a session"), answers={200: StateView, 404: ErrorEnvelope}, heavy=True
+    )
     async def show_state(self, request: Request) -> Response:
         """Everything in the session."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await read_state(self._engine, owner, path_value(request)))
 
+    @operation(
+        *(f"GET {_ONE}/history", "What happened in a session"),
+        answers={200: HistoryPage, 404: ErrorEnvelope},
+        query=(_AFTER, _LIMIT),
+        heavy=True,
+    )
     async def show_history(self, request: Request) -> Response:
         """Part of the history, eldest first."""
         limit = query_int(request, "limit", 1, _PAGE, 100)
@@ -340,6 +308,12 @@ class SessionRoutes:
 
         return JsonResponse(await run_off_loop(sessions, read))
 
+    @operation(
+        *(f"GET {_ONE}/world", "What engines keep in a session"),
+        answers={200: WorldView, 404: ErrorEnvelope},
+        query=(_AT,),
+        heavy=True,
+    )
     async def show_world(self, request: Request) -> Response:
         """What engines keep in the session, or kept behind one of its entries."""
         sessions, owner, at = self._engine.sessions, caller_of(request).principal.owner, _query_entry(request, "at")
@@ -350,6 +324,12 @@ class SessionRoutes:
 
         return JsonResponse(await run_in_thread(sessions, read))
 
+    @operation(
+        *(f"GET {_ONE}/diff", "Where two worlds differ"),
+        answers={200: DiffView, 404: ErrorEnvelope},
+        query=_DIFF,
+        heavy=True,
+    )
     async def show_diff(self, request: Request) -> Response:
         """What leads from one world to another, of two sessions or of two points of one."""
         sessions, owner, other = self._engine.sessions, caller_of(request).principal.owner, query_str(request, "other")
@@ -360,6 +340,9 @@ class SessionRoutes:
 
         return JsonResponse(await run_in_thread(sessions, read))
 
+    @operation(
+        *("GET /v1/sessions", "Your sessions"), answers={200: SessionListing}, query=(_LIMIT, _CURSOR), heavy=True
+    )
     async def list_sessions(self, request: Request) -> Response:
         """The caller's sessions, by id."""
         limit = query_int(request, "limit", 1, _PAGE, 100)
@@ -380,6 +363,7 @@ class SessionRoutes:
             page["next_cursor"] = write_cursor(digest, lines[limit - 1][0])
         return JsonResponse(page)
 
+    @operation(f"DELETE {_ONE}", "End a session", answers={204: None})
     async def end_session(self, request: Request) -> Response:
         """End a session; nothing happens if there is none."""
         owner = caller_of(request).principal.owner

@@ -33,10 +33,10 @@ from toolyard.serving.invoke import (
 )
 from toolyard.serving.routing import (
     JsonResponse,
-    Operation,
     QueryParameter,
     caller_of,
     digest_json,
+    operation,
     path_value,
     query_fraction,
     query_int,
@@ -118,57 +118,25 @@ _QUERY = (
 FINGERPRINT = QueryParameter(
     "fingerprint", {"type": "string", "minLength": 1}, "Selects one overload; the beginning is enough."
 )
+_CALLED = dict.fromkeys(sorted({200, *CALL_STATUSES}), V0Result) | {409: (V0Result, ErrorEnvelope)}
 
 
 class ToolRoutes:
-    """Lists tools, shows them, and calls them."""
+    """Calls tools, shows them, and lists them; calls first, since most requests are such."""
 
     def __init__(self, catalog: CatalogView, invoker: Invoker) -> None:
         self._catalog = catalog
         self._invoker = invoker
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Invocations first: most requests are such."""
-        statuses = sorted({200, *CALL_STATUSES})
-        return (
-            Operation(
-                "POST",
-                "/v1/tools/{name}:invoke",
-                self.invoke,
-                "Call a tool",
-                body=V0Invocation,
-                answers=dict.fromkeys(statuses, V0Result) | {409: (V0Result, ErrorEnvelope)},
-                query=(FINGERPRINT,),
-                runs=True,
-                idempotent=True,
-            ),
-            Operation(
-                "GET",
-                "/v1/tools/{name}",
-                self.get_tool,
-                "One tool, whole",
-                answers={200: V0Definition, 404: ErrorEnvelope, 409: ErrorEnvelope},
-                query=(FINGERPRINT,),
-                verb="list",
-            ),
-            Operation(
-                "GET",
-                "/v1/tools",
-                self.list_tools,
-                "All tools, by name and description; with any query parameter, pages of whole definitions",
-                answers={200: (list[V0Listed], NativeListing, ProviderListing), 304: None},
-                query=_QUERY,
-                verb="list",
-                heavy=True,
-            ),
-        )
-
-    async def get_tool(self, request: Request) -> Response:
-        """One definition; 409 for an overloaded name unless the fingerprint says which."""
-        principal, fingerprint = caller_of(request).principal, query_str(request, "fingerprint")
-        tool = self._catalog.find_definition(principal, path_value(request), fingerprint)
-        return JsonResponse(_show_definition(self._catalog.names.now, tool))
-
+    @operation(
+        "POST /v1/tools/{name}:invoke",
+        "Call a tool",
+        body=V0Invocation,
+        answers=_CALLED,
+        query=(FINGERPRINT,),
+        runs=True,
+        idempotent=True,
+    )
     async def invoke(self, request: Request) -> Response:
         """Call one tool."""
         body, plain = await read_json(request, V0Invocation)
@@ -199,6 +167,25 @@ class ToolRoutes:
         [result] = await self._invoker.run_calls(caller, (call,), context=context, trace=trace)
         return _answer_call(result, time.perf_counter() - began, root)
 
+    @operation(
+        *("GET /v1/tools/{name}", "One tool, whole"),
+        answers={200: V0Definition, 404: ErrorEnvelope, 409: ErrorEnvelope},
+        query=(FINGERPRINT,),
+        verb="list",
+    )
+    async def get_tool(self, request: Request) -> Response:
+        """One definition; 409 for an overloaded name unless the fingerprint says which."""
+        principal, fingerprint = caller_of(request).principal, query_str(request, "fingerprint")
+        tool = self._catalog.find_definition(principal, path_value(request), fingerprint)
+        return JsonResponse(_show_definition(self._catalog.names.now, tool))
+
+    @operation(
+        *("GET /v1/tools", "All tools, by name and description; with any query parameter, pages of whole definitions"),
+        answers={200: (list[V0Listed], NativeListing, ProviderListing), 304: None},
+        query=_QUERY,
+        verb="list",
+        heavy=True,
+    )
     async def list_tools(self, request: Request) -> Response:
         """Names and descriptions; with any query parameter, pages of whole definitions."""
         if request.scope["query_string"]:
