@@ -100,26 +100,26 @@ class KeyedRequest(NamedTuple):
 class KeyedWork:
     """A request that is being carried out here, or waited for on behalf of another process."""
 
-    __slots__ = ("digest", "task", "waiters")
+    __slots__ = ("digest", "task", "waiting")
 
-    def __init__(self, digest: bytes) -> None:
+    def __init__(self, digest: bytes, task: asyncio.Task[StoredResponse]) -> None:
         self.digest = digest
-        self.task: asyncio.Task[None] | None = None
-        self.waiters: list[asyncio.Future[StoredResponse]] = []
-        """One for each who asked: whoever gives up waiting takes neither the work nor the others' answer along."""
+        self.task = task
+        self.waiting = 0
+        """How many wait for it: whoever gives up takes neither the work nor the others' answer along."""
 
-    def tell(self, response: StoredResponse) -> None:
-        """It is over."""
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(response)
-
-    def fail(self, error: Exception) -> bool:
-        """It is over, with an error; False if nobody was left to tell."""
-        left = [waiter for waiter in self.waiters if not waiter.done()]
-        for waiter in left:
-            waiter.set_exception(error)
-        return bool(left)
+    async def wait(self) -> StoredResponse:
+        """What came of it."""
+        self.waiting += 1
+        try:
+            return await asyncio.shield(self.task)
+        except asyncio.CancelledError:
+            if self.task.cancelled():
+                # The server stops, and it had not begun, so that it could not say so itself.
+                raise server_stopping() from None
+            raise
+        finally:
+            self.waiting -= 1
 
 
 async def carry_out(job: KeyedRequest, earlier: bytes) -> tuple[StoredResponse, bytes | None, BaseException | None]:
@@ -202,9 +202,7 @@ class Idempotency:
             work = self._begin(KeyedRequest(slot, digest, make, repeatable, interrupted, resume))
         elif work.digest != digest:
             raise key_conflict()
-        waiter = asyncio.get_running_loop().create_future()
-        work.waiters.append(waiter)
-        response = await waiter
+        response = await work.wait()
         return response if first else mark_replayed(response)
 
     async def tend(self) -> NoReturn:
@@ -232,15 +230,11 @@ class Idempotency:
     async def close(self) -> None:
         """Cut short what still runs, and wait until the store knows. Nothing new is begun after that."""
         self._closing = True
-        running = [work.task for work in self._running.values() if work.task is not None]
+        running = [work.task for work in self._running.values()]
         for task in running:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
-        for slot, work in list(self._running.items()):
-            # Cancelled before its first step, so that it could not say so itself.
-            del self._running[slot]
-            work.fail(server_stopping())
+        await asyncio.gather(*running, return_exceptions=True)
+        self._running.clear()
         await self.poll()
         if self._signing_on is not None:
             with suppress(SessionError):  # it goes with the process at the latest
@@ -254,22 +248,20 @@ class Idempotency:
     def _begin(self, job: KeyedRequest) -> KeyedWork:
         if self._closing:
             raise server_stopping()
-        work = KeyedWork(job.digest)
-        work.task = asyncio.get_running_loop().create_task(self._run(job, work))
+        # A task of its own: it goes on when nobody waits any more.
+        work = KeyedWork(job.digest, asyncio.get_running_loop().create_task(self._run(job)))
         self._running[job.slot] = work
         return work
 
-    async def _run(self, job: KeyedRequest, work: KeyedWork) -> None:
-        """A task of its own: it goes on when nobody waits any more."""
+    async def _run(self, job: KeyedRequest) -> StoredResponse:
         try:
-            response = await self._carry_out_once(job)
+            return await self._carry_out_once(job)
         except Exception as failure:
-            del self._running[job.slot]
-            if not work.fail(failure) and not isinstance(failure, HttpFault):
+            if not self._running[job.slot].waiting and not isinstance(failure, HttpFault):
                 log.exception("a request failed after its client had gone")
-        else:
+            raise
+        finally:
             del self._running[job.slot]
-            work.tell(response)
 
     async def _carry_out_once(self, job: KeyedRequest) -> StoredResponse:
         claim, cancelled = await finish_uncancelled(self._claim(job))
