@@ -66,29 +66,27 @@ class Screen(msgspec.Struct, frozen=True):
     admin: bool = False
     """True if only keys with `*:admin` are led there."""
     heavy: bool = False
+    act: Act | None = None
+    """What its form does, if it has one."""
+    runs: bool = False
+    """True if that runs a tool."""
 
 
 SCREENS = (
     Screen(f"{CONSOLE}/tools", "catalog.html", show_catalog, "Catalog"),
-    Screen(f"{CONSOLE}/tools/{{name}}", "tool.html", show_tool),
+    Screen(f"{CONSOLE}/tools/{{name}}", "tool.html", show_tool, act=run_tool, runs=True),
     Screen(f"{CONSOLE}/calls", "calls.html", show_calls, "Calls", heavy=True),
     Screen(f"{CONSOLE}/calls/{{id}}", "call.html", show_call),
-    Screen(f"{CONSOLE}/sessions", "sessions.html", show_sessions, "Sessions", heavy=True),
-    Screen(f"{CONSOLE}/sessions/{{session_id}}", "session.html", show_session, heavy=True),
+    Screen(f"{CONSOLE}/sessions", "sessions.html", show_sessions, "Sessions", heavy=True, act=begin_session),
+    Screen(f"{CONSOLE}/sessions/{{session_id}}", "session.html", show_session, heavy=True, act=fork_session),
     Screen(f"{CONSOLE}/sessions/{{session_id}}/diff", "diff.html", show_diff, heavy=True),
     Screen(f"{CONSOLE}/approvals", "approvals.html", show_approvals, "Approvals", heavy=True),
-    Screen(f"{CONSOLE}/approvals/{{approval_id}}", "approval.html", show_approval),
-    Screen(f"{CONSOLE}/sources", "sources.html", show_sources, "Sources", admin=True, heavy=True),
+    Screen(f"{CONSOLE}/approvals/{{approval_id}}", "approval.html", show_approval, act=decide_approval),
+    Screen(f"{CONSOLE}/sources", "sources.html", show_sources, "Sources", admin=True, heavy=True, act=reload_sources),
     Screen(f"{CONSOLE}/graph", "graph.html", show_graph, "Graph", heavy=True),
     Screen(f"{CONSOLE}/connect", "connect.html", show_clients, "Connect"),
 )
-_FORMS: dict[str, Act] = {
-    f"{CONSOLE}/sessions": begin_session,
-    f"{CONSOLE}/sessions/{{session_id}}": fork_session,
-    f"{CONSOLE}/approvals/{{approval_id}}": decide_approval,
-    f"{CONSOLE}/sources": reload_sources,
-}
-_SIGN_IN, _TOOL = f"{CONSOLE}/sign-in", f"{CONSOLE}/tools/{{name}}"
+_SIGN_IN, _SIGN_OUT = f"{CONSOLE}/sign-in", f"{CONSOLE}/sign-out"
 
 
 class Console:
@@ -112,13 +110,13 @@ class Console:
         for screen in SCREENS:
             for path, show in ((screen.path, self._show_page), (screen.path + _TWIN, self._show_twin)):
                 found.append(Operation("GET", path, show(screen), _SUMMARY, access="page", heavy=screen.heavy))
-        found += [self._post(path, act) for path, act in _FORMS.items()]
-        found.append(self._post(_TOOL, run_tool, runs=True))
+            if screen.act is not None:
+                found.append(self._post(screen.path, screen.act, runs=screen.runs))
         open_form: dict[str, Any] = {"access": "page-open", "max_body": MAX_SIGN_IN}
         found += [
             Operation("GET", _SIGN_IN, self._ask_for_key, _SUMMARY, **open_form),
             self._post(_SIGN_IN, self._sign_in, **open_form),
-            self._post(f"{CONSOLE}/sign-out", self._sign_out, **open_form),
+            self._post(_SIGN_OUT, self._sign_out, **open_form),
         ]
         events = EventRoutes(self._service.events, self._service.mcp.subscribers)
         found.append(Operation("GET", f"{CONSOLE}/events", events.open_stream, _EVENTS, access="page", streams=True))
@@ -129,7 +127,7 @@ class Console:
 
     def fault_pages(self) -> dict[str, FaultPage]:
         """By path: how a refusal looks where people look; those of twins are JSON."""
-        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, f"{CONSOLE}/sign-out"]
+        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT]
         return dict.fromkeys(paths, self._renderer.render_fault)
 
     def _show_page(self, screen: Screen) -> Handler:
