@@ -1,7 +1,7 @@
 """Arithmetic on text: whole numbers stay exact, and whatever cannot be answered says what is wrong and where.
 
-Read from left to right and calculated on the way, with two stacks instead of a tree: nothing here recurses,
-nothing is compiled, and the work is bounded before it is begun.
+Read from left to right and calculated on the way: nothing is compiled, and how deep it nests and how much work it is
+is bounded before it is begun.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import operator
 import re
 from collections.abc import Callable
 from typing import Any
-
-import msgspec
 
 from toolyard.model.errors import ToolFailed
 
@@ -54,15 +52,6 @@ _INSTEAD = {
 }
 
 
-class _Sign(msgspec.Struct, frozen=True):
-    """An operator or an open bracket that waits for what stands to its right."""
-
-    text: str
-    at: int
-    rank: int = 0
-    operands: int = 0
-
-
 def evaluate(expression: str) -> Number:
     """The value, an int while everything in the expression is whole and nothing is divided with `/`.
 
@@ -74,105 +63,96 @@ def evaluate(expression: str) -> Number:
         raise _wrong_expression(
             f"the expression has {len(expression):,} characters; at most {MAX_LENGTH:,} are calculated"
         )
-    calculation = _Calculation()
-    at = _SPACE.match(expression).end()  # type: ignore[union-attr]
-    if at == len(expression):
+    if _SPACE.fullmatch(expression):
         raise _wrong_expression("the expression is empty", hint="write something like (19 + 4) * 2")
-    while at < len(expression):
-        found = _TOKEN.match(expression, at)
-        if found is None:
-            raise _unreadable_sign(expression, at)
-        if found["number"] is None:
-            calculation.sign(found["sign"], at)
-        else:
-            calculation.number(_read_number(expression, at, found["number"]), at)
-        at = _SPACE.match(expression, found.end()).end()  # type: ignore[union-attr]
-    return calculation.finish(len(expression))
+    return _Calculation(expression).read_all()
 
 
 class _Calculation:
-    """What has been read so far: values, and the signs between and before them that still wait."""
+    """An expression, the token that is read next, and how many were read."""
 
-    def __init__(self) -> None:
-        self._values: list[Number] = []
-        self._signs: list[_Sign] = []
+    def __init__(self, expression: str) -> None:
+        self._expression = expression
         self._terms = 0
-        self._wants_value = True
+        self._move_to(0)
 
-    def number(self, value: Number, at: int) -> None:
-        self._count_term(at)
-        if not self._wants_value:
-            raise _wrong_expression("an operator is missing", at, hint="write * for a product")
-        self._values.append(value)
-        self._wants_value = False
+    def read_all(self) -> Number:
+        value = self._read_value(1, 0)
+        if self._token is not None:
+            raise _wrong_expression("this bracket was never opened", self._at)
+        return value
 
-    def sign(self, text: str, at: int) -> None:
-        if text == ")":
-            self._close_bracket(at)
-        elif text == "(":
-            if not self._wants_value:
-                raise _wrong_expression(
-                    "an operator is missing", at, hint="write * for a product; functions are not calculated"
-                )
-            self._push_sign(_Sign(text, at))
-        elif self._wants_value:
-            if text not in _UNARY:
-                raise _wrong_expression(f"a number is missing before {text!r}", at)
-            self._count_term(at)
-            self._push_sign(_Sign(text, at, _UNARY_RANK, 1))
-        else:
-            self._count_term(at)
-            rank = _BINARY[text][0]
+    def _read_value(self, rank: int, depth: int) -> Number:
+        """The value of all that binds at least as strongly as `rank`; `depth` signs wait for it."""
+        value = self._read_operand(depth)
+        while (sign := self._next_operator()) and _BINARY[sign][0] >= rank:
+            at, own = self._at, _BINARY[sign][0]
+            self._take_sign(sign, depth)
             # Equals are taken from the left; only powers wait for those to their right.
-            self._apply_waiting(rank + 1 if text == "**" else rank)
-            self._push_sign(_Sign(text, at, rank, 2))
-            self._wants_value = True
+            value = _apply_sign(sign, at, value, self._read_value(own if sign == "**" else own + 1, depth + 1))
+        return value
 
-    def finish(self, end: int) -> Number:
-        if self._wants_value:
-            raise _wrong_expression("the expression ends where a number is expected", end)
-        self._apply_waiting(1)
-        if self._signs:
-            raise _wrong_expression("this bracket is never closed", self._signs[-1].at)
-        return self._values[0]
+    def _read_operand(self, depth: int) -> Number:
+        token, at = self._token, self._at
+        if token is None:
+            raise _wrong_expression("the expression ends where a number is expected", at)
+        if token["number"] is not None:
+            self._count_term()
+            value = _read_number(self._expression, at, token[0])
+        elif token[0] == "(":
+            self._take_sign("(", depth)
+            value = self._read_value(1, depth + 1)
+            token = self._token
+            if token is None:
+                raise _wrong_expression("this bracket is never closed", at)
+        elif token[0] in _UNARY:
+            self._take_sign(token[0], depth)
+            return _apply_sign(token[0], at, self._read_value(_UNARY_RANK, depth + 1))
+        else:
+            raise _wrong_expression(f"a number is missing before {token[0]!r}", at)
+        self._move_to(token.end())
+        return value
 
-    def _close_bracket(self, at: int) -> None:
-        if self._wants_value:
-            raise _wrong_expression("a number is missing before ')'", at)
-        self._apply_waiting(1)
-        if not self._signs:
-            raise _wrong_expression("this bracket was never opened", at)
-        self._signs.pop()
+    def _next_operator(self) -> str:
+        """The operator behind a value; empty at the end, of the expression or of a bracket."""
+        if self._token is None or self._token[0] == ")":
+            return ""
+        if self._token[0] in _BINARY:
+            return self._token[0]
+        hint = "write * for a product" + ("; functions are not calculated" if self._token[0] == "(" else "")
+        raise _wrong_expression("an operator is missing", self._at, hint=hint)
 
-    def _push_sign(self, sign: _Sign) -> None:
-        if len(self._signs) == MAX_DEPTH:
-            raise _wrong_expression(f"the expression nests more than {MAX_DEPTH} deep", sign.at)
-        self._signs.append(sign)
+    def _take_sign(self, sign: str, depth: int) -> None:
+        """Go on behind an operator or an open bracket, which waits for what stands to its right."""
+        if sign != "(":
+            self._count_term()
+        if depth == MAX_DEPTH:
+            raise _wrong_expression(f"the expression nests more than {MAX_DEPTH} deep", self._at)
+        self._move_to(self._at + len(sign))
 
-    def _count_term(self, at: int) -> None:
+    def _count_term(self) -> None:
         self._terms += 1
         if self._terms > MAX_TERMS:
-            raise _wrong_expression(f"the expression has more than {MAX_TERMS} numbers and operators", at)
+            raise _wrong_expression(f"the expression has more than {MAX_TERMS} numbers and operators", self._at)
 
-    def _apply_waiting(self, rank: int) -> None:
-        """Calculate whatever binds at least as strongly as `rank`, up to the last open bracket."""
-        while self._signs and self._signs[-1].rank >= rank:
-            sign = self._signs.pop()
-            operands = self._values[-sign.operands :]
-            self._values[-sign.operands :] = [_apply_sign(sign, operands)]
+    def _move_to(self, at: int) -> None:
+        self._at = _SPACE.match(self._expression, at).end()  # type: ignore[union-attr]
+        self._token = _TOKEN.match(self._expression, self._at)
+        if self._token is None and self._at < len(self._expression):
+            raise _unreadable_sign(self._expression, self._at)
 
 
-def _apply_sign(sign: _Sign, operands: list[Number]) -> Number:
+def _apply_sign(sign: str, at: int, *operands: Number) -> Number:
     try:
-        value = _UNARY[sign.text](*operands) if sign.operands == 1 else _BINARY[sign.text][1](*operands)
+        value = _UNARY[sign](*operands) if len(operands) == 1 else _BINARY[sign][1](*operands)
     except ZeroDivisionError:
-        what = "zero has no negative power" if sign.text == "**" else "division by zero"
-        raise _wrong_expression(what, sign.at) from None
+        what = "zero has no negative power" if sign == "**" else "division by zero"
+        raise _wrong_expression(what, at) from None
     except OverflowError:
-        raise _too_large(sign.at) from None
+        raise _too_large(at) from None
     if isinstance(value, complex):
-        raise _wrong_expression("a negative number has no real power of that kind", sign.at)
-    return _check_size(value, sign.at)
+        raise _wrong_expression("a negative number has no real power of that kind", at)
+    return _check_size(value, at)
 
 
 def _check_size(value: Number, at: int) -> Number:
