@@ -41,7 +41,7 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
         (one.id, one.state, one.tool, shorten(one.arguments, _WIDE), one.caller, one.session_id, one.yard, _when(one))
         for one in found
     )
-    return print_list(options.json, "approval", [approval.to_dict() for approval in found], columns, rows)
+    return print_list(options.json, "approval", map(Approval.to_dict, found), columns, rows)
 
 
 def show_(

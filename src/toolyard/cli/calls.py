@@ -232,7 +232,7 @@ def calls(
         if follow:
             return _follow(log, wanted, limit, as_json=options.json)
         rows = _read_rows(log, wanted, limit)
-    print_list(options.json, "call", [row.to_dict() for row in rows], _COLUMNS, map(_describe, rows))
+    print_list(options.json, "call", map(CallRow.to_dict, rows), _COLUMNS, map(_describe, rows))
     if not rows and not options.json and wanted == CallFilter():
         _explain_nothing(options.config)
     return 0

@@ -96,7 +96,7 @@ def tools(
             for tool in registry
             if (namespace is None or tool.namespace == namespace) and (tag is None or tag in tool.tags)
         ]
-    entries = [tool.to_dict(qualified=True) for tool in found]
+    entries = (tool.to_dict(qualified=True) for tool in found)
     rows = ((tool.qualified_name, tool.effects.value, tool.description.partition("\n")[0]) for tool in found)
     return print_list(options.json, "tool", entries, ["name", "effects", "description"], rows)
 

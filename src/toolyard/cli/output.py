@@ -86,14 +86,18 @@ def print_either(as_json: bool, value: Any, text: str) -> int:
 
 
 def print_list(
-    as_json: bool, what: str, entries: Sequence[Any], columns: Sequence[str], rows: Iterable[Sequence[str]]
+    as_json: bool, what: str, entries: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> int:
-    """All there are of something: each entry as JSON for a program, or a table with their number for a person."""
+    """All there are of something: each entry as JSON for a program, or a table with their number for a person.
+
+    Only what is shown is looked at: making all entries of a large catalog takes a while.
+    """
     if as_json:
-        print_json(entries)
+        print_json(list(entries))
     else:
-        print_table(f"{what.capitalize()}s", columns, rows)
-        print_text(counted(len(entries), what))
+        shown = list(rows)
+        print_table(f"{what.capitalize()}s", columns, shown)
+        print_text(counted(len(shown), what))
     return 0
 
 
