@@ -30,8 +30,8 @@ _ARROWS = 32
 """To look at so many edges counts as a step."""
 
 
-class ChainOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/chain` takes."""
+class FlowOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What samplers take that follow the dataflow; `tc/chain` takes nothing else."""
 
     min_score: Score = 0.0
     """The weakest edge that counts."""
@@ -39,7 +39,7 @@ class ChainOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fie
     """Steps of the search, after which it gives up."""
 
 
-class ChainSampler(ToolSampler[ChainOptions]):
+class ChainSampler(ToolSampler[FlowOptions]):
     """A -> B -> C ...: `k` tools of different names, likelier along strong edges.
 
     The search goes back on dead ends and begins again elsewhere, so a chain that exists is found, if `max_tries`
@@ -50,7 +50,7 @@ class ChainSampler(ToolSampler[ChainOptions]):
     topology = "chain"
     required_artifacts = ("dataflow",)
 
-    def draw(self, ask: SampleRequest[ChainOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[FlowOptions]) -> Sample:
         """Search from random starts."""
         graph = ask.world.graph(ask.options.min_score, ask.spaces)
         search = ChainSearch(graph, ask.k, ask.chance("steps"), ask.options.max_tries)
@@ -67,7 +67,7 @@ class ChainSampler(ToolSampler[ChainOptions]):
         )
 
 
-def _list_starts(ask: SampleRequest[ChainOptions], graph: Graph) -> Iterator[tuple[int, int]]:
+def _list_starts(ask: SampleRequest[FlowOptions], graph: Graph) -> Iterator[tuple[int, int]]:
     """Places in random order, each as the first of the chain; or a tool that has to be there, at each place of it."""
     if ask.anchor is not None:
         return ((ask.anchor, back) for back in ask.chance("position").each(range(ask.k)))
@@ -75,7 +75,7 @@ def _list_starts(ask: SampleRequest[ChainOptions], graph: Graph) -> Iterator[tup
     return ((place, 0) for place in ask.chance("start").each(places))
 
 
-def _find_longest(ask: SampleRequest[ChainOptions], graph: Graph, found: list[int]) -> list[int]:
+def _find_longest(ask: SampleRequest[FlowOptions], graph: Graph, found: list[int]) -> list[int]:
     """The longest chain that a short search finds, where there is none as long as it should be."""
     most = min(ask.k - 1, max(1, graph.name_count))
     while len(found) < most:
@@ -177,16 +177,12 @@ class ChainSearch:
         return known
 
 
-class FanOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FanOptions(FlowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `tc/fan_out` and `tc/fan_in` take."""
 
     k: Annotated[int, msgspec.Meta(ge=2)] | None = None
-    min_score: Score = 0.0
-    """The weakest edge that counts."""
     independence: Literal["prefer", "require", "ignore"] = "prefer"
     """Whether the many may feed each other: only where it cannot be helped, never, or as it comes."""
-    max_tries: Tries = 100_000
-    """Steps of the search, after which it gives up."""
 
 
 class _FanSampler(ToolSampler[FanOptions]):

@@ -9,7 +9,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from toolyard.insight.base import Sample
-from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries, search_starts
+from toolyard.insight.samplers.base import SampleRequest, ToolSampler, Tries, search_starts
+from toolyard.insight.samplers.chain import FlowOptions
 from toolyard.insight.samplers.snapshot_view import Graph
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -18,11 +19,9 @@ _ARCS = 100
 """To look at so many edges counts as a step."""
 
 
-class DagOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DagOptions(FlowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `tc/dag` takes."""
 
-    min_score: Score = 0.0
-    """The weakest edge that counts."""
     depth: Count | None = None
     """How many levels, exactly. A tool stands one level below the lowest of those that feed it."""
     width: Count | None = None
@@ -30,7 +29,6 @@ class DagOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_field
     branching: Count | None = None
     """The most tools that one tool feeds."""
     max_tries: Tries = 20_000
-    """Steps of the search, after which it gives up."""
 
 
 class DagSampler(ToolSampler[DagOptions]):
