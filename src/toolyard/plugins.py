@@ -168,14 +168,17 @@ class PluginTable(Generic[T]):
     by the entry-point group. A broken entry point is listed in `problems` and blocks nobody else.
     """
 
-    def __init__(self, kind: str, group: str, builtins: dict[str, str], *, method: str = "") -> None:
+    def __init__(
+        self, kind: str, group: str, builtins: dict[str, str], *, method: str = "", names_it: str = ""
+    ) -> None:
         self.kind = kind
         self.group = group
         self.method = method
         """The method without which a class is none of this kind; "" to take any class."""
+        self.names_it = names_it
+        """The attribute by which a class that is registered is told its name; "" for none."""
         self.problems: dict[str, str] = {}
         self._known: dict[str, str | type[T]] = dict(builtins)
-        self._builtins = frozenset(builtins)
         self._scanned = False
         self._lock = threading.RLock()
 
@@ -199,6 +202,8 @@ class PluginTable(Generic[T]):
                         f"{self.kind} {name!r} is already registered by {owner}; pick another name"
                     )
                 self._known[name] = cls
+            if self.names_it:
+                setattr(cls, self.names_it, name)
             return cls
 
         return claim
@@ -258,17 +263,13 @@ class PluginTable(Generic[T]):
 
     @property
     def _lacking(self) -> str:
-        return f"has no method `{self.method}`, so it is no {self.kind}; derive it from {_base_of(self.kind)}"
+        base = self.kind.title().replace(" ", "")
+        return f"has no method `{self.method}`, so it is no {self.kind}; derive it from toolyard.{base}"
 
     def _explain_unknown(self, name: str) -> str:
         near = nearest(name, self._known, count=3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(self.names())}"
         return f"no {self.kind} is called {name!r}; {hint}"
-
-
-def _base_of(kind: str) -> str:
-    """`tool sampler` -> `toolyard.ToolSampler`."""
-    return f"toolyard.{kind.title().replace(' ', '')}"
 
 
 def check_options(cls: type, options: dict[str, Any], what: str) -> None:
@@ -366,6 +367,7 @@ SAMPLERS: PluginTable[Any] = PluginTable(
         "tc/sparse": "toolyard.insight.samplers.mix:SparseSampler",
     },
     method="sample",
+    names_it="sampler_name",
 )
 
 SESSION_STORES: PluginTable[Any] = PluginTable(
@@ -381,19 +383,7 @@ SESSION_STORES: PluginTable[Any] = PluginTable(
 register_tool_loader = LOADERS.register
 register_tool_engine = ENGINES.register
 register_tool_enrichment = ENRICHMENTS.register
-
-
-def register_tool_sampler(name: str) -> Callable[[C], C]:
-    """Class decorator that claims `name`, and tells the class of it: `sampler_name`."""
-    claim = SAMPLERS.register(name)
-
-    def named(cls: C) -> C:
-        claimed = claim(cls)
-        claimed.sampler_name = name  # type: ignore[attr-defined]
-        return claimed
-
-    return named
-
+register_tool_sampler = SAMPLERS.register
 
 get_tool_loader = LOADERS.create
 get_tool_engine = ENGINES.create
