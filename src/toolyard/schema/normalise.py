@@ -14,6 +14,7 @@ import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
+from toolyard.schema.subschemas import Path
 from toolyard.schema.typenames import join, read_type
 
 _MAX_DEPTH = 96
@@ -85,7 +86,7 @@ class _Normaliser:
         self._old_draft = False
         self._nodes = 0
 
-    def _note_change(self, path: tuple[str | int, ...], what: str) -> None:
+    def _note_change(self, path: Path, what: str) -> None:
         self.changes.append(Change(pointer_of(path), what))
 
     def root(self, schema: Any, is_input: bool) -> dict[str, Any]:
@@ -155,24 +156,23 @@ class _Normaliser:
             properties[name] = sub
         return {"type": "object", "properties": properties}
 
-    def _normalise_sub(self, schema: Any, path: tuple[str | int, ...]) -> Any:
+    def _normalise_sub(self, schema: Any, path: Path) -> Any:
         if isinstance(schema, bool):
             return schema
         if isinstance(schema, str):
             fragment = read_type(schema)
             if fragment is None:
-                raise InvalidSchemaError(f"{pointer_of(path)}: {schema[:80]!r} is not a type", pointer=pointer_of(path))
+                raise _invalid(path, f"{schema[:80]!r} is not a type")
             self._note_change(path, f"type name {schema!r} rewritten as a schema")
             return fragment
         if schema is None:
             self._note_change(path, "null replaced by an empty schema")
             return {}
         if not isinstance(schema, dict):
-            where = pointer_of(path)
-            raise InvalidSchemaError(f"{where}: a schema must be an object, not {json_type(schema)}", pointer=where)
+            raise _invalid(path, f"a schema must be an object, not {json_type(schema)}")
         return self._normalise_node(schema, path)
 
-    def _normalise_node(self, schema: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
+    def _normalise_node(self, schema: dict[str, Any], path: Path) -> dict[str, Any]:
         if len(path) > 2 * _MAX_DEPTH:
             raise InvalidSchemaError(f"schema nests deeper than {_MAX_DEPTH} levels", pointer=pointer_of(path))
         self._nodes += 1
@@ -191,7 +191,7 @@ class _Normaliser:
         self._rewrite_legacy(out, path)
         return out
 
-    def _respell(self, schema: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
+    def _respell(self, schema: dict[str, Any], path: Path) -> dict[str, Any]:
         """Keywords that are called otherwise, unless the right one is there as well."""
         if str(schema.get("type")).lower() == "enum" and any(key in schema for key in ("enum", "choices", "options")):
             self._note_change((*path, "type"), f"type {schema['type']!r} removed; the values say it")
@@ -208,7 +208,7 @@ class _Normaliser:
             out[keyword] = value
         return out
 
-    def _normalise_keyword(self, out: dict[str, Any], key: str, value: Any, path: tuple[str | int, ...]) -> None:
+    def _normalise_keyword(self, out: dict[str, Any], key: str, value: Any, path: Path) -> None:
         if key == "type":
             self._normalise_type(out, value, path)
         elif key in SCHEMA_MAPS:
@@ -232,32 +232,29 @@ class _Normaliser:
         elif key in _NUMBERS or key in _COUNTS:
             out[key] = self._read_numeric(key, value, path)
         elif key in _TEXTS and not isinstance(value, str):
-            raise InvalidSchemaError(
-                f"{pointer_of(path)}: must be text, not {json_type(value)}", pointer=pointer_of(path)
-            )
+            raise _invalid(path, f"must be text, not {json_type(value)}")
         else:
             _refuse_non_finite(value, path)
             out[key] = value
 
-    def _note_value(self, path: tuple[str | int, ...], value: Any, what: str) -> Any:
+    def _note_value(self, path: Path, value: Any, what: str) -> Any:
         self._note_change(path, what)
         return value
 
-    def _normalise_map(self, value: Any, path: tuple[str | int, ...]) -> Any:
+    def _normalise_map(self, value: Any, path: Path) -> Any:
         if isinstance(value, list) and path[-1] == "properties":
             value = self._from_list(value)["properties"]
         if not isinstance(value, dict):
-            where = pointer_of(path)
-            raise InvalidSchemaError(f"{where}: must be an object, not {json_type(value)}", pointer=where)
+            raise _invalid(path, f"must be an object, not {json_type(value)}")
         names = {name: str(name) for name in value}
         if len(set(names.values())) < len(names):
-            raise InvalidSchemaError(f"{pointer_of(path)}: two keys are the same as text", pointer=pointer_of(path))
+            raise _invalid(path, "two keys are the same as text")
         for name in names:
             if not isinstance(name, str):
                 self._note_change(path, f"key {name!r} written as text")
         return {names[name]: self._normalise_sub(sub, (*path, names[name])) for name, sub in value.items()}
 
-    def _normalise_type(self, out: dict[str, Any], value: Any, path: tuple[str | int, ...]) -> None:
+    def _normalise_type(self, out: dict[str, Any], value: Any, path: Path) -> None:
         if isinstance(value, dict):
             # A property that is itself called "type", or a schema written where its type should be.
             self._note_change(path, "schema given as type, merged into its parent")
@@ -272,16 +269,14 @@ class _Normaliser:
             return
         fragments = [read_type(name) if isinstance(name, str) else None for name in names]
         if any(fragment is None for fragment in fragments):
-            where = pointer_of(path)
-            known = ", ".join(sorted(JSON_TYPES))
-            raise InvalidSchemaError(f"{where}: unknown type {value!r}; JSON Schema knows {known}", pointer=where)
+            raise _invalid(path, f"unknown type {value!r}; JSON Schema knows {', '.join(sorted(JSON_TYPES))}")
         merged = join([fragment for fragment in fragments if fragment is not None]) or {}
         said = merged.get("type", "anyOf" if "anyOf" in merged else "anything")
         self._note_change(path, f"type {value!r} read as {said!r}")
         for key, sub in merged.items():
             out.setdefault(key, sub)
 
-    def _tuple_items(self, out: dict[str, Any], value: list[Any], path: tuple[str | int, ...]) -> None:
+    def _tuple_items(self, out: dict[str, Any], value: list[Any], path: Path) -> None:
         items = [self._normalise_sub(sub, (*path, index)) for index, sub in enumerate(value)]
         if self._old_draft:
             out["items"] = items
@@ -289,27 +284,25 @@ class _Normaliser:
             self._note_change(path, "list of item schemas renamed prefixItems")
             out["prefixItems"] = items
 
-    def _read_enum(self, value: Any, path: tuple[str | int, ...]) -> list[Any]:
+    def _read_enum(self, value: Any, path: Path) -> list[Any]:
         if isinstance(value, dict):
             return list(self._note_value(path, list(value), "enum given as a mapping; its keys kept"))
         if isinstance(value, (str, int, float)):
             return [self._note_value(path, value, "single value wrapped in a list")]
-        raise InvalidSchemaError(
-            f"{pointer_of(path)}: must be a list, not {json_type(value)}", pointer=pointer_of(path)
-        )
+        raise _invalid(path, f"must be a list, not {json_type(value)}")
 
-    def _read_numeric(self, key: str, value: Any, path: tuple[str | int, ...]) -> Any:
+    def _read_numeric(self, key: str, value: Any, path: Path) -> Any:
         if isinstance(value, str):
             fixed = _read_number(value)
             if fixed is not None:
                 return self._note_value(path, fixed, f"text {value!r} read as a number")
         if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidSchemaError(f"{pointer_of(path)}: must be a finite number", pointer=pointer_of(path))
+            raise _invalid(path, "must be a finite number")
         if key in _COUNTS and isinstance(value, float) and value.is_integer():
             return int(value)
         return value
 
-    def _required_flags(self, out: dict[str, Any], path: tuple[str | int, ...]) -> None:
+    def _required_flags(self, out: dict[str, Any], path: Path) -> None:
         """`"required": true` on a property, or `"optional": false`, belongs in the list of its parent."""
         properties = out.get("properties")
         if not isinstance(properties, dict):
@@ -332,7 +325,7 @@ class _Normaliser:
         if more:
             out["required"] = [*required, *more]
 
-    def _rewrite_legacy(self, out: dict[str, Any], path: tuple[str | int, ...]) -> None:
+    def _rewrite_legacy(self, out: dict[str, Any], path: Path) -> None:
         """OpenAPI 3.0 and draft-4 spellings inside a schema that claims no old draft."""
         if isinstance(out.get("required"), bool) and path[-2:-1] != ("properties",):
             self._note_change((*path, "required"), "removed; only a property can be required")
@@ -355,6 +348,11 @@ class _Normaliser:
                 self._note_change((*path, flag), f"draft-4 flag merged with {limit!r}")
                 if out.pop(flag) and limit in out:
                     out[flag] = out.pop(limit)
+
+
+def _invalid(path: Path, problem: str) -> InvalidSchemaError:
+    pointer = pointer_of(path)
+    return InvalidSchemaError(f"{pointer}: {problem}", pointer=pointer)
 
 
 def _is_described(schema: dict[str, Any]) -> bool:
@@ -416,22 +414,16 @@ def _has_repeats(names: Any) -> bool:
     return isinstance(names, list) and all(isinstance(n, str) for n in names) and len(set(names)) < len(names)
 
 
-def _refuse_non_finite(value: Any, path: tuple[str | int, ...]) -> None:
+def _refuse_non_finite(value: Any, path: Path) -> None:
     stack = [value]
     seen: set[int] = set()
     while stack:
         item = stack.pop()
-        if isinstance(item, (dict, list, tuple)):
-            if id(item) in seen:
-                continue
-            seen.add(id(item))
         if isinstance(item, float) and not math.isfinite(item):
-            where = pointer_of(path)
-            raise InvalidSchemaError(f"{where}: NaN and Infinity are not JSON", pointer=where)
-        if isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, (list, tuple)):
-            stack.extend(item)
+            raise _invalid(path, "NaN and Infinity are not JSON")
+        if isinstance(item, (dict, list, tuple)) and id(item) not in seen:
+            seen.add(id(item))
+            stack.extend(item.values() if isinstance(item, dict) else item)
 
 
 def _read_number(text: str) -> int | float | None:
