@@ -119,15 +119,16 @@ class _Parser:
             return True
         return False
 
-    def union(self) -> Fragment | None:
+    def union(self, *, inside: bool = False) -> Fragment | None:
+        """With `inside`, one argument of a generic: there commas separate arguments, and no word is a remark."""
         options: list[Fragment] = []
         while True:
-            if not self._read_marker():
+            if inside or not self._read_marker():
                 option = self._read_single()
                 if option is None:
                     return None
                 options.append(option)
-            if not self._take_token("|", "or", ","):
+            if not self._take_token("|", "or") and (inside or not self._take_token(",")):
                 return join(options)
 
     def _read_marker(self) -> bool:
@@ -164,7 +165,7 @@ class _Parser:
             return self._read_literal(closer)
         arguments: list[Fragment] = []
         while not self._take_token(closer):
-            argument = self.union_item()
+            argument = self.union(inside=True)
             if argument is None:
                 return None
             arguments.append(argument)
@@ -173,17 +174,6 @@ class _Parser:
         if name in ("optional", "union"):
             return join([*arguments, {"type": "null"}] if name == "optional" else arguments)
         return _apply_name(name, arguments)
-
-    def union_item(self) -> Fragment | None:
-        """One generic argument: a union by `|` or `or`, but not by comma."""
-        options: list[Fragment] = []
-        while True:
-            option = self._read_single()
-            if option is None:
-                return None
-            options.append(option)
-            if not self._take_token("|", "or"):
-                return join(options)
 
     def _read_literal(self, closer: str) -> Fragment | None:
         values: list[Any] = []
