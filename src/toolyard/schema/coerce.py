@@ -17,6 +17,7 @@ from toolyard.model.errors import MalformedSource
 from toolyard.model.names import copied, json_type, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
+from toolyard.schema.subschemas import resolve_pointer, types_of
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit
 
 _ROUNDS = 4
@@ -116,13 +117,9 @@ def convert(value: Any, types: Sequence[str]) -> Any:
     if kind not in types or kind == "string":
         return _MISSING
     # "5" must come back as "5": "5.0", "05" and "1e3" say something else than the number they parse to.
-    if kind in ("integer", "number") and _number_text(parsed) != value:
+    if kind in ("integer", "number") and repr(parsed) != value:
         return _MISSING
     return parsed
-
-
-def _number_text(number: int | float) -> str:
-    return repr(number)
 
 
 def integral_floats(value: Any, plan: IntegerPlan) -> tuple[Any, list[Coercion]]:
@@ -164,7 +161,6 @@ class IntegerPlan(msgspec.Struct):
 
 def integer_plan(root: dict[str, Any]) -> IntegerPlan:
     """Read the plan off a schema: `properties`, `items` and local `$ref`s, to a bounded depth."""
-    from toolyard.schema.subschemas import resolve_pointer
 
     def build(node: Any, depth: int) -> IntegerPlan:
         if isinstance(node, dict) and "$ref" in node:
@@ -172,8 +168,7 @@ def integer_plan(root: dict[str, Any]) -> IntegerPlan:
         if not isinstance(node, dict) or depth > 8:
             return IntegerPlan()
         branches = [option for key in ("anyOf", "oneOf") for option in node.get(key) or [] if isinstance(option, dict)]
-        types = [node.get("type"), *(branch.get("type") for branch in branches)]
-        flat = {name for kind in types for name in (kind if isinstance(kind, list) else [kind])}
+        flat = {name for said in (node, *branches) for name in types_of(said.get("type"))}
         subs = {key: build(sub, depth + 1) for key, sub in (node.get("properties") or {}).items()}
         items = build(node["items"], depth + 1) if isinstance(node.get("items"), dict) else None
         return IntegerPlan(

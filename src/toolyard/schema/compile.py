@@ -18,7 +18,7 @@ import jsonschema_rs
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, pointer_of
-from toolyard.schema.violations import MAX_VIOLATIONS, Explainer, Misfit, Violation, violation_of
+from toolyard.schema.violations import MAX_VIOLATIONS, Explainer, Misfit, Violation, word_violation
 from toolyard.schema.walk import Walk
 from toolyard.schema.weight import STEPS, Weight, measure, weigh
 
@@ -206,7 +206,7 @@ def _explain_invalid(error: jsonschema_rs.ValidationError) -> InvalidSchemaError
     if place == "type":
         names = ", ".join(sorted(JSON_TYPES))
         return InvalidSchemaError(f"{pointer}: unknown type; JSON Schema knows {names}", pointer=pointer)
-    return InvalidSchemaError(f"{pointer or '(root)'}: {violation_of(error).message}", pointer=pointer)
+    return InvalidSchemaError(f"{pointer or '(root)'}: {word_violation(error)}", pointer=pointer)
 
 
 def _reference_problem(message: str) -> str:

@@ -46,15 +46,6 @@ def describe(violations: Sequence[Violation]) -> str:
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
-def violation_of(error: jsonschema_rs.ValidationError) -> Violation:
-    """A validator's error as our own."""
-    return Violation(
-        pointer=pointer_of(error.instance_path),
-        message=word_violation(error),
-        keyword=error.kind.name,
-    )
-
-
 def word_violation(error: jsonschema_rs.ValidationError) -> str:
     """A validator's error in our words."""
     kind = error.kind
