@@ -58,6 +58,18 @@ _JSON_TYPES: dict[Kind, str] = {
     "list": "array",
     "mapping": "object",
 }
+_PYTHON_TYPES: dict[Kind, tuple[type, ...]] = {
+    "any": (object,),
+    "text": (str, Path),
+    "choice": (str,),
+    "flag": (bool,),
+    "null": (type(None),),
+    "number": (int, float),
+    "whole": (int,),
+    "list": (list, tuple, frozenset, set),
+    "mapping": (Mapping,),
+    "options": (Mapping, msgspec.Struct),
+}
 _SCALARS: dict[Any, Kind] = {str: "text", Path: "text", int: "whole", float: "number", bool: "flag"}
 _LISTS = (list, tuple, Sequence, frozenset, set)
 _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {"ge": operator.ge, "gt": operator.gt, "le": operator.le}
@@ -295,27 +307,11 @@ def _show_actual(wanted: OptionType, value: Any) -> str:
 
 
 def _is_of(kind: Kind, value: Any) -> bool:
-    match kind:
-        case "any":
-            return True
-        case "text":
-            return isinstance(value, str | Path)
-        case "choice":
-            return isinstance(value, str)
-        case "flag":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "whole":
-            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-            return whole and not isinstance(value, bool)
-        case "list":
-            return isinstance(value, list | tuple | frozenset | set)
-        case "mapping":
-            return isinstance(value, Mapping)
-    return isinstance(value, Mapping | msgspec.Struct)
+    if isinstance(value, bool):
+        return kind in ("flag", "any")
+    if kind == "whole" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _PYTHON_TYPES[kind])
 
 
 def _read_branch(branch: OptionType, value: Any, where: str, base: Path | None) -> Any:
