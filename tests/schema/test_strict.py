@@ -5,7 +5,8 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolyard.schema.strict import HIDDEN, StrictModel, violations_of, without_input
+from toolyard.schema.strict import HIDDEN, StrictModel, read_violations, without_input
+from toolyard.schema.violations import Violation
 
 SECRET = "hunter2-and-more"
 
@@ -86,7 +87,7 @@ def test_facts_about_the_schema_stay_and_facts_about_the_input_go() -> None:
 def test_no_input_value_is_left_in_any_form_of_the_error(data: dict[str, Any]) -> None:
     bare = without_input(fail(Form, data))
 
-    for text in (str(bare), repr(bare), repr(bare.errors()), bare.json(), repr(violations_of(bare))):
+    for text in (str(bare), repr(bare), repr(bare.errors()), bare.json(), repr(read_violations(bare))):
         assert SECRET not in text
     assert {item["input"] for item in bare.errors()} == {HIDDEN}
 
@@ -132,9 +133,9 @@ def test_input_that_contains_itself_does_no_harm() -> None:
 def test_violations_are_pointers_messages_and_keywords() -> None:
     error = fail(Form, {"age": 3, "pet": {"kind": "cat"}})
 
-    assert violations_of(error) == [
-        {"pointer": "/age", "message": "Input should be greater than or equal to 18", "keyword": "greater_than_equal"},
-        {"pointer": "/pet/cat/lives", "message": "Field required", "keyword": "missing"},
+    assert read_violations(error) == [
+        Violation("/age", "Input should be greater than or equal to 18", "greater_than_equal"),
+        Violation("/pet/cat/lives", "Field required", "missing"),
     ]
 
 
@@ -147,14 +148,14 @@ def test_violations_are_pointers_messages_and_keywords() -> None:
     ],
 )
 def test_with_the_document_a_pointer_names_no_branch_of_a_union(data: dict[str, Any], pointers: list[str]) -> None:
-    assert [item["pointer"] for item in violations_of(fail(Form, data), data)] == pointers
+    assert [item.pointer for item in read_violations(fail(Form, data), data)] == pointers
 
 
 def test_pointers_escape_what_json_pointers_must() -> None:
     class Odd(StrictModel):
         pass
 
-    assert violations_of(fail(Odd, {"a/b~c": 1}))[0]["pointer"] == "/a~1b~0c"
+    assert read_violations(fail(Odd, {"a/b~c": 1}))[0].pointer == "/a~1b~0c"
 
 
 class Codes(BaseModel):
@@ -178,8 +179,8 @@ class Codes(BaseModel):
 def test_of_many_problems_the_first_are_listed_and_the_rest_counted(wrong, listed, last):
     with pytest.raises(ValidationError) as caught:
         Codes(codes=[SECRET] * wrong)
-    found = violations_of(caught.value)
-    assert (len(found), found[-1]["message"]) == (listed, last)
+    found = read_violations(caught.value)
+    assert (len(found), found[-1].message) == (listed, last)
     assert SECRET not in str(without_input(caught.value))
 
 
@@ -187,5 +188,5 @@ def test_words_about_so_many_values_that_none_can_be_looked_for_are_not_repeated
     for count, message in ((10, f"Value error, none of {HIDDEN} will do"), (3_000, "is not accepted")):
         with pytest.raises(ValidationError) as caught:
             Codes(codes=["abc", *(f"{number % 1_000:03}" for number in range(count))])
-        [found] = violations_of(caught.value)
-        assert found["message"].startswith(message)
+        [found] = read_violations(caught.value)
+        assert found.message.startswith(message)

@@ -55,17 +55,12 @@ def without_input(error: ValidationError) -> ValidationError:
     return ValidationError.from_exception_data(error.title, lines, hide_input=True)
 
 
-def violations_of(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[dict[str, str]]:
-    """One `{"pointer", "message", "keyword"}` per problem, without input values.
+def read_violations(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[Violation]:
+    """One for each problem, without input values.
 
     pydantic writes the branches of a union into its locations. Given the `document` that was validated,
     these labels are left out and each pointer leads to a place in it, or to the key it lacks.
     """
-    return [violation.to_dict() for violation in read_violations(error, document)]
-
-
-def read_violations(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[Violation]:
-    """`violations_of` as objects."""
     return [
         Violation(pointer=_pointer_of(detail, document), message=detail["msg"], keyword=detail["type"])
         for detail in without_input(error).errors(include_url=False, include_context=False)
