@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.schema import check_budget, compile_schema, normalise
-from toolyard.schema.admission import is_clean
+from toolyard.schema.admission import is_plain
 
 FIVE = {
     "type": "object",
@@ -18,12 +18,12 @@ FIVE = {
 
 
 def test_the_usual_tool_is_clean():
-    assert is_clean(FIVE)
+    assert is_plain(FIVE, is_input=False)
 
 
 @pytest.mark.parametrize("told", ["rules", "lm", "examples"])
 def test_that_an_output_was_inferred_is_nothing_to_look_at(told):
-    assert is_clean({**FIVE, "x-inferred": told})
+    assert is_plain({**FIVE, "x-inferred": told}, is_input=False)
     assert normalise({"x-inferred": told}, is_input=False) == ({"x-inferred": told}, [])
 
 
@@ -34,7 +34,7 @@ def test_annotations_alone_are_no_properties(schema):
 
 def test_a_property_that_has_the_name_of_a_remark_is_a_property():
     given = {"x-request-id": "string", "x-inferred": "string"}
-    assert not is_clean(given)
+    assert not is_plain(given, is_input=False)
     assert normalise(given, is_input=False)[0]["properties"].keys() == given.keys()
 
 
@@ -58,7 +58,7 @@ def test_a_property_that_has_the_name_of_a_remark_is_a_property():
     ],
 )
 def test_anything_that_needs_a_closer_look_is_not(fragment):
-    assert not is_clean({"type": "object", "properties": {"a": fragment}})
+    assert not is_plain({"type": "object", "properties": {"a": fragment}}, is_input=False)
 
 
 def test_what_is_too_deep_too_large_or_not_json_is_not():
@@ -69,7 +69,7 @@ def test_what_is_too_deep_too_large_or_not_json_is_not():
     loop: dict = {"type": "object"}
     loop["items"] = loop
     for schema in (deep, large, loop, {"type": "object", 1: 2}, {"type": "object", "default": {1}}):
-        assert not is_clean(schema)
+        assert not is_plain(schema, is_input=False)
 
 
 names = st.sampled_from(["a", "type", "properties", "required", "items", "$ref", "enum"])
@@ -111,7 +111,7 @@ schemas = st.recursive(
 
 @given(schemas)
 def test_a_clean_schema_needs_no_rewrite_is_within_budget_and_compiles(schema):
-    if not is_clean(schema):
+    if not is_plain(schema, is_input=False):
         return
     assert normalise(schema, is_input=False) == (schema, [])
     check_budget(schema)

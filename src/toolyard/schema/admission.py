@@ -5,14 +5,14 @@ a call) is an attack on every other call: `SchemaBudget` is checked at load.
 
 Most tools in real catalogs are plain: typed properties, descriptions, enums, a few limits. For those, all checks
 (dialect rewrites, budget, compile) are decided by one call into compiled code: a schema for schemas that need no work
-(`is_clean`). Whatever that refuses is not wrong; it takes the long way. What it accepts is guaranteed to compile, to
+(`is_plain`). Whatever that refuses is not wrong; it takes the long way. What it accepts is guaranteed to compile, to
 stay within the budget and to need no rewrite (`tests/schema/test_clean.py` holds it to that).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,7 +37,7 @@ from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
 from toolyard.model.tree_size import written_size
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
-from toolyard.schema.subschemas import Path, children
+from toolyard.schema.subschemas import Path, children, iter_schemas
 from toolyard.schema.weight import InPlace, count_positions
 
 
@@ -116,7 +116,7 @@ def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
     """
     in_place = InPlace(root)
     cost: dict[int, int] = {}
-    for start in _all_nodes(root):
+    for start in iter_schemas(root):
         stack = [(start, False)]
         open_nodes: set[int] = set()
         while stack:
@@ -134,15 +134,6 @@ def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
                 open_nodes.add(key)
                 stack.append((node, True))
                 stack.extend((sub, False) for sub in in_place.below(node))
-
-
-def _all_nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    stack: list[Any] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, dict):
-            yield node
-            stack.extend(sub for _, sub in children(node))
 
 
 def _over_budget(path: Path, problem: str) -> InvalidSchemaError:
@@ -184,22 +175,8 @@ _LEAF_KEYWORDS: dict[str, Any] = {
 }
 
 
-def is_clean(schema: dict[str, Any]) -> bool:
-    """True when the schema needs no rewrite, compiles, and is within the budget; False decides nothing."""
-    return bool(_write_clean(schema))
-
-
-def _write_clean(schema: dict[str, Any]) -> bytes:
-    """The JSON text of a clean schema; empty if it is not known to be one."""
-    try:
-        written = _encode(schema) if _clean_checker().is_valid(schema) else b""
-    except (ValueError, TypeError, RecursionError, UnicodeEncodeError):
-        return b""
-    return written if len(written) <= _MAX_BYTES else b""
-
-
 @cache
-def _clean_checker() -> jsonschema_rs.Validator:
+def _plain_checker() -> jsonschema_rs.Validator:
     levels = {f"level{depth}": _level_schema(depth) for depth in range(_LEVELS + 1)}
     return jsonschema_rs.validator_for({"$ref": "#/$defs/level0", "$defs": levels}, offline=True)
 
@@ -247,7 +224,7 @@ def admit_schema(schema: Any, *, is_input: bool = True, budget: SchemaBudget = D
 
 
 def is_plain(schema: Any, *, is_input: bool = True) -> bool:
-    """True for a schema that `admit_schema` would return as it is, by the default budget."""
+    """True for a schema that needs no rewrite, compiles, and is within the default budget; False decides nothing."""
     return bool(_write_plain(schema, is_input=is_input))
 
 
@@ -257,7 +234,13 @@ def _write_plain(schema: Any, *, is_input: bool = True) -> bytes:
         return b""
     if not schema:
         return b"{}"
-    return _write_clean(schema) if not is_input or schema.get("type") == "object" else b""
+    if is_input and schema.get("type") != "object":
+        return b""
+    try:
+        written = _encode(schema) if _plain_checker().is_valid(schema) else b""
+    except (ValueError, TypeError, RecursionError, UnicodeEncodeError):
+        return b""
+    return written if len(written) <= _MAX_BYTES else b""
 
 
 Kept = bytes | Schema

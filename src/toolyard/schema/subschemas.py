@@ -131,7 +131,7 @@ class References:
             or "$recursiveRef" in node
             or (node is not self.root and is_address(node))
             or self.leads_out(node)
-            for node in _every_schema(self.root)
+            for node in iter_schemas(self.root)
         )
 
     def leads_out(self, node: Schema) -> bool:
@@ -152,7 +152,7 @@ class References:
     @cached_property
     def _anchors(self) -> dict[str, list[Schema]]:
         anchors: dict[str, list[Schema]] = {}
-        for node in _every_schema(self.root):
+        for node in iter_schemas(self.root):
             for key in ("$anchor", "$dynamicAnchor", "$id", "id"):
                 name = node.get(key)
                 # Older drafts write an anchor as an `$id` that is a fragment.
@@ -164,7 +164,7 @@ class References:
     def _resources(self) -> dict[str, Schema]:
         """Schemas with an address of their own; empty for nearly every document."""
         found: dict[str, Schema] = {}
-        if not any(is_address(node) for node in _every_schema(self.root)):
+        if not any(is_address(node) for node in iter_schemas(self.root)):
             return found
         stack = [(self.root, "")]
         while stack:
@@ -188,8 +188,8 @@ def is_address(node: Schema) -> bool:
     return isinstance(node.get("$id"), str) or isinstance(node.get("id"), str)
 
 
-def _every_schema(root: Schema) -> Iterator[Schema]:
-    """In the order in which they are written."""
+def iter_schemas(root: Schema) -> Iterator[Schema]:
+    """The root and every schema below it, in the order in which they are written."""
     stack: list[SubSchema] = [root]
     while stack:
         node = stack.pop()
