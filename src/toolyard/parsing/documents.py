@@ -34,6 +34,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 _CHUNK = 1 << 20
 _KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -76,22 +77,27 @@ def read_text(path: Path) -> str:
 
 def _read_all(descriptor: int, max_bytes: int, where: str) -> bytes:
     found = os.fstat(descriptor)
-    _require_regular(found.st_mode, where)
+    if not stat.S_ISREG(found.st_mode):
+        raise MalformedSource(f"this is {name_file_kind(found.st_mode)}; name a file", where=where)
     _require_size(found.st_size, max_bytes, where)
-    # The size is a hint only: the file may grow, and files under /proc say 0.
+    data = read_at_most(descriptor, max_bytes, expected=found.st_size)
+    _require_size(len(data), max_bytes, where)
+    return data
+
+
+def read_at_most(descriptor: int, most: int, *, expected: int = 0) -> bytes:
+    """All there is, or more bytes than that: a file may grow while it is read, and files under /proc say 0."""
     parts: list[bytes] = []
     total = 0
-    while part := os.read(descriptor, max(found.st_size - total + 1, _CHUNK)):
+    while total <= most and (part := os.read(descriptor, max(expected - total + 1, _CHUNK))):
         parts.append(part)
         total += len(part)
-        _require_size(total, max_bytes, where)
     return b"".join(parts)
 
 
-def _require_regular(mode: int, where: str) -> None:
-    if not stat.S_ISREG(mode):
-        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
-        raise MalformedSource(f"this is {kind}; name a file", where=where)
+def name_file_kind(mode: int) -> str:
+    """What it is that is no regular file."""
+    return next((name for test, name in _KINDS if test(mode)), "no regular file")
 
 
 def _require_size(size: int, max_bytes: int, where: str) -> None:
@@ -111,26 +117,9 @@ def _explain_missing(where: str) -> str:
 class _Pauses:
     """How many pauses are open in the process, and whether the last one to close turns collection on again."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.open = 0
-        self.resume = False
-
-    def begin(self) -> None:
-        with self.lock:
-            if self.open == 0:
-                self.resume = gc.isenabled()
-                gc.disable()
-            self.open += 1
-
-    def end(self) -> None:
-        with self.lock:
-            self.open -= 1
-            if self.open == 0 and self.resume:
-                gc.enable()
-
-
-_pauses = _Pauses()
+    lock = threading.Lock()
+    open = 0
+    resume = False
 
 
 @contextmanager
@@ -140,11 +129,18 @@ def paused_gc() -> Iterator[None]:
     Blocks nest and overlap across threads: the last to end restores the state the first one found, so a
     process that runs without the collector is left without it.
     """
-    _pauses.begin()
+    with _Pauses.lock:
+        if _Pauses.open == 0:
+            _Pauses.resume = gc.isenabled()
+            gc.disable()
+        _Pauses.open += 1
     try:
         yield
     finally:
-        _pauses.end()
+        with _Pauses.lock:
+            _Pauses.open -= 1
+            if _Pauses.open == 0 and _Pauses.resume:
+                gc.enable()
 
 
 @contextmanager

@@ -8,10 +8,11 @@ from hypothesis import given, strategies as st
 from toolyard import DefinitionError
 from toolyard.links.scripts import Code, Declared, ScriptPool, WorkerSettings
 from toolyard.links.scripts.fork_server import ForkServer
+from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import ConfigError, SourceUnavailable, Unavailable
-from toolyard.sources.scripts.declarations import Origin, declare_scripts, read_tool
+from toolyard.sources.scripts.declarations import declare_scripts, read_tool
 
-ORIGIN = Origin("/d", "f.py", "sha256:0", b"code", "default", "/d", None, "process", 30.0)
+SCRIPT = ScriptBinding("/d", "f.py", sha256="sha256:0", code=b"code", timeout=30.0)
 GOOD = {"name": "x", "description": "d", "parameters": {"type": "object"}, "handler": "run"}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -24,7 +25,7 @@ KEYS = ["name", "description", "parameters", "output", "aliases", "timeout", "ef
 @given(st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_whatever_is_declared_is_a_tool_or_a_definition_error(changes):
     try:
-        candidate, _ = read_tool({**GOOD, **changes}, ORIGIN)
+        candidate, _ = read_tool({**GOOD, **changes}, SCRIPT, namespace="default", source="/d")
     except DefinitionError:
         return
     tool = candidate.tool
@@ -56,7 +57,7 @@ def test_whatever_is_declared_is_a_tool_or_a_definition_error(changes):
 )
 def test_what_a_tool_cannot_be_says_why(changes, reason):
     with pytest.raises(DefinitionError, match=reason):
-        read_tool({**GOOD, **changes}, ORIGIN)
+        read_tool({**GOOD, **changes}, SCRIPT, namespace="default", source="/d")
 
 
 TEXT = b"TOOL_NAME = 'a'\nTOOL_DESCRIPTION = 'b'\nTOOL_PARAMETERS = {}\ndef run(): pass\n"

@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,20 +25,6 @@ _HANDLER = re.compile(r"[^\W\d]\w*|TOOLS\[(?:0|[1-9]\d{0,5})\]")
 _FLAGS = ("no_background", "allow_repeat")
 _CTX = "ctx"
 _SHOWN = 500
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where the tools of one file come from, and how they are to be run."""
-
-    directory: str
-    file: str
-    sha256: str
-    code: bytes
-    namespace: str
-    source: str
-    settings: Any
-    isolation: Literal["process", "inprocess"]
-    timeout: float
 
 
 class Declaration(msgspec.Struct, frozen=True):
@@ -60,8 +46,13 @@ class Declaration(msgspec.Struct, frozen=True):
     is_async: bool | None = None
 
 
-def read_tool(raw: Mapping[str, Any], origin: Origin) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
-    """The tool that one entry of a declaration defines, ready for a registry; `DefinitionError` if it cannot be one."""
+def read_tool(
+    raw: Mapping[str, Any], script: ScriptBinding, *, namespace: str, source: str
+) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
+    """The tool that one entry of a declaration defines, ready for a registry; `DefinitionError` if it cannot be one.
+
+    `script` is what all tools of the file have in common.
+    """
     try:
         said = msgspec.convert(raw, Declaration)
     except msgspec.ValidationError as error:
@@ -75,7 +66,7 @@ def read_tool(raw: Mapping[str, Any], origin: Origin) -> tuple[AdmittedTool, tup
     effects: Any = said.effects or "unknown"
     tool = Tool(
         said.name,
-        origin.namespace,
+        namespace,
         said.description,
         parameters,
         said.output or {},
@@ -84,11 +75,11 @@ def read_tool(raw: Mapping[str, Any], origin: Origin) -> tuple[AdmittedTool, tup
         tags=tuple(dict.fromkeys(said.tags or ())),
         aliases=tuple(dict.fromkeys(said.aliases or ())),
         effects=effects,
-        source=origin.source,
-        binding=_make_binding(said, origin),
+        source=source,
+        binding=_make_binding(said, script),
     )
     candidate, rewrites = admit_tool(tool)
-    candidate.place = f"/{origin.file}"
+    candidate.place = f"/{script.file}"
     lost = [Rewrite(tool.qualified_name, f"/{name}", "is no JSON, so it is no flag") for name in said.left_out or ()]
     return candidate, (*rewrites, *lost)
 
@@ -99,27 +90,22 @@ def to_one_line(text: str) -> str:
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
 
 
-def _make_binding(said: Declaration, origin: Origin) -> ScriptBinding:
+def _make_binding(said: Declaration, script: ScriptBinding) -> ScriptBinding:
     if not _HANDLER.fullmatch(said.handler):
         raise DefinitionError(f"handler {show(said.handler)} is neither a function of the file nor an entry of TOOLS")
-    timeout = origin.timeout if said.timeout is None else said.timeout
+    timeout = script.timeout if said.timeout is None else said.timeout
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not (0 < timeout < math.inf):
         raise DefinitionError(f"TOOL_TIMEOUT is a number of seconds above 0, not {timeout!r:.80}")
     simulates = (said.flags or {}).get("simulates") is True
     if simulates and not said.takes_ctx:
         raise DefinitionError(f"tool {show(said.name)} is said to simulate itself, but takes no ctx, which says when")
-    return ScriptBinding(
-        origin.directory,
-        origin.file,
-        said.handler,
-        origin.sha256,
-        origin.code,
-        origin.settings,
-        origin.isolation,
-        float(timeout),
-        said.takes_ctx is True,
-        said.is_async is True,
-        simulates,
+    return msgspec.structs.replace(
+        script,
+        handler=said.handler,
+        timeout=float(timeout),
+        takes_ctx=said.takes_ctx is True,
+        is_async=said.is_async is True,
+        simulates=simulates,
     )
 
 

@@ -10,17 +10,9 @@ from types import TracebackType
 from typing import Self
 
 from toolyard.model.errors import ManifestError, SourceUnavailable
+from toolyard.parsing.documents import name_file_kind, read_at_most
 
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
-_CHUNK = 1 << 20
-_KINDS = (
-    (stat.S_ISLNK, "a symbolic link"),
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 class ScriptDirectory:
@@ -76,11 +68,13 @@ class ScriptDirectory:
             raise ManifestError(f"{where}: cannot be read: {reason}") from error
         try:
             self._require_safe(os.fstat(descriptor), where, limit, linked)
-            return _read(descriptor, limit, where)
+            data = read_at_most(descriptor, limit)
         except OSError as error:
             raise ManifestError(f"{where}: cannot be read: {error.strerror}") from error
         finally:
             os.close(descriptor)
+        _require_size(len(data), limit, where)
+        return data
 
     def require_lone_file(self, found: os.stat_result, where: str) -> None:
         """Refuse what is no regular file, has another name elsewhere, or belongs to somebody else."""
@@ -90,8 +84,7 @@ class ScriptDirectory:
 
     def _require_regular(self, found: os.stat_result, where: str) -> None:
         if not stat.S_ISREG(found.st_mode):
-            kind = next((name for test, name in _KINDS if test(found.st_mode)), "no regular file")
-            raise ManifestError(f"{where}: this is {kind}; only regular files are read")
+            raise ManifestError(f"{where}: this is {name_file_kind(found.st_mode)}; only regular files are read")
         self._require_owned(found, where)
 
     def _require_safe(self, found: os.stat_result, where: str, limit: int, linked: bool) -> None:
@@ -101,8 +94,7 @@ class ScriptDirectory:
                 f"{where}: the file has {found.st_nlink} names (hard links), so it may change from elsewhere; copy it, "
                 "or have the manifest keep hashes (`toolyard manifest add --hashed`)"
             )
-        if found.st_size > limit:
-            raise ManifestError(f"{where}: larger than the limit of {limit:,} bytes")
+        _require_size(found.st_size, limit, where)
 
     def _require_owned(self, found: os.stat_result, where: str) -> None:
         if found.st_mode & stat.S_IWOTH:
@@ -125,12 +117,6 @@ class ScriptDirectory:
         self.close()
 
 
-def _read(descriptor: int, limit: int, where: str) -> bytes:
-    parts: list[bytes] = []
-    total = 0
-    while part := os.read(descriptor, _CHUNK):
-        parts.append(part)
-        total += len(part)
-        if total > limit:
-            raise ManifestError(f"{where}: larger than the limit of {limit:,} bytes")
-    return b"".join(parts)
+def _require_size(size: int, limit: int, where: str) -> None:
+    if size > limit:
+        raise ManifestError(f"{where}: larger than the limit of {limit:,} bytes")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import (
     ConfigError,
     DefinitionError,
@@ -27,14 +28,7 @@ from toolyard.model.tool import Tool
 from toolyard.parsing.documents import expand_place
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
-from toolyard.sources.scripts.declarations import (
-    Origin,
-    ScriptVersion,
-    declare_scripts,
-    read_tool,
-    settle_names,
-    to_one_line,
-)
+from toolyard.sources.scripts.declarations import ScriptVersion, declare_scripts, read_tool, settle_names, to_one_line
 from toolyard.sources.scripts.files import ScriptDirectory
 from toolyard.sources.scripts.manifest import (
     MANIFEST,
@@ -275,20 +269,18 @@ class ScriptToolLoader(ToolLoader):
             version.faults.append((MalformedSource(f"{to_one_line(answer.message)}{place}"), None))
             _log.debug("%s: %s", self.path / item.file, answer.trace)
             return version
-        origin = Origin(
+        script = ScriptBinding(
             directory,
             item.file,
-            version.sha256,
-            item.data,
-            self.namespace,
-            self.source,
-            self.settings,
-            self.isolation,
-            self.timeout,
+            sha256=version.sha256,
+            code=item.data,
+            settings=self.settings,
+            isolation=self.isolation,
+            timeout=self.timeout,
         )
         for raw in answer.tools:
             try:
-                candidate, rewrites = read_tool(raw, origin)
+                candidate, rewrites = read_tool(raw, script, namespace=self.namespace, source=self.source)
                 self._check_claim(candidate.tool.metadata.get("namespace"))
             except DefinitionError as error:
                 name = raw.get("name")
