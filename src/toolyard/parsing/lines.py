@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from toolyard.parsing.yaml_events import NextEvent, Substitution
@@ -62,7 +63,39 @@ class LineReader:
             self._rest = bytearray()
 
 
-_BLANK = re.compile(r"[ \t\n\r]*")
+_BLANK = re.compile(r"[\s\ufeff]*")
+
+
+class JsonItem(NamedTuple):
+    """A member of an object, or an item of a list under its index, with its place in the text."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def pass_blanks(text: str, at: int) -> int:
+    """Where the next character is that says something."""
+    return _BLANK.match(text, at).end()  # type: ignore[union-attr]
+
+
+def iter_items(text: str, at: int) -> Iterator[JsonItem]:
+    """What the object or list holds that begins there; a ValueError or IndexError where it is no JSON."""
+    decode = json.JSONDecoder().raw_decode
+    is_object = text[at] == "{"
+    index = 0
+    at = pass_blanks(text, at + 1)
+    while text[at] not in "]}":
+        key, start, value = str(index), at, at
+        if is_object:
+            key, at = decode(text, at)
+            value = pass_blanks(text, pass_blanks(text, at) + 1)
+        end = decode(text, value)[1]
+        yield JsonItem(key, start, value, end)
+        index += 1
+        at = pass_blanks(text, end)
+        at = pass_blanks(text, at + 1) if text[at] == "," else at
 
 
 def locate(data: bytes | str, pointer: str, *, yaml: bool) -> int | None:
@@ -86,33 +119,14 @@ def locate(data: bytes | str, pointer: str, *, yaml: bool) -> int | None:
 
 def _json_offset(text: str, parts: list[str]) -> int | None:
     """Where the value begins; a ValueError or IndexError if the text before it is not JSON."""
-    skip = json.JSONDecoder().raw_decode
-    at = _past_blanks(text, 0)
+    at = pass_blanks(text, 0)
     for part in parts:
-        opening = text[at]
-        if opening not in "[{":
+        items = iter_items(text, at) if text[at] in "[{" else ()
+        found = next((item for item in items if item.key == part), None)
+        if found is None:
             return None
-        index = 0
-        at = _past_blanks(text, at + 1)
-        while text[at] not in "]}":
-            name = str(index)
-            if opening == "{":
-                name, at = skip(text, at)
-                at = _past_blanks(text, _past_blanks(text, at) + 1)
-            if name == part:
-                break
-            index += 1
-            at = _past_blanks(text, skip(text, at)[1])
-            if text[at] == ",":
-                at = _past_blanks(text, at + 1)
-        else:
-            return None
+        at = found.value
     return at if at < len(text) else None
-
-
-def _past_blanks(text: str, at: int) -> int:
-    blanks = _BLANK.match(text, at)
-    return blanks.end() if blanks else at
 
 
 @dataclass(slots=True)

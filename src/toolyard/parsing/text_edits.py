@@ -20,13 +20,13 @@ from yaml.tokens import FlowEntryToken
 
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.parsing.documents import parse_json
+from toolyard.parsing.lines import JsonItem, iter_items, pass_blanks
 
 Path = Sequence[str]
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*[\]}}])")
-_BLANK = re.compile(r"[\s\ufeff]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _INDENT = "  "
@@ -87,15 +87,6 @@ def newline_of(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-class _Item(NamedTuple):
-    """A member of an object with its place in the text."""
-
-    key: str
-    start: int
-    value: int
-    end: int
-
-
 def _read_json(text: str, what: str) -> Any:
     return parse_json(_blank_comments(text, commas=True), what=what) if text.strip("\ufeff \t\r\n") else {}
 
@@ -110,29 +101,16 @@ def _blank_comments(text: str, *, commas: bool) -> str:
     return _LAST_COMMA.sub(blank, text) if commas else text
 
 
-def _pass_blanks(text: str, at: int) -> int:
-    return _BLANK.match(text, at).end()  # type: ignore[union-attr]
-
-
-def _list_items(plain: str, at: int) -> tuple[list[_Item], int]:
+def _list_items(plain: str, at: int) -> tuple[list[JsonItem], int]:
     """The members of the object that begins there, and where it ends."""
-    decode = json.JSONDecoder().raw_decode
-    found = []
-    at = _pass_blanks(plain, at + 1)
-    while plain[at] != "}":
-        start = at
-        key, at = decode(plain, at)
-        value = _pass_blanks(plain, _pass_blanks(plain, at) + 1)
-        found.append(_Item(key, start, value, decode(plain, value)[1]))
-        at = _pass_blanks(plain, found[-1].end)
-        at = _pass_blanks(plain, at + 1) if plain[at] == "," else at
-    return found, at
+    items = list(iter_items(plain, at))
+    return items, pass_blanks(plain, items[-1].end if items else at + 1)
 
 
 def _write_json(text: str, path: Path, value: Any) -> str:
     text = text if text.strip("\ufeff \t\r\n") else f"{text}{{}}\n"
     plain = _blank_comments(text, commas=True)
-    at = _pass_blanks(plain, 0)
+    at = pass_blanks(plain, 0)
     for depth, key in enumerate(path):
         items, close = _list_items(plain, at)
         found = next((item for item in items if item.key == key), None)
@@ -144,7 +122,7 @@ def _write_json(text: str, path: Path, value: Any) -> str:
     return text[:at] + _dump(value, text, _line_indent(text, at)) + text[end:]
 
 
-def _insert_member(text: str, at: int, items: list[_Item], close: int, key: str, value: Any) -> str:
+def _insert_member(text: str, at: int, items: list[JsonItem], close: int, key: str, value: Any) -> str:
     """The member on a line of its own, behind all others and what is said of them."""
     outer = _line_indent(text, at)
     inner = _line_indent(text, items[0].start) if items else ""
@@ -174,7 +152,7 @@ def _unit(text: str) -> str:
 
 def _erase_json(text: str, path: Path) -> str:
     bare, plain = _blank_comments(text, commas=False), _blank_comments(text, commas=True)
-    at = _pass_blanks(plain, 0)
+    at = pass_blanks(plain, 0)
     for key in path:
         items, close = _list_items(plain, at)
         index = next(index for index, item in enumerate(items) if item.key == key)
@@ -275,18 +253,18 @@ class _UnusualError(Exception):
 
 
 def _append_json(text: str, path: Sequence[str], item: Any) -> str:
-    at = end = _pass_blanks(text, 0)
+    at = end = pass_blanks(text, 0)
     if text[at : at + 1] != "{":
         raise _UnusualError
     try:
         for key in path:
-            found = next((member for member in _list_items(text, at)[0] if member.key == key), None)
+            found = next((member for member in iter_items(text, at) if member.key == key), None)
             if found is None:
                 return _write_json(text, path, [item])
             at, end = found.value, found.end
     except (ValueError, IndexError):
         raise _UnusualError from None  # a mapping in YAML's way
-    first, place = _pass_blanks(text, at + 1), len(text[: end - 1].rstrip())
+    first, place = pass_blanks(text, at + 1), len(text[: end - 1].rstrip())
     if text[at] != "[" or place <= first:
         return _write_json(text, path, [item])
     if "\n" not in text[at:first]:
