@@ -386,6 +386,9 @@ class FileToolLoader(ToolLoader):
                 index = index_json(data, self.namespace, self.source, lines=self._suffix in _LINES)
                 if index is not None and self._admit_index(index):
                     return list(index)
+            header = _find_header(data)
+            if header:
+                raise MalformedSource(_explain_table(header), where=self.source)
             if self._suffix in _LINES:
                 self._load_lines(data, intake)
             else:
@@ -404,15 +407,10 @@ class FileToolLoader(ToolLoader):
         return True
 
     def _load_document(self, data: bytes, intake: Intake) -> None:
-        is_yaml = self._suffix in _YAML
         self._located = 0
-        header = _find_header(data)
-        if header:
-            raise MalformedSource(_explain_table(header), where=self.source)
-        document = parse_yaml(data, what=self.source) if is_yaml else parse_json(data, what=self.source)
-        default = self.namespace
-        source = self.source
-        for entry in list_entries(document, self.source):
+        parse = parse_yaml if self._suffix in _YAML else parse_json
+        document, source, default = parse(data, what=self.source), self.source, self.namespace
+        for entry in list_entries(document, source):
             namespace = default or entry.namespace or TOOL_DEFAULT_NAMESPACE
             place = f"#{entry.pointer}"
             where = partial(self.locate, f"{source}{place}", data)
@@ -421,9 +419,6 @@ class FileToolLoader(ToolLoader):
             intake.warn(source, "/nextCursor", "incomplete", _ENDS_EARLY)
 
     def _load_lines(self, data: bytes, intake: Intake) -> None:
-        header = _find_header(data)
-        if header:
-            raise MalformedSource(_explain_table(header), where=self.source)
         raw: Any = None
         for number, line in iter_json_lines(data):
             where = f"{self.source}:{number}"
