@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -17,9 +18,8 @@ from toolyard.sources.rest.document import Notes
 
 Node = dict[str, Any]
 
-_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
-LIMITS = _COUNTS | {"minContains", "maxContains", "minimum", "maximum", "multipleOf"}
-ANNOTATIONS = ("default", "const")
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_LIMITS = (*_COUNTS, "minContains", "maxContains", "minimum", "maximum", "multipleOf")
 
 _MAX_ENUM = 10_000
 _MAX_PATTERN = 1_000
@@ -37,6 +37,13 @@ class SchemaReader(Protocol):
 
     def node(self, raw: Any, depth: int) -> Any:
         """One schema object inside."""
+
+
+def _read_type(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    if type(value) is str and value in JSON_TYPES:
+        out[key] = value
+    else:
+        read_type_of(work, raw, out, value)
 
 
 def read_type_of(work: SchemaReader, raw: Node, out: Node, value: Any) -> None:
@@ -58,7 +65,7 @@ def read_type_of(work: SchemaReader, raw: Node, out: Node, value: Any) -> None:
         out.setdefault(key, said)
 
 
-def read_limit(work: SchemaReader, raw: Node, out: Node, key: str, value: Any) -> None:
+def _read_limit(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     """A number; also one written as text, and whole ones written with a point."""
     number = _read_number(value)
     is_count = key not in ("minimum", "maximum", "multipleOf")
@@ -82,27 +89,8 @@ def _read_number(value: Any) -> int | float | None:
     return value if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def read_others(work: SchemaReader, raw: Node, out: Node, keys: list[str], depth: int) -> None:
-    """The keywords that take more than a look; `out` holds them as they are and gets what they mean."""
-    late = False
-    for key in keys:
-        read = _READERS.get(key)
-        if read is None:
-            late = True
-            continue
-        said = read(work, raw, out[key], depth)
-        if said is not None:
-            out[key] = said
-        else:
-            del out[key]
-    if late:
-        _read_together(work, out, depth)
-    if "enum" in out and "type" in out:
-        _fit_enum(work, raw, out, out["enum"])
-
-
-def _read_together(work: SchemaReader, out: Node, depth: int) -> None:
-    """Keywords that say something about others."""
+def read_together(work: SchemaReader, raw: Node, out: Node, depth: int) -> None:
+    """Keywords that say something about others; `out` holds them as they are and gets what they mean."""
     if "dependencies" in out:
         _read_dependencies(work, out, depth)
     if "additionalItems" in out or type(out.get("items")) is list:
@@ -113,6 +101,8 @@ def _read_together(work: SchemaReader, out: Node, depth: int) -> None:
     discriminator = out.pop("discriminator", None)
     if discriminator is not None:
         _apply_discriminator(out, discriminator)
+    if "enum" in out and "type" in out:
+        _fit_enum(work, raw, out, out["enum"])
 
 
 def _tuple_items(work: SchemaReader, out: Node, depth: int) -> None:
@@ -126,39 +116,44 @@ def _tuple_items(work: SchemaReader, out: Node, depth: int) -> None:
             out["items"] = work.node(extra, depth + 1)
 
 
-def read_required(work: SchemaReader, raw: Node, value: Any) -> list[str] | None:
-    """The names, each once; None for what is no list of names, or an empty one."""
+def _keep(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    out[key] = value
+
+
+def _keep_text(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    if type(value) is str:
+        out[key] = value
+
+
+def _keep_flag(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    if value is True:
+        out[key] = True
+
+
+def _read_required(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    """The names, each once, with those that properties have said."""
     if type(value) is list and set(map(type, value)) <= _TEXT_ALONE:
-        return value if len(set(value)) == len(value) > 0 else list(dict.fromkeys(value)) or None
-    if not isinstance(value, bool):
+        if value:
+            out[key] = list(dict.fromkeys((*value, *out.get(key, ()))))
+    elif not isinstance(value, bool):
         work.notes.at(raw, "'required' is not a list of names; left out")
-    return None
 
 
-def _read_enum(work: SchemaReader, raw: Node, value: Any, depth: int) -> list[Any] | None:
+def _read_enum(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if type(value) is list and 0 < len(value) <= _MAX_ENUM:
-        return value
-    work.notes.at(raw, f"enum is not a list of 1 to {_MAX_ENUM:,} values; left out")
-    return None
+        out[key] = value
+    else:
+        work.notes.at(raw, f"enum is not a list of 1 to {_MAX_ENUM:,} values; left out")
 
 
-def is_plain_enum(raw: Node, value: Any) -> bool:
-    """Whether an enum is a list of text beside the type for it, as most are."""
-    return (
-        type(value) is list
-        and 0 < len(value) <= _MAX_ENUM
-        and raw.get("type") == "string"
-        and set(map(type, value)) == _TEXT_ALONE
-    )
-
-
-def _read_pattern(work: SchemaReader, raw: Node, value: Any, depth: int) -> str | None:
+def _read_pattern(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     found = usable_pattern(value) if type(value) is str else None
     if found is None:
         work.notes.at(raw, "pattern is not a usable regular expression; left out")
-    elif found != value:
+        return
+    if found != value:
         work.notes.at(raw, "the slashes around a pattern removed")
-    return found
+    out[key] = found
 
 
 @lru_cache(maxsize=4096)
@@ -176,22 +171,25 @@ def usable_pattern(text: str) -> str | None:
     return text
 
 
-def _pattern_properties(work: SchemaReader, raw: Node, value: Any, depth: int) -> Node | None:
+def _pattern_properties(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if type(value) is not dict:
-        return None
+        return
     usable = {pattern: sub for pattern, sub in value.items() if usable_pattern(pattern) == pattern}
     if len(usable) < len(value):
         work.notes.at(raw, "patternProperties with an unusable regular expression; left out")
-    return {pattern: work.node(sub, depth + 1) for pattern, sub in usable.items()} or None
+    if usable:
+        out[key] = {pattern: work.node(sub, depth + 1) for pattern, sub in usable.items()}
 
 
-def _read_examples(work: SchemaReader, raw: Node, value: Any, depth: int) -> list[Any] | None:
-    if type(value) is not list:
-        return None
-    return [item for item in value if is_small(item)] or None
+def _read_examples(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    if key == "example":
+        value = None if "examples" in raw else [value]
+    small = [item for item in value if _is_small(item)] if type(value) is list else []
+    if small:
+        out["examples"] = small
 
 
-def is_small(value: Any) -> bool:
+def _is_small(value: Any) -> bool:
     """Whether an example is worth its room."""
     if isinstance(value, str):
         return len(value) <= _MAX_EXAMPLE
@@ -202,35 +200,39 @@ def is_small(value: Any) -> bool:
     return True
 
 
-def _read_flag(work: SchemaReader, raw: Node, value: Any, depth: int) -> bool | None:
-    return value if value is True else None
-
-
-def _dependent_required(work: SchemaReader, raw: Node, value: Any, depth: int) -> Node | None:
+def _dependent_required(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if type(value) is not dict:
-        return None
-    return {key: list(dict.fromkeys(map(str, names))) for key, names in value.items() if type(names) is list} or None
+        return
+    needed = {name: list(dict.fromkeys(map(str, names))) for name, names in value.items() if type(names) is list}
+    if needed:
+        out[key] = needed
 
 
-def _note_dynamic(work: SchemaReader, raw: Node, value: Any, depth: int) -> None:
+def _note_dynamic(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     work.notes.at(raw, "$dynamicRef is not followed; anything is allowed there")
 
 
-_READERS = {
+TOGETHER = frozenset(
+    ("enum", "discriminator", "additionalItems", "dependencies", "exclusiveMinimum", "exclusiveMaximum")
+)
+"""Keywords for `read_together`; so is `items` that is a list."""
+KEYWORDS: dict[str, Callable[[SchemaReader, Node, Node, str, Any, int], None]] = {
+    **dict.fromkeys(TOGETHER, _keep),
+    "type": _read_type,
+    **dict.fromkeys(("description", "title", "format", "contentEncoding", "contentMediaType"), _keep_text),
+    **dict.fromkeys(_LIMITS, _read_limit),
+    **dict.fromkeys(("default", "const"), _keep),
+    **dict.fromkeys(("uniqueItems", "deprecated"), _keep_flag),
+    **dict.fromkeys(("example", "examples"), _read_examples),
+    "required": _read_required,
     "enum": _read_enum,
     "pattern": _read_pattern,
     "patternProperties": _pattern_properties,
-    "examples": _read_examples,
-    "uniqueItems": _read_flag,
-    "deprecated": _read_flag,
     "dependentRequired": _dependent_required,
     "$dynamicRef": _note_dynamic,
 }
-OTHERS = (
-    *_READERS,
-    *("discriminator", "additionalItems", "dependencies", "exclusiveMinimum", "exclusiveMaximum"),
-)
-"""Keywords for `read_others`; those without a reader of their own are read together."""
+"""What each keyword means that holds no schema of the usual kinds: the reader gets the schema around it, what was made
+of that so far, the keyword, its value, and how deep it lies."""
 
 
 def _read_dependencies(work: SchemaReader, out: Node, depth: int) -> None:
@@ -248,9 +250,6 @@ def _read_exclusive(out: Node, flag: str, limit: str) -> None:
         out[flag] = out.pop(limit)
     elif not isinstance(value, bool) and (number := _read_number(value)) is not None:
         out[flag] = number
-
-
-_PYTHON = {"object": dict, "boolean": bool}
 
 
 def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None:

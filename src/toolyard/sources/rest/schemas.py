@@ -11,23 +11,12 @@ has no keyword for: such a one is opened.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from toolyard.model.names import JSON_TYPES
 from toolyard.sources.rest.document import MAIN, STRANGE, Files, Notes, ResolvedRef
-from toolyard.sources.rest.keywords import (
-    ANNOTATIONS,
-    LIMITS,
-    OTHERS,
-    allow_null,
-    is_plain_enum,
-    is_small,
-    read_limit,
-    read_others,
-    read_required,
-    read_type_of,
-)
+from toolyard.sources.rest.keywords import KEYWORDS, TOGETHER, allow_null, read_together, read_type_of
 
 Node = dict[str, Any]
 
@@ -109,28 +98,12 @@ MAX_DEPTH = 48
 _MAX_COUNT = 20_000
 """Subschemas of one schema, twice what a tool can have: references to maps of properties can repeat without end."""
 
-_TYPE, _TEXT, _PROPERTIES, _REQUIRED, _EXAMPLE, _NULLABLE, _ANNOTATION, _LIMIT, _OTHER, _SINGLE, _LIST, _DIRECTION = (
-    range(12)
+_VALUES = frozenset(
+    {
+        *("not", "if", "then", "else", "propertyNames", "contains", "contentSchema", "items", "unevaluatedItems"),
+        *("additionalProperties", "unevaluatedProperties", "default", "const", "example"),
+    }
 )
-_KINDS: dict[str, int] = {
-    "type": _TYPE,
-    **dict.fromkeys(("description", "title", "format", "contentEncoding", "contentMediaType"), _TEXT),
-    "properties": _PROPERTIES,
-    "required": _REQUIRED,
-    "example": _EXAMPLE,
-    "nullable": _NULLABLE,
-    "x-nullable": _NULLABLE,
-    "dependentSchemas": _PROPERTIES,
-    **dict.fromkeys(("not", "if", "then", "else", "propertyNames", "contains", "contentSchema"), _SINGLE),
-    **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "unevaluatedItems", "items"), _SINGLE),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _LIST),
-    **dict.fromkeys(LIMITS, _LIMIT),
-    **dict.fromkeys(ANNOTATIONS, _ANNOTATION),
-    "readOnly": _DIRECTION,
-    "writeOnly": _DIRECTION,
-    **dict.fromkeys(OTHERS, _OTHER),
-}
-_VALUES = frozenset({_SINGLE, _ANNOTATION, _EXAMPLE})
 """Keywords that hold a schema, or data: a reference in them is the schema's, or none. Others never hold a mapping with
 text under `$ref`, but for documents whose authors keep properties, enums or descriptions elsewhere."""
 _LEAF = frozenset({"type", "description", "format", "title"})
@@ -249,45 +222,20 @@ class Schemas:
         if not COMPOSING.isdisjoint(raw):
             raw = self._open_composition(raw)
         out: Node = {}
-        others: list[str] | None = None
-        nullable = False
         for key, value in raw.items():
-            kind = _KINDS.get(key)
-            if kind is None:
+            read = _READERS.get(key)
+            if read is None:
                 continue
-            if type(value) is dict and kind not in _VALUES and type(value.get("$ref")) is str:
+            if type(value) is dict and key not in _VALUES and type(value.get("$ref")) is str:
                 out |= self._read_elsewhere(key, value, depth)
-            elif kind == _TYPE:
-                if type(value) is str and value in JSON_TYPES:
-                    out[key] = value
-                else:
-                    read_type_of(self, raw, out, value)
-            elif kind == _TEXT:
-                if type(value) is str:
-                    out[key] = value
-            elif kind == _PROPERTIES:
-                out[key] = self._read_properties(raw, out, value, depth)
-            elif kind == _ANNOTATION:
-                out[key] = value
-            elif kind == _LIST:
-                self._read_list(raw, out, key, value, depth)
-            elif kind == _SINGLE:
-                out[key] = self._read_single(raw, key, value, depth)
-                if type(value) is list:
-                    others = [*(others or ()), key]
-            elif kind == _OTHER and not (key == "enum" and is_plain_enum(raw, value)):
-                others = [key] if others is None else [*others, key]
-                out[key] = value
-            elif kind == _NULLABLE:
-                nullable = nullable or value is True
             else:
-                self._single_word(kind, raw, out, key, value)
-        if others is not None:
-            read_others(self, raw, out, others, depth)
-        if not nullable:
-            return out
-        self._part.count += 2
-        return allow_null(out)
+                read(self, raw, out, key, value, depth)
+        if not TOGETHER.isdisjoint(out) or type(out.get("items")) is list:
+            read_together(self, raw, out, depth)
+        if raw.get("nullable") is True or raw.get("x-nullable") is True:
+            self._part.count += 2
+            return allow_null(out)
+        return out
 
     def _open_composition(self, raw: Node) -> Node:
         if not self._compositions.is_contradictory(raw, self._part.file):
@@ -308,20 +256,8 @@ class Schemas:
         part.file, self._links = file, links
         return out if type(out) is dict else {}
 
-    def _single_word(self, kind: int, raw: Node, out: Node, key: str, value: Any) -> None:
-        """Keywords that stand for themselves."""
-        if kind == _REQUIRED:
-            names = read_required(self, raw, value)
-            if names is not None:
-                out[key] = names if key not in out else list(dict.fromkeys((*names, *out[key])))
-        elif kind == _EXAMPLE:
-            if "examples" not in raw and is_small(value):
-                out["examples"] = [value]
-        elif kind == _LIMIT:
-            read_limit(self, raw, out, key, value)
-        elif kind == _OTHER:
-            out[key] = value
-        elif value is True:
+    def _read_direction(self, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+        if value is True:
             self._part.directed = True
             out[key] = True
 
@@ -335,28 +271,29 @@ class Schemas:
             return out
         return {}
 
-    def _read_single(self, raw: Node, key: str, value: Any, depth: int) -> Any:
+    def _read_single(self, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
         if depth >= MAX_DEPTH:
             self.notes.at(raw, f"what lies deeper than {MAX_DEPTH} levels is left open")
-            return {}
-        if type(value) is list and key == "items":
-            return [self.node(item, depth + 1) for item in value]
-        found = self.node(value, depth + 1)
-        if key in _IN_PLACE:
-            self._note_inline(found)
-        return found
+            out[key] = {}
+        elif type(value) is list and key == "items":
+            out[key] = [self.node(item, depth + 1) for item in value]
+        else:
+            out[key] = self.node(value, depth + 1)
+            if key in _IN_PLACE:
+                self._note_inline(out[key])
 
     def _note_inline(self, node: Any) -> None:
         ref = node.get("$ref") if type(node) is dict else None
         if ref is not None:
             self._part.inline = [*self._part.inline, self._part.refs[ref[8:]]]
 
-    def _read_properties(self, raw: Node, out: Node, value: Any, depth: int) -> Node:
+    def _read_properties(self, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
         if type(value) is not dict or depth >= MAX_DEPTH:
             deep = depth >= MAX_DEPTH
             said = f"what lies deeper than {MAX_DEPTH} levels is left open" if deep else "properties are not a mapping"
             self.notes.at(raw, said)
-            return {}
+            out[key] = {}
+            return
         node, below = self.node, depth + 1
         found = {}
         for name, sub in value.items():
@@ -366,7 +303,7 @@ class Schemas:
                 names = out.setdefault("required", [])
                 if name not in names:
                     out["required"] = [*names, name]
-        return found
+        out[key] = found
 
     def _read_list(self, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
         if type(value) is not list or not value or depth >= MAX_DEPTH:
@@ -457,3 +394,12 @@ class Schemas:
             number += 1
         self._names.add(name)
         return name
+
+
+_READERS: dict[str, Callable[[Schemas, Node, Node, str, Any, int], None]] = {
+    **KEYWORDS,
+    **dict.fromkeys(("properties", "dependentSchemas"), Schemas._read_properties),
+    **dict.fromkeys(_VALUES - KEYWORDS.keys(), Schemas._read_single),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), Schemas._read_list),
+    **dict.fromkeys(("readOnly", "writeOnly"), Schemas._read_direction),
+}
