@@ -21,7 +21,6 @@ class Servers:
         self._spec_url = spec_url
         self._fixed = fixed.rstrip("/") if fixed else None
         self._variables = variables
-        self._known: dict[int, tuple[Any, tuple[str, str]]] = {}
         self._nowhere = self._make_absolute("/")
 
     def address(self, *lists: Any) -> tuple[str, str]:
@@ -29,12 +28,7 @@ class Servers:
         if self._fixed is not None:
             return self._fixed, ""
         servers = next((found for found in lists if type(found) is list and found), None)
-        if servers is None:
-            return self._nowhere
-        key = id(servers)
-        if key not in self._known:
-            self._known[key] = (servers, self._choose_server(servers))
-        return self._known[key][1]
+        return self._nowhere if servers is None else self._choose_server(servers)
 
     def _choose_server(self, servers: list[Any]) -> tuple[str, str]:
         found = [self._fill_variables(server) for server in servers if type(server) is dict]
@@ -119,19 +113,12 @@ class Security:
         self._default = default
         self._files = files
         self._known: dict[tuple[str, tuple[str, ...]], RestScheme] = {}
-        self._asked: dict[int, tuple[Any, Needs]] = {}
 
     def needs(self, operation: dict[str, Any]) -> Needs:
         """What an operation asks for, or the document for all of its operations."""
         asked = operation.get("security", self._default)
         if type(asked) is not list:
             return _NOTHING
-        key = id(asked)
-        if key not in self._asked:
-            self._asked[key] = (asked, self._read_needs(asked))
-        return self._asked[key][1]
-
-    def _read_needs(self, asked: list[Any]) -> Needs:
         alternatives: list[tuple[str, ...]] = []
         schemes: dict[str, RestScheme] = {}
         for item in asked:
