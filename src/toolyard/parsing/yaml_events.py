@@ -54,6 +54,7 @@ _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _BASES = {"0o": 8, "0x": 16}
 CORE_TAG = "tag:yaml.org,2002:"
 """What `!!` stands for."""
+_MAP_TAG, _SEQ_TAG = f"{CORE_TAG}map", f"{CORE_TAG}seq"
 
 UNSPECIFIC_TAG = "!"
 """Takes a value for what it looks like: text, a list or a mapping."""
@@ -357,26 +358,26 @@ class _Builder:
         self.size = 0
         self.anchors: dict[str, _Anchored | None] = {}
         self.stack: list[_Open] = []
+        self.documents = 0
         self.root: Any = None
 
     def build(self) -> Any:
-        documents = 0
+        handlers: dict[type[Event], Callable[[Any], None]] = {
+            ScalarEvent: self.scalar,
+            **dict.fromkeys((MappingStartEvent, SequenceStartEvent), self.open),
+            **dict.fromkeys((MappingEndEvent, SequenceEndEvent), self.close),
+            AliasEvent: self.alias,
+            DocumentStartEvent: self.document,
+        }
         while (event := self.next_event()) is not None:
-            if isinstance(event, ScalarEvent):
-                self.scalar(event)
-            elif isinstance(event, MappingStartEvent):
-                self.open(event, {}, CORE_TAG + "map")
-            elif isinstance(event, SequenceStartEvent):
-                self.open(event, [], CORE_TAG + "seq")
-            elif isinstance(event, MappingEndEvent | SequenceEndEvent):
-                self.close()
-            elif isinstance(event, AliasEvent):
-                self.alias(event)
-            elif isinstance(event, DocumentStartEvent):
-                documents += 1
-                if documents > 1:
-                    raise self.refusal(event, "a second document begins here; put each in a file of its own")
+            if handle := handlers.get(type(event)):
+                handle(event)
         return self.root
+
+    def document(self, event: DocumentStartEvent) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            raise self.refusal(event, "a second document begins here; put each in a file of its own")
 
     def scalar(self, event: ScalarEvent) -> None:
         stack = self.stack
@@ -427,18 +428,19 @@ class _Builder:
             top.container[top.key] = value
         top.awaits_key = True
 
-    def open(self, event: MappingStartEvent | SequenceStartEvent, container: Any, tag: str) -> None:
+    def open(self, event: MappingStartEvent | SequenceStartEvent) -> None:
+        is_mapping = type(event) is MappingStartEvent
         self.size += 1
-        if event.tag not in (None, tag, UNSPECIFIC_TAG):
+        if event.tag not in (None, _MAP_TAG if is_mapping else _SEQ_TAG, UNSPECIFIC_TAG):
             raise self.refusal(event, str(unknown_tag(event.tag)))
         self.require_depth(event, 1)
         if self.stack and self.stack[-1].awaits_key:
             raise self.refusal(event, "a key must be a scalar, not a list or a mapping; write it as text")
         if event.anchor is not None:
             self.anchors[event.anchor] = None
-        self.stack.append(_Open(container, event, event.anchor, self.size - 1, isinstance(container, dict)))
+        self.stack.append(_Open({} if is_mapping else [], event, event.anchor, self.size - 1, is_mapping))
 
-    def close(self) -> None:
+    def close(self, event: MappingEndEvent | SequenceEndEvent) -> None:
         done = self.stack.pop()
         if done.merged is not None:
             explicit = dict(done.container)
