@@ -37,7 +37,7 @@ _BYTES = 16 * 1024
 class KeyUse:
     """What one principal does at the moment."""
 
-    __slots__ = ("bucket", "concurrency", "key_id", "limits", "listed", "queue", "running")
+    __slots__ = ("bucket", "concurrency", "key_id", "limits", "queue", "running")
 
     def __init__(self, key_id: str | None) -> None:
         self.key_id = key_id
@@ -46,8 +46,6 @@ class KeyUse:
         self.concurrency = 0
         self.running = 0
         self.queue: deque[asyncio.Future[None]] = deque()
-        self.listed = False
-        """Whether it stands in the ring of those whose turn comes."""
 
 
 class Admission:
@@ -83,7 +81,7 @@ class Admission:
         self._clock = clock
         self._max_known = max_known
         self._tenants: dict[str | None, KeyUse] = {}
-        self._ring: deque[KeyUse] = deque()
+        self._ring: dict[KeyUse, None] = {}
         """Those who wait and may run, in the order of their turns."""
         self._crowd: set[KeyUse] = set()
         """Those who wait."""
@@ -218,15 +216,14 @@ class Admission:
             self._hand_out()
 
     def _list(self, tenant: KeyUse) -> None:
-        if tenant.queue and not tenant.listed and tenant.running < tenant.concurrency:
-            tenant.listed = True
-            self._ring.append(tenant)
+        if tenant.queue and tenant.running < tenant.concurrency:
+            self._ring.setdefault(tenant)
 
     def _hand_out(self) -> None:
         ring = self._ring
         while ring and self.running < self.max_running:
-            tenant = ring.popleft()
-            tenant.listed = False
+            tenant = next(iter(ring))
+            del ring[tenant]
             while tenant.queue:
                 turn = tenant.queue.popleft()
                 self.waiting -= 1

@@ -103,24 +103,16 @@ class Webhook:
 
     async def _deliver(self, client: GuardedClient, approval: Approval) -> None:
         body = msgspec.json.encode({"event": "approval.created", "approval": write_approval(approval)})
-        fault = await self._try_each(client, approval.id, body)
-        if fault is not None:
-            self._lose(approval, type(fault).__name__, str(fault))
-
-    async def _try_each(self, client: GuardedClient, approval_id: str, body: bytes) -> CallError | None:
-        """None if one of the tries succeeded, or how the last one ended."""
-        fault: CallError | None = None
         for pause in _PAUSES:
             await asyncio.sleep(pause)
             try:
-                await self._post(client, approval_id, body)
-            except Blocked as error:
-                return error
+                await self._post(client, approval.id, body)
+                return
             except CallError as error:
                 fault = error
-            else:
-                return None
-        return fault
+            if isinstance(fault, Blocked):
+                break
+        self._lose(approval, type(fault).__name__, str(fault))
 
     async def _post(self, client: GuardedClient, approval_id: str, body: bytes) -> None:
         timestamp = str(int(self.clock()))

@@ -74,9 +74,6 @@ class _Worker:
         self.said += self.link.recv(65536)
         return msgspec.json.decode(self.said, type=str) if self.said.endswith(b"\n") else None
 
-    def close(self) -> None:
-        self.link.close()
-
 
 class WorkerPool:
     """Starts the workers, starts another where one dies, passes signals on, and ends when they have ended."""
@@ -152,7 +149,7 @@ class WorkerPool:
         now = time.monotonic()
         for worker in [item for item in self._workers if item.process.poll() is not None]:
             self._workers.remove(worker)
-            worker.close()
+            worker.link.close()
             if now - worker.began > _STEADY_SECONDS:
                 self._delay = _FIRST_DELAY
             self._say(f"worker {worker.process.pid} ended ({_end_of(worker.process)}); another one is started")
@@ -179,7 +176,7 @@ class WorkerPool:
                 self._say(f"worker {worker.process.pid} did not stop and is killed")
                 worker.process.kill()
                 worker.process.wait()
-            worker.close()
+            worker.link.close()
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> str:
