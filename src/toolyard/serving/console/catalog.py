@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -298,29 +299,14 @@ def _arrange_columns(count: int, edges: list[tuple[int, int]]) -> list[list[int]
 
 def _rank_nodes(count: int, edges: list[tuple[int, int]]) -> list[int]:
     """For each node the length of the longest way to it; edges that would close a circle, the weaker ones, go back."""
-    forward: list[list[int]] = [[] for _ in range(count)]
+    before: dict[int, set[int]] = {node: set() for node in range(count)}
     for source, target in edges:
-        if not _reaches(forward, target, source):
-            forward[source].append(target)
+        before[target].add(source)
+        try:
+            TopologicalSorter(before).prepare()
+        except CycleError:
+            before[target].discard(source)
     ranks = [0] * count
-    for _ in range(count):
-        moved = False
-        for source, targets in enumerate(forward):
-            for target in targets:
-                if ranks[target] <= ranks[source]:
-                    ranks[target], moved = ranks[source] + 1, True
-        if not moved:
-            break
+    for node in TopologicalSorter(before).static_order():
+        ranks[node] = max((ranks[one] + 1 for one in before[node]), default=0)
     return ranks
-
-
-def _reaches(forward: list[list[int]], start: int, goal: int) -> bool:
-    seen, line = {start}, [start]
-    while line:
-        node = line.pop()
-        if node == goal:
-            return True
-        fresh = [one for one in forward[node] if one not in seen]
-        seen.update(fresh)
-        line += fresh
-    return False
