@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from toolyard.dialects.base import Dialect, RawCall, WireTool, best_match, others, properties_of, with_ids
+from toolyard.dialects.base import CallWords, EntryDialect, ResultWords, WireTool, best_match, others, properties_of
 from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -14,21 +14,30 @@ from toolyard.dialects.payload import (
     entries,
     fields,
     read_arguments as written_arguments,
-    read_content,
-    read_id,
-    read_result,
     records,
-    result_text,
 )
 from toolyard.dialects.wire_names import read_arguments, read_properties, spell_arguments, spell_properties, wire_key
-from toolyard.model import Schema, Tool, ToolCall, ToolResult
+from toolyard.model import Schema, Tool, ToolCall
 from toolyard.model.errors import MalformedSource
 
 
-class AnthropicDialect(Dialect):
+class AnthropicDialect(EntryDialect):
     """Messages: `input_schema`, `tool_use` and `tool_result` blocks."""
 
     name = "anthropic"
+    call_words = CallWords("tool_use", "id", "input")
+    result_words = ResultWords(("tool_result",), "tool_use_id", "content", "is_error")
+
+    def _list_entries(self, payload: object) -> Iterator[Json]:
+        """The blocks of a message, of several, or a list of blocks."""
+        for record in records(payload):
+            if record.get("type") in ("tool_use", "tool_result"):
+                yield record
+            else:
+                yield from map(fields, entries(record.get("content")))
+
+    def _wrap_entries(self, entries: list[Json], role: str) -> list[Json]:
+        return [{"role": role, "content": entries}] if entries else []
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
         schema = spell_properties(object_root(tool.parameters, log), log)
@@ -57,11 +66,6 @@ class AnthropicDialect(Dialect):
     def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         return read_arguments(_object_schema(tool), arguments)
 
-    def _raw_calls(self, response: object) -> Iterator[RawCall]:
-        for block in _content_blocks(response):
-            if block.get("type") == "tool_use":
-                yield RawCall(block.get("name"), block.get("input"), block.get("id"))
-
     def add_event(self, answer: list[Json], event: object) -> str:
         """A `content_block_*` event; the answer is one message."""
         data = fields(event)
@@ -83,45 +87,10 @@ class AnthropicDialect(Dialect):
                 block["input"] = arguments_object(written_arguments(written))
         return delta.get("text") or ""
 
-    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
-        """One assistant message of `tool_use` blocks."""
-        blocks = [
-            {
-                "type": "tool_use",
-                "id": call_id,
-                "name": self._wire_name(call),
-                "input": self._call_input(call),
-            }
-            for call_id, call in with_ids(calls)
-        ]
-        return [{"role": "assistant", "content": blocks}] if blocks else []
-
-    def _call_input(self, call: ToolCall) -> dict[str, Any]:
+    def _write_arguments(self, call: ToolCall) -> dict[str, Any]:
         arguments = arguments_object(call.arguments)
         tool = best_match(self._names.candidates((call.name, call.overload)), arguments, properties_of)
         return arguments if tool is None else spell_arguments(_object_schema(tool), arguments)
-
-    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
-        """One user message of `tool_result` blocks, which must be the next one after the calls."""
-        blocks: list[Json] = []
-        for call_id, result in with_ids(results):
-            block: Json = {"type": "tool_result", "tool_use_id": call_id}
-            block["content"] = result_text(result, marked=True)
-            if result.is_error:
-                block["is_error"] = True
-            blocks.append(block)
-        return [{"role": "user", "content": blocks}] if blocks else []
-
-    def parse_results(self, messages: object) -> list[ToolResult]:
-        """`tool_result` blocks."""
-        results: list[ToolResult] = []
-        for block, names in self._with_names(_content_blocks(messages)):
-            if block.get("type") == "tool_result":
-                call_id = read_id(block.get("tool_use_id"))
-                value = read_content(block.get("content"))
-                failed = block.get("is_error") is True
-                results.append(read_result(call_id, names.get(call_id or "", ""), value, failed=failed))
-        return results
 
 
 def _add_delta(block: Json, delta: Json) -> None:
@@ -135,12 +104,3 @@ def _add_delta(block: Json, delta: Json) -> None:
 
 def _object_schema(tool: Tool) -> Schema:
     return object_root(tool.parameters, ChangeLog())
-
-
-def _content_blocks(payload: object) -> Iterator[Json]:
-    """The blocks of a message, of several, or a list of blocks."""
-    for record in records(payload):
-        if record.get("type") in ("tool_use", "tool_result"):
-            yield record
-        else:
-            yield from map(fields, entries(record.get("content")))

@@ -10,7 +10,18 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from toolyard.dialects.payload import ChangeLog, Json, fields, read_arguments, read_id
+from toolyard.dialects.payload import (
+    ChangeLog,
+    Json,
+    arguments_text,
+    fields,
+    pick,
+    read_arguments,
+    read_content,
+    read_id,
+    read_result,
+    result_text,
+)
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Effects, Rewrite, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, MalformedSource
@@ -207,6 +218,84 @@ class Dialect(ABC):
         for record in records:
             names.update((call.call_id, call.name) for call in self.parse_calls([record]) if call.call_id is not None)
             yield record, names
+
+
+class CallWords(NamedTuple):
+    """How a wire spells an entry that is a call: its kind, and where id and arguments stand."""
+
+    kind: str
+    call_id: str
+    arguments: str
+
+
+class ResultWords(NamedTuple):
+    """How it spells one that is a result, whose answer is text."""
+
+    kinds: tuple[str, ...]
+    """The first is written, all are read."""
+    call_id: str
+    content: str
+    failed: str | None = None
+    """Where it says that the call failed; None if the text alone tells."""
+
+
+class EntryDialect(Dialect):
+    """A wire whose conversations are entries of some kind, calls and results among them: dialects by their words."""
+
+    kind_key: ClassVar[str] = "type"
+    call_words: ClassVar[CallWords]
+    result_words: ClassVar[ResultWords]
+
+    @abstractmethod
+    def _list_entries(self, payload: object) -> Iterator[Json]:
+        """The entries of an answer, of a conversation or of a list, wherever they are kept."""
+
+    def _wrap_entries(self, entries: list[Json], role: str) -> list[Json]:
+        """Put entries into the messages of whoever writes them, where the wire has such."""
+        return entries
+
+    def _write_arguments(self, call: ToolCall) -> Any:
+        return arguments_text(call.arguments)
+
+    def _raw_calls(self, response: object) -> Iterator[RawCall]:
+        words = self.call_words
+        for entry in self._list_entries(response):
+            if entry.get(self.kind_key) == words.kind:
+                yield RawCall(entry.get("name"), entry.get(words.arguments), pick(entry, words.call_id, "id"))
+
+    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """One entry a call."""
+        words = self.call_words
+        entries = [
+            {
+                self.kind_key: words.kind,
+                words.call_id: call_id,
+                "name": self._wire_name(call),
+                words.arguments: self._write_arguments(call),
+            }
+            for call_id, call in with_ids(calls)
+        ]
+        return self._wrap_entries(entries, "assistant")
+
+    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
+        """One entry a result; they must be the next ones after those of the calls."""
+        words, entries = self.result_words, []
+        for call_id, result in with_ids(results):
+            text = result_text(result, marked=words.failed is not None)
+            entry: Json = {self.kind_key: words.kinds[0], words.call_id: call_id, words.content: text}
+            entries.append({**entry, words.failed: True} if words.failed and result.is_error else entry)
+        return self._wrap_entries(entries, "user")
+
+    def parse_results(self, messages: object) -> list[ToolResult]:
+        """The entries that are results."""
+        words, results = self.result_words, []
+        for entry, names in self._with_names(self._list_entries(messages)):
+            if entry.get(self.kind_key) in words.kinds:
+                call_id = read_id(entry.get(words.call_id))
+                name = names.get(call_id or "") or self._result_name(entry.get("name"))
+                failed = None if words.failed is None else entry.get(words.failed) is True
+                results.append(read_result(call_id, name, read_content(entry.get(words.content)), failed=failed))
+        return results
 
 
 def with_ids(given: Sequence[Identified]) -> Iterator[tuple[str, Identified]]:

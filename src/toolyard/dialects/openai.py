@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from toolyard.dialects.base import Dialect, RawCall, WireTool, others, with_ids
+from toolyard.dialects.base import CallWords, EntryDialect, RawCall, ResultWords, WireTool, others, with_ids
 from toolyard.dialects.input_schema import object_root, strict_schema, without_added_nulls
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -16,18 +16,15 @@ from toolyard.dialects.payload import (
     fields,
     pick,
     read_arguments,
-    read_content,
     read_id,
-    read_result,
     records,
-    result_text,
 )
 from toolyard.dialects.wire_names import WireNames
-from toolyard.model import Tool, ToolCall, ToolResult
+from toolyard.model import Tool, ToolCall
 from toolyard.model.errors import MalformedSource
 
 
-class OpenAIDialect(Dialect):
+class OpenAIDialect(EntryDialect):
     """What chat completions and responses have in common: function tools, JSON text, strict mode.
 
     `strict=True` asks for arguments that follow the schema exactly. A tool whose schema strict mode cannot
@@ -62,6 +59,12 @@ class OpenAIChatDialect(OpenAIDialect):
     """Chat completions: `tools`, `tool_calls` and messages of role `tool`."""
 
     name = "openai"
+    kind_key = "role"
+    # The role `function` is an older one.
+    result_words = ResultWords(("tool", "function"), "tool_call_id", "content")
+
+    def _list_entries(self, payload: object) -> Iterator[Json]:
+        return records(payload)
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
         function, strict = self._function_entry(tool, wire_name, log)
@@ -107,27 +110,6 @@ class OpenAIChatDialect(OpenAIDialect):
         ]
         return [{"role": "assistant", "content": None, "tool_calls": listed}] if listed else []
 
-    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
-        """One message of role `tool` a result."""
-        return [
-            {
-                "role": "tool",
-                "tool_call_id": call_id,
-                "content": result_text(result, marked=False),
-            }
-            for call_id, result in with_ids(results)
-        ]
-
-    def parse_results(self, messages: object) -> list[ToolResult]:
-        """Messages of role `tool`, and of the older role `function`."""
-        results: list[ToolResult] = []
-        for message, names in self._with_names(records(messages)):
-            if message.get("role") in ("tool", "function"):
-                call_id = read_id(message.get("tool_call_id"))
-                name = names.get(call_id or "") or self._result_name(message.get("name"))
-                results.append(read_result(call_id, name, read_content(message.get("content"))))
-        return results
-
 
 def _add_piece(calls: list[Json], piece: Json) -> None:
     """Add a piece of a tool call. The first has its name; not all servers give ids, or number the pieces."""
@@ -165,16 +147,24 @@ class OpenAIResponsesDialect(OpenAIDialect):
     """Responses: flat function tools, `function_call` and `function_call_output` items."""
 
     name = "openai-responses"
+    call_words = CallWords("function_call", "call_id", "arguments")
+    result_words = ResultWords(("function_call_output",), "call_id", "output")
+
+    def _list_entries(self, payload: object) -> Iterator[Json]:
+        """The items of a response, of a request's input, or of a list."""
+        for record in records(payload):
+            listed = record.get("output") if record.get("type") != "function_call_output" else None
+            if isinstance(listed, (list, tuple)):
+                yield from map(fields, entries(listed))
+            elif isinstance(record.get("input"), (list, tuple)):
+                yield from map(fields, record["input"])
+            else:
+                yield record
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
         function, strict = self._function_entry(tool, wire_name, log)
         # This API turns strict on by itself unless it is told not to.
         return {"type": "function", **function, "strict": strict}
-
-    def _raw_calls(self, response: object) -> Iterator[RawCall]:
-        for item in _output_items(response):
-            if item.get("type") == "function_call":
-                yield RawCall(item.get("name"), item.get("arguments"), pick(item, "call_id", "id"))
 
     def add_event(self, answer: list[Json], event: object) -> str:
         """A `response.*` event; the answer is a list of items, each as it was when it was done."""
@@ -188,47 +178,3 @@ class OpenAIResponsesDialect(OpenAIDialect):
             for one in answer[at : at + 1] or answer[-1:]:
                 one["arguments"] = (one.get("arguments") or "") + (data.get("delta") or "")
         return data.get("delta", "") if kind == "response.output_text.delta" else ""
-
-    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
-        """One `function_call` item a call."""
-        return [
-            {
-                "type": "function_call",
-                "call_id": call_id,
-                "name": self._wire_name(call),
-                "arguments": arguments_text(call.arguments),
-            }
-            for call_id, call in with_ids(calls)
-        ]
-
-    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
-        """One `function_call_output` item a result."""
-        return [
-            {
-                "type": "function_call_output",
-                "call_id": call_id,
-                "output": result_text(result, marked=False),
-            }
-            for call_id, result in with_ids(results)
-        ]
-
-    def parse_results(self, messages: object) -> list[ToolResult]:
-        """`function_call_output` items."""
-        results: list[ToolResult] = []
-        for item, names in self._with_names(_output_items(messages)):
-            if item.get("type") == "function_call_output":
-                call_id = read_id(item.get("call_id"))
-                results.append(read_result(call_id, names.get(call_id or "", ""), read_content(item.get("output"))))
-        return results
-
-
-def _output_items(payload: object) -> Iterator[Json]:
-    """The items of a response, of a request's input, or of a list."""
-    for record in records(payload):
-        listed = record.get("output") if record.get("type") != "function_call_output" else None
-        if isinstance(listed, (list, tuple)):
-            yield from map(fields, entries(listed))
-        elif isinstance(record.get("input"), (list, tuple)):
-            yield from map(fields, record["input"])
-        else:
-            yield record
