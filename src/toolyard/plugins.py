@@ -179,6 +179,7 @@ class PluginTable(Generic[T]):
         """The attribute by which a class that is registered is told its name; "" for none."""
         self.problems: dict[str, str] = {}
         self._known: dict[str, str | type[T]] = dict(builtins)
+        self._builtins = frozenset(builtins)
         self._scanned = False
         self._lock = threading.RLock()
 
