@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Check, Draw, GaveUp, Make, encode
+from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Check, Draw, GaveUp, Make
 from toolyard.engines.simulator.formats import PLAIN_WORDS
 from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
 from toolyard.engines.simulator.scalars import OWN, MakerSource
 from toolyard.model.names import copied
 from toolyard.schema import compile_schema
-from toolyard.schema.fold import find_ways
-from toolyard.schema.subschemas import SubSchema
+from toolyard.schema.fold import find_ways, json_key
+from toolyard.schema.subschemas import SubSchema, is_schema, prefix_items
 from toolyard.words.identifiers import plain_letters
 
 _USUAL_ITEMS = 3
@@ -50,8 +50,8 @@ class _Plan(msgspec.Struct, frozen=True):
 
 def array_maker(source: MakerSource, schema: dict[str, Any], name: str) -> Make:
     """Arrays of a few items, as many as they must have, all different where that is asked for."""
-    first = [source.maker(part, name) for part in _prefix_nodes(schema)]
-    rest = _item_node(schema)
+    front, rest = _item_nodes(schema)
+    first = [source.maker(part, name) for part in front]
     maker = None if rest is False else source.maker(rest, name)
     least, most = int(schema.get("minItems", 0)), schema.get("maxItems")
     if "contains" in schema and isinstance(schema["contains"], dict):
@@ -114,29 +114,23 @@ def _fit_items(known: list[Any], plan: _Plan, draw: Draw) -> list[Any]:
     return found
 
 
-def _prefix_nodes(schema: dict[str, Any]) -> list[SubSchema]:
-    items = schema.get("prefixItems", schema.get("items"))
-    return [part for part in items if isinstance(part, (dict, bool))] if isinstance(items, list) else []
-
-
-def _item_node(schema: dict[str, Any]) -> SubSchema:
-    items = schema.get("items", True)
-    if isinstance(items, list):
-        items = schema.get("additionalItems", True)
-    if "items" not in schema and schema.get("unevaluatedItems") is not None:
-        items = schema["unevaluatedItems"]
-    return items if isinstance(items, (dict, bool)) else True
+def _item_nodes(schema: dict[str, Any]) -> tuple[list[SubSchema], SubSchema]:
+    """What the items at the front have to be, each its own, and what the others."""
+    front, rest = prefix_items(schema)
+    if "items" not in schema:
+        rest = schema.get("unevaluatedItems")
+    return [part for part in front if is_schema(part)], rest if is_schema(rest) else True
 
 
 def _make_distinct(items: list[Any], draw: Draw, plan: _Plan, accepts: Check) -> list[Any]:
-    found = {_identity_key(item): item for item in items}
+    found = {json_key(item): item for item in items}
     maker, least = plan.rest, plan.least
     same = 0
     while maker is not None and len(found) < least and same < _SAME:
         draw.worked(1)
         item = maker(draw)
         before = len(found)
-        found.setdefault(_identity_key(item), item)
+        found.setdefault(json_key(item), item)
         same = 0 if len(found) > before else same + 1
     if maker is not None and len(found) < least:
         _add_variants(found, draw, least, accepts)
@@ -145,7 +139,7 @@ def _make_distinct(items: list[Any], draw: Draw, plan: _Plan, accepts: Check) ->
     return list(found.values())
 
 
-def _add_variants(found: dict[bytes, Any], draw: Draw, least: int, accepts: Check) -> None:
+def _add_variants(found: dict[str, Any], draw: Draw, least: int, accepts: Check) -> None:
     """Add others that are like those that were found."""
     known = [item for item in found.values() if isinstance(item, (str, int, float)) and not isinstance(item, bool)]
     for item in known[:_SAME]:
@@ -156,14 +150,9 @@ def _add_variants(found: dict[bytes, Any], draw: Draw, least: int, accepts: Chec
             draw.worked(1)
             other = f"{item}{at}" if isinstance(item, str) else item + at
             if accepts(other):
-                found.setdefault(_identity_key(other), other)
+                found.setdefault(json_key(other), other)
             else:
                 refused += 1
-
-
-def _identity_key(item: Any) -> bytes:
-    # 1 and 1.0 are the same item, true is another.
-    return encode(int(item) if isinstance(item, float) and item.is_integer() else item)
 
 
 COMMON = frozenset(
@@ -328,10 +317,10 @@ def _undeclared_node(schema: dict[str, Any], name: str) -> SubSchema:
     patterns = schema.get("patternProperties")
     if isinstance(patterns, dict):
         for pattern, node in patterns.items():
-            if compile_schema({"pattern": pattern}).is_valid(name) and isinstance(node, (dict, bool)):
+            if compile_schema({"pattern": pattern}).is_valid(name) and is_schema(node):
                 return node
     rest = schema.get("additionalProperties", True)
-    return rest if isinstance(rest, (dict, bool)) else True
+    return rest if is_schema(rest) else True
 
 
 def _fill_count(
@@ -362,7 +351,7 @@ class _Extras:
     def __init__(self, source: MakerSource, schema: dict[str, Any]) -> None:
         names = schema.get("propertyNames")
         self._names = source.maker({"type": "string", "allOf": [names]}, "key") if isinstance(names, dict) else None
-        self._allowed = source.checker(names) if isinstance(names, (dict, bool)) else None
+        self._allowed = source.checker(names) if is_schema(names) else None
         self._kinds: list[tuple[Write | None, Make]] = []
         self._declared = frozenset(schema.get("properties") or ())
         patterns = schema.get("patternProperties")

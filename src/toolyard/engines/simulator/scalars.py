@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from toolyard.engines.simulator.draw import ROOM, Check, Draw, GaveUp, Make, one_of
 from toolyard.engines.simulator.formats import PLAIN_WORDS, Text, format_for, range_for, text_of, words_for
 from toolyard.engines.simulator.patterns import Unreadable, writer_of
-from toolyard.model.names import copied
+from toolyard.model.names import copied, json_type
 from toolyard.words.identifiers import split_identifier
 
 
@@ -68,11 +68,8 @@ def example_values(schema: Mapping[str, Any], kind: str, check: Check) -> list[A
 
 
 def _is_kind(value: Any, kind: str) -> bool:
-    if kind == "string":
-        return isinstance(value, str)
-    if isinstance(value, bool):
-        return kind == "boolean"
-    return isinstance(value, int) or (kind == "number" and isinstance(value, float))
+    found = json_type(value)
+    return found == kind or (found == "integer" and kind == "number")
 
 
 def may_repeat(name: str) -> bool:

@@ -15,9 +15,10 @@ from toolyard.engines.simulator.containers import array_maker, object_maker
 from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw, GaveUp, Lazy, Make, nothing
 from toolyard.engines.simulator.scalars import OWN, choose_value, flag, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.names import json_type
 from toolyard.schema import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
-from toolyard.schema.subschemas import SubSchema, rebuild, resolve_pointer
+from toolyard.schema.subschemas import SubSchema, allowed_values, rebuild, resolve_pointer
 from toolyard.words.identifiers import plain_letters
 
 _OBJECT = frozenset({"properties", "required", "additionalProperties", "patternProperties", "minProperties"})
@@ -39,15 +40,6 @@ _MENDED = 6
 """Values that are kept on the way to one that fits."""
 _VARIANTS = 2000
 """Values that are tried to tell two branches apart."""
-_PYTHON: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
 
 
 class SharedParts:
@@ -162,8 +154,8 @@ class SchemaValues:
     def _kind_maker(self, way: SchemaWay, node: SubSchema, kind: str, name: str) -> tuple[int, Make]:
         """A maker, and how much more it takes than the simplest value."""
         schema = way.schema
-        if "enum" in schema or "const" in schema:
-            values = [schema["const"]] if "const" in schema else schema["enum"]
+        values = allowed_values(schema)
+        if values is not None:
             allowed = [value for value in values if _is_kind(value, kind)]
             if not _LIMITS.isdisjoint(schema) or kind in ("array", "object"):
                 allowed = list(filter(self.checker(node), allowed))
@@ -334,10 +326,9 @@ def _value_kinds(schema: dict[str, Any]) -> list[str]:
     kinds = allowed_types(schema)
     if kinds is not None:
         return list(dict.fromkeys(kinds))
-    if "const" in schema:
-        return [_kind_of(schema["const"])]
-    if isinstance(schema.get("enum"), list):
-        return list(dict.fromkeys(map(_kind_of, schema["enum"])))
+    values = allowed_values(schema)
+    if values is not None:
+        return list(dict.fromkeys(map(_kind_of, values)))
     for words, kind in ((_OBJECT, "object"), (_ARRAY, "array"), (_TEXT, "string"), (_NUMBER, "number")):
         if not words.isdisjoint(schema):
             return [kind]
@@ -345,18 +336,13 @@ def _value_kinds(schema: dict[str, Any]) -> list[str]:
 
 
 def _kind_of(value: Any) -> str:
-    for kind in ("null", "boolean", "integer", "number", "string", "array", "object"):
-        if _is_kind(value, kind):
-            return kind
-    return "string"
+    """The type of a value as schemas count: 1.0 is an integer."""
+    return "integer" if isinstance(value, float) and value.is_integer() else json_type(value)
 
 
 def _is_kind(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if kind == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _PYTHON.get(kind, (str,)))
+    found = _kind_of(value)
+    return found == kind or (found == "integer" and kind == "number")
 
 
 def _move_into_definitions(schema: dict[str, Any]) -> dict[str, Any]:

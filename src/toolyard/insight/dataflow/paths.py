@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from toolyard.model.names import json_type
 from toolyard.model.tool import Schema
-from toolyard.schema.subschemas import resolve_pointer
+from toolyard.schema.subschemas import resolve_pointer, types_of
 
 STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY = (1 << bit for bit in range(6))
 SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
@@ -185,8 +185,8 @@ def _merge_unions(
 def _name_kinds(value: Any) -> int:
     """The bits of what stands under `type`."""
     kinds = 0
-    for name in value if isinstance(value, (list, tuple)) else (value,):
-        kinds |= KINDS.get(name, 0) if isinstance(name, str) else 0
+    for name in types_of(value):
+        kinds |= KINDS.get(name, 0)
     return kinds
 
 

@@ -140,7 +140,7 @@ def _list_parameters(tool: Tool) -> set[str]:
 
 def schema_of(values: Sequence[Any], level: int = 0) -> Schema:
     """A schema that all the values fit: what is of several types says so, what may be null too."""
-    kinds = {_name_kind(value) for value in values}
+    kinds = {json_type(value) for value in values}
     nullable = "null" in kinds
     kinds.discard("null")
     if kinds == {"integer", "number"}:
@@ -175,12 +175,6 @@ def _infer_properties(values: Sequence[dict[str, Any]], level: int) -> dict[str,
     if len(seen) > _MOST_PROPERTIES:
         return {}  # keys that are data, such as ids or dates
     return {key: schema_of(items, level + 1) for key, items in seen.items()}
-
-
-def _name_kind(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return "number"
-    return json_type(value) if not isinstance(value, bool) else "boolean"
 
 
 def _infer_format(values: Sequence[str]) -> str | None:

@@ -35,7 +35,7 @@ from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.insight.base import Edge, Sample
 from toolyard.insight.samplers.snapshot_view import SnapshotView, world_of
 from toolyard.model.errors import ConfigError, SamplingError
-from toolyard.model.names import nearest
+from toolyard.model.names import nearest, suggest
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.registry.enriching import missing
@@ -404,9 +404,7 @@ class ToolSampler(Generic[O]):
             raise SamplerOptionError(f"{self._called}: {_explain_refusal(type(base), error, given)}") from None
 
     def _refuse_unknown(self, name: str, fields: Sequence[str], given: Mapping[str, Any]) -> None:
-        near = nearest(name, fields)
-        hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(fields)}"
-        text = f"{self._called} has no option {name!r}; {hint}"
+        text = f"{self._called} has no option {name!r}; {suggest(name, fields, 'it takes ')}"
         strict = given.get("strict", self.options.strict if hasattr(self, "options") else True)
         if strict is not False:
             raise SamplerOptionError(text)
