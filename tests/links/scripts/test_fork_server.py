@@ -107,7 +107,7 @@ def test_closing_while_workers_are_ended_lets_the_fork_server_end_by_itself(pool
                 pool._supervisor._fork_server is not None and pool._supervisor._fork_server.through is not None
             )
         )
-        until(lambda pool=pool: pool._slots._free < 4)
+        until(lambda pool=pool: len(pool._slots.gate.free) < 4)
         process = pool._supervisor._fork_server._process
         pool.close()
         assert process.returncode is not None and process.returncode != -signal.SIGKILL

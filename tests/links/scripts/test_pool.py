@@ -174,7 +174,7 @@ def test_a_thread_that_is_interrupted_while_it_waits_leaves_its_place_to_the_nex
     before = signal.signal(signal.SIGUSR1, interrupt)
 
     def hit():
-        until(lambda: pool._slots._queue)
+        until(lambda: pool._slots.gate.line)
         signal.pthread_kill(main, signal.SIGUSR1)
 
     other = threading.Thread(target=hit)
@@ -339,7 +339,7 @@ async def test_closing_ends_calls_that_run_and_that_wait(pools):
     pool = pools("rlimits", workers=1)
     await pool.acall(BASIC, "pid", {}, deadline=soon())
     tasks = [asyncio.create_task(pool.acall(BASIC, "sleep", {"seconds": 600}, deadline=soon(600))) for _ in range(2)]
-    await asyncio.to_thread(until, lambda: pool._slots._queue)
+    await asyncio.to_thread(until, lambda: pool._slots.gate.line)
     # The second waits for the place of the first, which a busy machine may still be handing over.
     await asyncio.sleep(0.5)
     await pool.aclose()

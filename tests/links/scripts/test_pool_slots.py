@@ -1,10 +1,8 @@
-from concurrent.futures import Future
-
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from conftest import examples
-from toolyard.links.scripts.pool import PoolSlot, PoolSlots
+from toolyard.links.scripts.pool import PoolSlots
 
 
 class FakeWorker:
@@ -13,76 +11,56 @@ class FakeWorker:
 
 
 class SeatsMachine(RuleBasedStateMachine):
-    """Whatever happens in whatever order: no seat is lost or doubled, and who waits is served in order."""
+    """Whatever happens in whatever order: no seat is lost, and there are never more workers than seats."""
 
     def __init__(self):
         super().__init__()
         self.size = 3
         self.seats = PoolSlots(self.size)
+        self.seated = 0
         self.held: list = []
-        self.waiting: list = []
 
-    def _sit(self, key, seat):
-        if seat.worker is not None:
-            assert seat.worker.key == key
-            worker = seat.worker
-        else:
-            worker = FakeWorker(key)
-        self.held.append(worker)
-
-    def _serve(self):
-        served = [n for n, (_, promise) in enumerate(self.waiting) if promise.done()]
-        assert served == list(range(len(served)))
-        for _ in served:
-            key, promise = self.waiting.pop(0)
-            self._sit(key, promise.result())
+    @rule()
+    def enter(self):
+        if self.seats.gate.enter_at_once():
+            self.seated += 1
 
     @rule(key=st.sampled_from("abcd"))
-    def take(self, key):
-        seat = self.seats.take(key)
-        if isinstance(seat, Future):
-            self.waiting.append((key, seat))
-        else:
-            assert not self.waiting
-            self._sit(key, PoolSlot(worker=seat) if isinstance(seat, FakeWorker) else seat)
+    def find(self, key):
+        if self.seated:
+            self.seated -= 1
+            known = [worker for worker in self.seats._idle if worker.key == key]
+            found = self.seats.find(key)
+            assert found is (known[-1] if known else found)
+            self.held.append(found if found is not None and found.key == key else FakeWorker(key))
 
     @rule(which=st.integers(0, 2), keep=st.booleans())
     def give(self, which, keep):
         if which < len(self.held):
             worker = self.held.pop(which)
             self.seats.give(worker if keep else None)
-            self._serve()
 
-    @rule(which=st.integers(0, 5))
-    def abandon(self, which):
-        if which < len(self.waiting):
-            _, promise = self.waiting.pop(which)
-            self.seats.abandon(promise)
-            self._serve()
+    @rule()
+    def clear(self):
+        assert {worker.key for worker in self.seats.clear()} <= set("abcd")
 
     @invariant()
     def seats_add_up(self):
-        assert len(self.held) + len(self.seats._idle) + self.seats._free == self.size
-        assert not self.waiting or len(self.held) == self.size
+        assert self.seated + len(self.held) + len(self.seats.gate.free) == self.size
+        assert len(self.held) + len(self.seats._idle) <= self.size
 
 
 SeatsMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestSeats = SeatsMachine.TestCase
 
 
-def test_a_seat_given_just_as_its_taker_leaves_goes_to_the_next():
-    seats = PoolSlots(1)
-    seats.take("a")
-    first, second = seats.take("a"), seats.take("a")
+def test_a_worker_of_another_script_makes_room_only_where_there_is_none():
+    seats = PoolSlots(2)
+    for key in "ab":
+        assert seats.gate.enter_at_once() and seats.find(key) is None
+    one, two = FakeWorker("a"), FakeWorker("b")
+    seats.give(one)
+    assert seats.gate.enter_at_once() and seats.find("c") is one
     seats.give(None)
-    assert first.done()
-    seats.abandon(first)
-    assert second.done()
-
-
-def test_clearing_sends_those_who_wait_away():
-    seats = PoolSlots(1)
-    seats.take("a")
-    waiting = seats.take("b")
-    assert seats.clear() == []
-    assert waiting.cancelled()
+    seats.give(two)
+    assert seats.gate.enter_at_once() and seats.find("c") is None

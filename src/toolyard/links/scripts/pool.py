@@ -35,79 +35,40 @@ from toolyard.loop.home import link_loop
 from toolyard.loop.threads import Threads, renewed_in_child, wrapped
 from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, CallTimeout, InvalidArguments, SessionError, Unavailable
+from toolyard.sessions.gate import Gate
 from toolyard.words.redactor import find_credentials
 
 
-class PoolSlot(msgspec.Struct):
-    """The right to use one worker."""
-
-    worker: Worker | None = None
-    """One that knows the script already; None: a new one must be made."""
-    stranger: Worker | None = None
-    """One that belongs to another script and must make room first."""
-
-
 class PoolSlots:
-    """A fixed number of seats. Idle workers keep theirs until somebody needs it."""
+    """A fixed number of seats, first come first served. Idle workers keep theirs until somebody needs it."""
 
     def __init__(self, size: int) -> None:
-        self._free = size
+        self.gate = Gate(size)
         self._lock = threading.Lock()
         self._idle: OrderedDict[Worker, None] = OrderedDict()
-        self._queue: deque[tuple[tuple[str, str], Future[PoolSlot]]] = deque()
 
-    def take(self, key: tuple[str, str]) -> PoolSlot | Future[PoolSlot]:
-        """A seat, with a worker that knows the script if there is one, or the promise of a seat."""
+    def find(self, key: tuple[str, str]) -> Worker | None:
+        """For whoever came in: an idle worker that knows the script, or one that must make room, if one must."""
         with self._lock:
-            # Whoever waits was first; as long as somebody does, nobody is idle.
-            if not self._queue:
-                for worker in reversed(self._idle):
-                    if worker.key == key:
-                        del self._idle[worker]
-                        return PoolSlot(worker=worker)
-                if self._free > 0:
-                    self._free -= 1
-                    return PoolSlot()
-                if self._idle:
-                    return PoolSlot(stranger=self._idle.popitem(last=False)[0])
-            promise: Future[PoolSlot] = Future()
-            self._queue.append((key, promise))
-            return promise
+            for worker in reversed(self._idle):
+                if worker.key == key:
+                    del self._idle[worker]
+                    return worker
+            return self._idle.popitem(last=False)[0] if len(self._idle) > len(self.gate.free) else None
 
     def give(self, worker: Worker | None) -> None:
         """Give a seat back, with the worker in it if it can go on."""
+        # Both at once: in between there would be a worker too many.
         with self._lock:
-            while self._queue:
-                key, promise = self._queue.popleft()
-                if promise.set_running_or_notify_cancel():
-                    seat = (
-                        PoolSlot(worker=worker)
-                        if worker is not None and worker.key == key
-                        else PoolSlot(stranger=worker)
-                    )
-                    promise.set_result(seat)
-                    return
-            if worker is None:
-                self._free += 1
-            else:
+            if worker is not None:
                 self._idle[worker] = None
-
-    def abandon(self, promise: Future[PoolSlot]) -> None:
-        """Wait no longer; a seat that has just been given goes to the next."""
-        if not promise.cancel() and not promise.cancelled():
-            seat = promise.result()
-            self.give(seat.worker or seat.stranger)
+            self.gate.leave()
 
     def clear(self, *, locked: bool = True) -> list[Worker]:
-        """Take the idle workers out, and send everybody who waits away with a cancelled promise."""
+        """Take the idle workers out."""
         # In a copy of the process nobody else is left, and nobody to give the lock back.
         with self._lock if locked else threading.Lock():
-            idle, waiting = list(self._idle), list(self._queue)
-            self._idle.clear()
-            self._free += len(idle)
-            self._queue.clear()
-        for _, promise in waiting:
-            promise.cancel()
+            idle, self._idle = list(self._idle), OrderedDict()
         return idle
 
 
@@ -274,11 +235,14 @@ class ScriptPool(Closing):
         return _read_declaration(code, reply.body), reply.again
 
     async def _find_worker(self, code: Code, deadline: float | None) -> Worker:
-        taken = self._slots.take((code.file, code.sha256))
-        seat = await self._await_seat(taken, deadline) if isinstance(taken, Future) else taken
-        if seat.worker is not None and seat.worker.is_fresh():
-            return seat.worker
-        made = self._make_soon(seat, code)
+        if not await self._slots.gate.aenter(deadline):
+            text = f"{self.label}: all {self.settings.workers} workers were busy until the deadline"
+            raise CallTimeout(text, effect="none", hint="allow more workers, or a longer time")
+        key = (code.file, code.sha256)
+        found = self._slots.find(key)
+        if found is not None and found.key == key and found.is_fresh():
+            return found
+        made = self._make_soon(found, key)
         try:
             async with asyncio.timeout(_seconds_left(deadline)):
                 return await asyncio.shield(wrapped(made))
@@ -288,42 +252,26 @@ class ScriptPool(Closing):
                 raise CallTimeout(f"{self.label}: no worker was ready before the deadline", effect="none") from None
             raise
 
-    async def _await_seat(self, promise: Future[PoolSlot], deadline: float | None) -> PoolSlot:
-        try:
-            async with asyncio.timeout(_seconds_left(deadline)):
-                return await asyncio.shield(asyncio.wrap_future(promise))
-        except TimeoutError:
-            self._slots.abandon(promise)
-            text = f"{self.label}: all {self.settings.workers} workers were busy until the deadline"
-            raise CallTimeout(text, effect="none", hint="allow more workers, or a longer time") from None
-        except asyncio.CancelledError:
-            if promise.cancelled():
-                raise self._closed_pool() from None
-            self._slots.abandon(promise)
-            raise
-
-    def _make_soon(self, seat: PoolSlot, code: Code) -> Future[Worker]:
+    def _make_soon(self, old: Worker | None, key: tuple[str, str]) -> Future[Worker]:
         """A worker for a script, soon, in place of whoever had the seat."""
-        try:
-            return self._submit_work(lambda: self._make_worker(seat, code))
-        except BaseException:
-            self._slots.give(None)
-            raise
 
-    def _make_worker(self, seat: PoolSlot, code: Code) -> Worker:
-        try:
-            old = seat.worker or seat.stranger
+        def make() -> Worker:
             if old is not None:
                 self._supervisor.end(old)
             worker = self._supervisor.start("serve")
+            worker.key = key
+            return worker
+
+        try:
+            made = self._submit_work(make)
         except BaseException:
             self._slots.give(None)
             raise
-        worker.key = (code.file, code.sha256)
-        return worker
+        made.add_done_callback(lambda made: None if _has_result(made) else self._slots.give(None))
+        return made
 
     def _retire_unwanted(self, made: Future[Worker]) -> None:
-        if not made.cancelled() and made.exception() is None:
+        if _has_result(made):
             self._retire_soon(made.result())
 
     def _finish_call(self, worker: Worker, code: Code, exchange: WorkerExchange, reply: WorkerReply) -> Answer:
@@ -354,10 +302,11 @@ class ScriptPool(Closing):
         try:
             return self._threads.submit(work)
         except SessionError:
-            raise self._closed_pool() from None
+            raise Unavailable(f"{self.label}: the workers are closed", retryable=False) from None
 
-    def _closed_pool(self) -> Unavailable:
-        return Unavailable(f"{self.label}: the workers are closed", retryable=False)
+
+def _has_result(future: Future[Any]) -> bool:
+    return not future.cancelled() and future.exception() is None
 
 
 def _seconds_left(deadline: float | None) -> float | None:
