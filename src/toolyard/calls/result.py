@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import traceback
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -258,10 +259,9 @@ def failure_result(
         info = _mask_exception(error, bound.tool, redactor)
     elif _log.isEnabledFor(logging.DEBUG) and is_own_exception(error):
         _log.debug("%s failed: %s", call.name, _describe_exception(error.__cause__ or error, redactor))
-    info = _redact_info(_bound_info(info), redactor)
+    info = redact_info(_bound_info(info), redactor.value)
     if invocation is not None and invocation.secrets:
-        hidden = echoes_of(invocation.secrets).hide(msgspec.to_builtins(info))
-        info = msgspec.convert(hidden, ErrorInfo)
+        info = redact_info(info, echoes_of(invocation.secrets).hide)
     if invocation is not None and invocation.tool.effects is Effects.READ:
         # What only reads has changed nothing, however it failed.
         info = msgspec.structs.replace(info, effect="none")
@@ -280,13 +280,10 @@ def failure_result(
         return result, entry_text(any_call_text(_escape_call(call)), result_text(result, b"null")), _NO_CHANGES
 
 
-def _redact_info(info: ErrorInfo, redactor: Redactor) -> ErrorInfo:
-    return msgspec.structs.replace(
-        info,
-        message=redactor.text(info.message),
-        hint=None if info.hint is None else redactor.text(info.hint),
-        details=redactor.value(info.details) if info.details else info.details,
-    )
+def redact_info(info: ErrorInfo, redact: Callable[[Any], Any]) -> ErrorInfo:
+    """The facts of an error without secrets, which `redact` takes out of a value."""
+    said = {name: redact(value) for name in ("message", "hint", "details") if (value := getattr(info, name))}
+    return msgspec.structs.replace(info, **said)
 
 
 def is_own_exception(error: CallError) -> bool:

@@ -304,7 +304,13 @@ class ToolEngine(SessionReading, Closing):
         first = {} if fork_of is not None else self.first_states()
         if first:
             initial_state = {**first, **(initial_state or {})}
-        self.sessions.open(session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, at=at, setup=given)
+        session = self.sessions.open(
+            session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, at=at, setup=given
+        )
+        self.began(session, fork_of, at)
+
+    def began(self, session: Session, fork_of: str | None, at: int | None) -> None:
+        """Called when a session of this engine has begun; if it raises, nothing of the session stays."""
 
     def first_states(self) -> dict[str, dict[str, Any]]:
         """What engines keep in a session from its beginning, by their names; `initial_state` takes its place."""

@@ -10,10 +10,9 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import msgspec
-
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.result import redact_info
 from toolyard.dialects.mcp import read_answer
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.options import McpEngineOptions, SimulationOptions
@@ -255,12 +254,10 @@ def _open_links(sampling: Any, elicitation: Any, roots: Any, most: int) -> Links
 
 def redact_error(error: CallError, redactor: Redactor) -> CallError:
     """The same error without secrets."""
-    info = error.info
-    message, hint = redactor.text(info.message), None if info.hint is None else redactor.text(info.hint)
-    details = redactor.value(info.details) if info.details else info.details
-    if message != info.message or hint != info.hint or details != info.details:
-        error.args = (message,)
-        error.info = msgspec.structs.replace(info, message=message, hint=hint, details=details)
+    clean = redact_info(error.info, redactor.value)
+    if clean != error.info:
+        error.args = (clean.message,)
+        error.info = clean
         error.__cause__ = None
         error.__suppress_context__ = True
     return error

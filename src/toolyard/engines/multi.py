@@ -14,6 +14,7 @@ from toolyard.model.errors import ConfigError, NoEngine, SessionError
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
+from toolyard.sessions.session import Session
 from toolyard.sessions.store.base import Key
 
 K = TypeVar("K")
@@ -101,31 +102,22 @@ class MultiToolEngine(ToolEngine):
         except NoEngine:
             return False
 
-    def setup(
-        self,
-        session_id: str,
-        *args: Any,
-        initial_state: dict[str, Any] | None = None,
-        fork_of: str | None = None,
-        at: int | None = None,
-        owner: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Begin the shared session, and one of their own in engines that keep theirs."""
-        if at is not None and self._styles:
-            names = ", ".join(sorted(style.name for style in self._styles.values()))
-            raise SessionError(f"sessions that {names} keeps by itself have no entries to go back to; fork without at")
-        super().setup(session_id, *args, initial_state=initial_state, fork_of=fork_of, at=at, owner=owner, **kwargs)
-        begun: list[OverridingEngine] = []
+    def began(self, session: Session, fork_of: str | None, at: int | None) -> None:
+        """Begin sessions of their own in engines that keep theirs."""
+        owner, begun = session.key.owner or None, list[OverridingEngine]()
         try:
+            if at is not None and self._styles:
+                names = ", ".join(sorted(style.name for style in self._styles.values()))
+                raise SessionError(
+                    f"sessions that {names} keeps by itself have no entries to go back to; fork without at"
+                )
             for style in self._styles.values():
-                parent = None if fork_of is None else self.sessions.find(fork_of, owner)
-                style.setup(self.sessions.find(session_id, owner), parent)
+                style.setup(session, None if fork_of is None else self.sessions.find(fork_of, owner))
                 begun.append(style)
         except BaseException:
             for style in begun:
-                style.teardown(Key(owner or "", session_id))
-            super().teardown(session_id, owner=owner)
+                style.teardown(session.key)
+            super().teardown(session.key.session_id, owner=owner)
             raise
 
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter, is_
 from typing import Any
 
@@ -35,21 +36,21 @@ def in_order(enrichments: Iterable[Enrichment]) -> tuple[Enrichment, ...]:
     One that declares neither `reads` nor `writes` follows all that were given before it.
     """
     given = tuple(enrichments)
-    after = _predecessors(given)
-    waiting = {place: set(needed) for place, needed in enumerate(after)}
-    ready = [place for place, needed in waiting.items() if not needed]
-    ordered: list[int] = []
-    while ready:
+    sorter = TopologicalSorter(dict(enumerate(_predecessors(given))))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        circle = " after ".join(label(given[place]) for place in reversed(error.args[1]))
+        raise EnrichmentError(f"enrichments wait for each other: {circle}") from None
+    ready: list[int] = []
+    ordered: list[Enrichment] = []
+    while sorter.is_active():
+        for place in sorter.get_ready():
+            heapq.heappush(ready, place)
         place = heapq.heappop(ready)
-        ordered.append(place)
-        for other, needed in waiting.items():
-            if place in needed:
-                needed.discard(place)
-                if not needed:
-                    heapq.heappush(ready, other)
-    if len(ordered) < len(given):
-        raise EnrichmentError(f"enrichments wait for each other: {_circle(given, after, set(ordered))}")
-    return tuple(given[place] for place in ordered)
+        sorter.done(place)
+        ordered.append(given[place])
+    return tuple(ordered)
 
 
 def _predecessors(given: Sequence[Enrichment]) -> list[set[int]]:
@@ -111,16 +112,6 @@ def _declared(enrichment: Enrichment, what: str) -> tuple[str, ...]:
             hint = f"did you mean {FIELD + near[0]!r}?" if near else f"fields are {', '.join(FIELDS)}"
             raise EnrichmentError(f"{what} of {label(enrichment)}: tools have no field {field!r}; {hint}")
     return names
-
-
-def _circle(given: Sequence[Enrichment], after: Sequence[set[int]], done: set[int]) -> str:
-    place = min(place for place in range(len(given)) if place not in done)
-    path: list[int] = []
-    while place not in path:
-        path.append(place)
-        place = min(other for other in after[place] if other not in done)
-    circle = [*path[path.index(place) :], place]
-    return " after ".join(label(given[place]) for place in circle)
 
 
 def label(enrichment: object) -> str:

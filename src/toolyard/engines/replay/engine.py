@@ -17,7 +17,7 @@ from toolyard.calls.drive import Flow, drive_here, too_late
 from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
-from toolyard.calls.result import is_own_exception, plain_answer
+from toolyard.calls.result import is_own_exception, plain_answer, redact_info
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.options import ReplayOptions
 from toolyard.engines.replay.cassette import Cassette, Changed, Drift, Moved, Recording, call_key, nearest
@@ -308,7 +308,7 @@ class ReplayToolEngine(ToolEngine):
             return
         if isinstance(outcome.get("error"), ErrorInfo):
             outcome["unforeseen"] = outcome.get("unforeseen") or UNSET
-            outcome["error"] = self._redact_error(outcome["error"])
+            outcome["error"] = redact_info(outcome["error"], self._redact_value)
         else:
             outcome["result"] = self._redact_value(outcome["result"])
             if isinstance(outcome["content"], list):
@@ -332,12 +332,6 @@ class ReplayToolEngine(ToolEngine):
             ) from error
         with self._lock:
             self._played.add(number)
-
-    def _redact_error(self, info: ErrorInfo) -> ErrorInfo:
-        hint = None if info.hint is None else self._redact_value(info.hint)
-        return structs.replace(
-            info, message=self._redact_value(info.message), hint=hint, details=self._redact_value(info.details)
-        )
 
 
 class _Behind:
