@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -190,14 +190,7 @@ class Tracer:
         told = ToolCall(
             call.name if tool is not None else self._redact_value(call.name), {}, call.call_id, call.overload
         )
-        tokens: list[object] = []
-        for name, sink in self._spans:
-            try:
-                tokens.append(sink.begin(tool, told, session_id, mode))
-            except Exception as error:  # noqa: BLE001 - tracing never fails a call.
-                tokens.append(_MISSED)
-                self._count_failure(name, error)
-        return tokens
+        return [self._ask(name, sink.begin, tool, told, session_id, mode) for name, sink in self._spans]
 
     def number_call(self) -> int | None:
         """A number for a call; None if there is no journal to find it in."""
@@ -206,20 +199,13 @@ class Tracer:
     def announce(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
         """Tell the journal that a call has begun."""
         assert self.journal is not None
-        try:
-            self.journal.begin(number, tool, session, mode)
-        except Exception as error:  # noqa: BLE001 - tracing never fails a call.
-            self._count_failure("journal", error)
+        self._ask("journal", self.journal.begin, number, tool, session, mode)
 
     def write_rows(self, event: CallEvent) -> tuple[CallEvent, tuple[LogRow, ...] | None]:
         """What a store is to write with the entry of the call; the event, without secrets, is for `end`."""
         told = self._redact_event(event)
-        if self.journal is not None:
-            try:
-                return told, self.journal.write_rows(told)
-            except Exception as error:  # noqa: BLE001 - tracing never fails a call.
-                self._count_failure("journal", error)
-        return told, None
+        rows = _MISSED if self.journal is None else self._ask("journal", self.journal.write_rows, told)
+        return told, None if rows is _MISSED else rows
 
     def end(self, token: list[object] | None, event: CallEvent, *, stored: bool = False) -> None:
         """Tell every sink. Call it in the thread or task that called `begin`.
@@ -232,26 +218,25 @@ class Tracer:
         # The last opened is closed first, as contexts nest.
         for index in range(len(self._spans) - 1, -1, -1):
             name, sink = self._spans[index]
-            try:
-                if token is None:
-                    sink.emit(told)
-                elif token[index] is not _MISSED:
-                    sink.end(token[index], told)
-            except Exception as error:  # noqa: BLE001 - tracing never fails a call.
-                self._count_failure(name, error)
+            if token is None:
+                self._ask(name, sink.emit, told)
+            elif token[index] is not _MISSED:
+                self._ask(name, sink.end, token[index], told)
         for name, plain in self._unstored if stored else self._plain:
-            try:
-                plain.emit(told)
-            except Exception as error:  # noqa: BLE001 - tracing never fails a call.
-                self._count_failure(name, error)
+            self._ask(name, plain.emit, told)
 
     def close(self) -> None:
         """Close every sink, whatever one of them raises."""
         for name, sink in self._named:
-            try:
-                sink.close()
-            except Exception as error:  # noqa: BLE001 - the others must be closed too.
-                self._count_failure(name, error)
+            self._ask(name, sink.close)
+
+    def _ask(self, name: str, work: Callable[..., Any], *given: Any) -> Any:
+        """What a sink says; `_MISSED` if it raises, which is counted and fails no call."""
+        try:
+            return work(*given)
+        except Exception as error:  # noqa: BLE001 - whatever a sink does, calls go on, and the other sinks are told
+            self._count_failure(name, error)
+            return _MISSED
 
     def _redact_event(self, event: CallEvent) -> CallEvent:
         told_nothing = event.arguments is UNSET and event.result is UNSET and event.notes is None

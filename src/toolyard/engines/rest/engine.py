@@ -8,12 +8,20 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
+from toolyard.dialects.telemetry import carry_trace
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.options import RestEngineOptions, SimulationOptions
+from toolyard.engines.rest.answer import read_answer
+from toolyard.engines.rest.options import AuthEntry, Chosen, choose_credentials, make_client, read_auth, read_base_url
+from toolyard.engines.rest.request import RestOperation, named_hosts
+from toolyard.links.http.auth import NoToken
+from toolyard.links.http.client import GuardedClient
+from toolyard.links.http.messages import Incoming, Outgoing
+from toolyard.loop.pacing import Breaker
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, SessionError, Unavailable
 from toolyard.model.tool import Effects, Tool
@@ -23,12 +31,6 @@ from toolyard.schema.common_options import check_headers
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import find_credentials
-
-if TYPE_CHECKING:
-    from toolyard.engines.rest.options import AuthEntry, Chosen
-    from toolyard.engines.rest.request import RestOperation
-    from toolyard.links.http.client import GuardedClient
-    from toolyard.links.http.messages import Incoming, Outgoing
 
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 _MAX_OPERATIONS = 8192
@@ -101,9 +103,6 @@ class RESTToolEngine(OutwardEngine):
         **settings: Any,
     ) -> None:
         super().__init__(registry, timeout=timeout, retries=retries, **settings)
-        from toolyard.engines.rest.options import make_client, read_auth, read_base_url
-        from toolyard.loop.pacing import Breaker
-
         read = read_arguments(
             RestEngineOptions, headers=headers, breaker_failures=breaker_failures, breaker_pause=breaker_pause
         )
@@ -156,8 +155,6 @@ class RESTToolEngine(OutwardEngine):
 
         They come before the engine's own, live in memory only, and end with the session. A fork has none.
         """
-        from toolyard.engines.rest.options import read_auth
-
         entries, key = read_auth(auth, "credentials"), Key(owner or "", session_id)
         with self._lock:
             if entries and key not in self._sessions and len(self._sessions) >= _MAX_SESSIONS:
@@ -210,9 +207,6 @@ class RESTToolEngine(OutwardEngine):
         return self._read_answer(sent, incoming)
 
     def _write_request(self, invocation: Invocation) -> _Sent:
-        from toolyard.dialects.telemetry import carry_trace
-        from toolyard.links.http.messages import Outgoing
-
         tool = invocation.tool
         if type(tool.binding) is not RestBinding:
             raise NoEngine(
@@ -250,9 +244,6 @@ class RESTToolEngine(OutwardEngine):
         known = self._operations.get(id(binding))
         if known is not None:
             return known[1], known[2]
-        from toolyard.engines.rest.options import choose_credentials
-        from toolyard.engines.rest.request import RestOperation, named_hosts
-
         operation = RestOperation(binding, self.base_url, named_hosts(binding.named, self.base_url))
         chosen = choose_credentials(operation, self._auth)
         if len(self._operations) >= _MAX_OPERATIONS:
@@ -293,14 +284,10 @@ class RESTToolEngine(OutwardEngine):
             return False
 
     def _choose_own(self, invocation: Invocation, operation: RestOperation, chosen: Chosen) -> Chosen:
-        from toolyard.engines.rest.options import choose_credentials
-
         entries = self._sessions.get(invocation.session.key)
         return chosen if entries is None else choose_credentials(operation, entries, self._auth)
 
     def _read_answer(self, sent: _Sent, incoming: Incoming) -> Any:
-        from toolyard.engines.rest.answer import read_answer
-
         if sent.chosen.named:
             self._hide_fetched(sent.chosen)
         if incoming.status >= _SERVER_FAULT:
@@ -322,8 +309,6 @@ class RESTToolEngine(OutwardEngine):
 
     def _count_failure(self, sent: _Sent, error: CallError) -> None:
         """Count what says that the server is in trouble."""
-        from toolyard.links.http.auth import NoToken
-
         if isinstance(error, NoToken):
             return
         patient = time.monotonic() - sent.since >= _PATIENT_SECONDS
