@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
@@ -16,6 +16,9 @@ from toolyard.calls.result import redact_info
 from toolyard.dialects.mcp import read_answer
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.options import McpEngineOptions, SimulationOptions
+from toolyard.links.mcp import Handlers, McpLink, give_back, lease
+from toolyard.links.mcp.options import limits_of, read_handlers, read_server, secrets_of
+from toolyard.loop.home import link_loop
 from toolyard.loop.threads import renewed_in_child
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.call import Notice, Notify, Progress, ToolCall
@@ -27,10 +30,6 @@ from toolyard.registry import ToolRegistry
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import Redactor
-
-if TYPE_CHECKING:
-    from toolyard.links.mcp import Handlers, McpLink
-
 
 Connection = Literal["shared", "per_session"]
 OnProgress = Callable[[ToolCall, Progress], None]
@@ -102,7 +101,7 @@ class MCPToolEngine(OutwardEngine):
         self.connection: Connection = connection
         self._on_progress = on_progress
         self._json_text = read["json_text"]
-        self._links = _open_links(sampling, elicitation, roots, read["max_session_connections"])
+        self._links = Links(read_handlers(sampling, elicitation, roots), read["max_session_connections"])
         self._hidden: set[McpServer] = set()
         """Servers whose secrets traces and logs were told to hide."""
         self._hide_secrets(self.secrets)
@@ -113,10 +112,6 @@ class MCPToolEngine(OutwardEngine):
         bindings = [tool.binding for tool in self.tool_registry if type(tool.binding) is McpBinding]
         places = dict.fromkeys(binding.place for binding in bindings if binding.place is not None)
         servers = [*places, *([self.server] if self.server is not None else [])]
-        if not servers:
-            return ()
-        from toolyard.links.mcp.options import secrets_of
-
         return tuple(dict.fromkeys(secret for server in servers for secret in secrets_of(server)))
 
     def takes(self, tool: Tool) -> bool:
@@ -192,8 +187,6 @@ class MCPToolEngine(OutwardEngine):
                 hint="it is called by its address, by 'stdio: ' and its command, or by the namespace of its tools",
             )
         if server not in self._hidden:
-            from toolyard.links.mcp.options import secrets_of
-
             for secret in secrets_of(server):
                 self._root._path.redactor.add(secret)
             self._hidden.add(server)
@@ -239,17 +232,7 @@ def _own_server(url: Any, command: Any, reach: dict[str, Any]) -> McpServer | No
         if given:
             raise ConfigError(f"{given[0]} is for one server: say which by url or command, or give it to the source")
         return None
-    from toolyard.links.mcp.options import read_server
-
     return read_server(url, command, **reach)
-
-
-def _open_links(sampling: Any, elicitation: Any, roots: Any, most: int) -> Links:
-    if sampling is None and elicitation is None and roots is None:
-        return Links(None, most)
-    from toolyard.links.mcp.options import read_handlers
-
-    return Links(read_handlers(sampling, elicitation, roots), most)
 
 
 def redact_error(error: CallError, redactor: Redactor) -> CallError:
@@ -279,8 +262,8 @@ class _Own:
 class Links:
     """Opened when first needed. Those of sessions are at most `most`; the one longest unused makes room."""
 
-    def __init__(self, handlers: Handlers | None, most: int) -> None:
-        self._given = handlers
+    def __init__(self, handlers: Handlers, most: int) -> None:
+        self._handlers = handlers
         self._most = most
         self._lock = threading.Lock()
         self._shared: dict[McpServer, McpLink] = {}
@@ -311,25 +294,19 @@ class Links:
 
     def shared(self, server: McpServer) -> McpLink:
         """The connection that everybody uses who wants the same server."""
-        from toolyard.links.mcp import Handlers, lease
-        from toolyard.links.mcp.options import limits_of
-
         with self._lock:
             self._check_open(server)
             if server not in self._shared:
-                self._shared[server] = lease(server, limits=limits_of(server), handlers=self._given or Handlers())
+                self._shared[server] = lease(server, limits=limits_of(server), handlers=self._handlers)
             return self._shared[server]
 
     def _begin_call(self, server: McpServer, session: Key) -> _Own:
-        from toolyard.links.mcp import Handlers, McpLink
-        from toolyard.links.mcp.options import limits_of
-
         with self._lock:
             self._check_open(server)
             own = self._own.get((session, server))
             if own is None:
                 self._make_room(server)
-                own = _Own(McpLink(server, limits=limits_of(server), handlers=self._given or Handlers()))
+                own = _Own(McpLink(server, limits=limits_of(server), handlers=self._handlers))
                 self._own[session, server] = own
             self._own.move_to_end((session, server))
             own.calls += 1
@@ -343,8 +320,6 @@ class Links:
 
     def close(self) -> None:
         """Hang up, and give back what is shared."""
-        from toolyard.links.mcp import give_back
-
         with self._lock:
             self._closed = True
             for own in self._own.values():
@@ -373,8 +348,6 @@ class Links:
         self._hang_up(self._own.pop(idle))
 
     def _hang_up(self, own: _Own) -> None:
-        from toolyard.loop.home import link_loop
-
         future = link_loop.submit(own.link.aclose())
         self._closing.add(future)
         future.add_done_callback(self._closing.discard)
