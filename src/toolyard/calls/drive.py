@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
@@ -187,21 +187,6 @@ def too_late(invocation: Invocation) -> CallTimeout:
     )
 
 
-class Wait(Protocol):
-    """One thing to be waited for."""
-
-    @property
-    def here(self) -> Callable[[], Any]:
-        """How this thread waits."""
-
-    @property
-    def there(self) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """How this task waits."""
-
-
-Flow = Generator[Wait, Any, Any]
-
-
 class EitherWay:
     """A wait for what can be had in both ways, such as an exchange with a client that has a-twins."""
 
@@ -231,6 +216,11 @@ class TakeTurn:
         """Wait in line."""
         await self.sessions.aenter(self.session, self.until)
         self.taken = True
+
+
+Wait = EitherWay | TakeTurn
+"""One thing to be waited for, by this thread (`here`) or by this task (`there`)."""
+Flow = Generator[Wait, Any, Any]
 
 
 def leave_turn(sessions: Sessions, session: Session) -> Wait:
@@ -329,24 +319,16 @@ async def adrive(flow: Flow, results: T) -> T:
     return results
 
 
-def drive_value(flow: Flow) -> Any:
-    """Run a flow in this thread, and give what it returns."""
+def drive_here(flow: Flow) -> Any:
+    """What a flow returns; where an event loop runs, a coroutine for it."""
     values: list[Any] = []
-    drive(_keep_value(flow, values), values)
-    return values[0]
-
-
-async def adrive_value(flow: Flow) -> Any:
-    """`drive_value` for a task."""
-    values: list[Any] = []
-    await adrive(_keep_value(flow, values), values)
-    return values[0]
+    kept = _keep_value(flow, values)
+    return _adrive_value(kept, values) if loop_runs_here() else drive(kept, values)[0]
 
 
 def _keep_value(flow: Flow, values: list[Any]) -> Flow:
     values.append((yield from flow))
 
 
-def drive_here(flow: Flow) -> Any:
-    """What a flow returns; where an event loop runs, a coroutine for it."""
-    return adrive_value(flow) if loop_runs_here() else drive_value(flow)
+async def _adrive_value(kept: Flow, values: list[Any]) -> Any:
+    return (await adrive(kept, values))[0]

@@ -211,23 +211,6 @@ class SimulatedAnswerer:
 class CallPlan:
     """Made for a tool when it is first called in a mode; raises `NoEngine` or `Denied` if nobody may answer it."""
 
-    __slots__ = (
-        *(
-            "accepts_output",
-            "announces",
-            "blocks",
-            "engine",
-            "faults",
-            "entry_frame",
-            "function",
-            "held",
-            "is_async",
-            "is_direct",
-            "is_limited",
-        ),
-        *("max_result_bytes", "name", "script_timeout", "settings", "small_output", "timeout", "tool"),
-    )
-
     def __init__(self, root: Root, prepared: PreparedTool, mode: Mode, may_execute: bool = True) -> None:
         routed = root.route(prepared.tool)
         for engine in (root, routed):

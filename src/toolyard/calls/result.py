@@ -282,8 +282,9 @@ def failure_result(
 
 def redact_info(info: ErrorInfo, redact: Callable[[Any], Any]) -> ErrorInfo:
     """The facts of an error without secrets, which `redact` takes out of a value."""
-    said = {name: redact(value) for name in ("message", "hint", "details") if (value := getattr(info, name))}
-    return msgspec.structs.replace(info, **said)
+    hint = None if info.hint is None else redact(info.hint)
+    details = redact(info.details) if info.details else info.details
+    return msgspec.structs.replace(info, message=redact(info.message), hint=hint, details=details)
 
 
 def is_own_exception(error: CallError) -> bool:

@@ -21,12 +21,12 @@ from toolyard.calls.invocation import Invocation
 from toolyard.links.lm.shapes import Message, likely_tokens
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import MalformedSource, ToolFailed
-from toolyard.model.names import IN_PLACE, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type
+from toolyard.model.names import IN_PLACE, json_type
 from toolyard.model.tool import Schema, Tool
 from toolyard.parsing import parse_json
 from toolyard.registry import ToolRegistry
 from toolyard.schema.compile import CompiledSchema, compile_schema
-from toolyard.schema.subschemas import declared_properties
+from toolyard.schema.subschemas import REFERENCES, declared_properties, rebuild
 from toolyard.schema.violations import Violation, describe
 from toolyard.sessions.history import read_entry
 
@@ -151,10 +151,8 @@ FAILURE = "error"
 """The one key of an answer that is a failure: the form in which prompts tell of earlier ones."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
-_AGAINST = frozenset({"not", "if"})
-"""What is bounded in there would allow more, not less."""
-_TOGETHER = frozenset({"allOf"})
-"""A bound in one branch may contradict what another asks for."""
+_UNBOUNDED = frozenset({"not", "if", "allOf"})
+"""What is bounded in the first two would allow more, not less; in a branch it may contradict what another asks for."""
 _FIXED = frozenset({"enum", "const", "pattern", *IN_PLACE})
 
 
@@ -202,24 +200,18 @@ def is_object(schema: Schema) -> bool:
     return kind == "object" or kind == ["object"] or (kind is None and "properties" in schema)
 
 
-def _bound_schema(node: Any, bounds: Bounds, root: str, bounding: bool) -> Any:
-    if not isinstance(node, dict):
-        return node
-    out: Schema = {}
+def _bound_schema(node: Schema, bounds: Bounds, root: str, bounding: bool) -> Schema:
+    def bound_inside(sub: Schema) -> Schema:
+        return _bound_schema(sub, bounds, root, bounding)
+
+    def keep_inside(sub: Schema) -> Schema:
+        return _bound_schema(sub, bounds, root, False)
+
+    out = {}
     for key, value in node.items():
-        if key in SCHEMA_MAPS and isinstance(value, dict):
-            out[key] = {name: _bound_schema(sub, bounds, root, bounding) for name, sub in value.items()}
-        elif key in SCHEMA_LISTS and isinstance(value, list):
-            inside = bounding and key not in _TOGETHER
-            out[key] = [_bound_schema(sub, bounds, root, inside) for sub in value]
-        elif key in SCHEMA_SINGLES and isinstance(value, list):
-            out[key] = [_bound_schema(sub, bounds, root, bounding) for sub in value]
-        elif key in SCHEMA_SINGLES:
-            out[key] = _bound_schema(value, bounds, root, bounding and key not in _AGAINST)
-        elif key in ("$ref", "$dynamicRef") and isinstance(value, str) and value.startswith("#"):
-            out[key] = root + value[1:] if value == "#" or value.startswith("#/") else value
-        else:
-            out[key] = value
+        out |= rebuild({key: value}, keep_inside if key in _UNBOUNDED else bound_inside)
+        if key in REFERENCES and isinstance(value, str) and (value == "#" or value.startswith("#/")):
+            out[key] = root + value[1:]
     if bounding and _FIXED.isdisjoint(node):
         _bound_node(out, bounds)
     return out
