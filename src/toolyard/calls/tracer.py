@@ -103,7 +103,7 @@ class StoredSink(Sink, Protocol):
         """What to write with the entry, in place of `emit`; None if there is no store."""
 
 
-_MISSED = object()
+_MISSED: Any = object()
 
 
 class Tracer:
@@ -204,7 +204,7 @@ class Tracer:
     def write_rows(self, event: CallEvent) -> tuple[CallEvent, tuple[LogRow, ...] | None]:
         """What a store is to write with the entry of the call; the event, without secrets, is for `end`."""
         told = self._redact_event(event)
-        rows = _MISSED if self.journal is None else self._ask("journal", self.journal.write_rows, told)
+        rows: Any = _MISSED if self.journal is None else self._ask("journal", self.journal.write_rows, told)
         return told, None if rows is _MISSED else rows
 
     def end(self, token: list[object] | None, event: CallEvent, *, stored: bool = False) -> None:

@@ -207,7 +207,7 @@ def _bound_schema(node: Schema, bounds: Bounds, root: str, bounding: bool) -> Sc
     def keep_inside(sub: Schema) -> Schema:
         return _bound_schema(sub, bounds, root, False)
 
-    out = {}
+    out: Schema = {}
     for key, value in node.items():
         out |= rebuild({key: value}, keep_inside if key in _UNBOUNDED else bound_inside)
         if key in REFERENCES and isinstance(value, str) and (value == "#" or value.startswith("#/")):
