@@ -212,7 +212,7 @@ def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
 
 def _finish_objects(value: Any, invocation: Invocation) -> Any:
     """Objects as JSON, and NaN refused: the long way, which the commonest answers never take."""
-    from toolyard.schema.derive.arguments import finisher
+    from toolyard.schema.derive.function import finisher
 
     binding = invocation.tool.binding
     finish = binding.finish if isinstance(binding, PythonBinding) else None

@@ -6,28 +6,44 @@ derive_model(fn, Input)  the one parameter is a model, and its fields are the pr
 
 from __future__ import annotations
 
+import collections
 import inspect
-from collections.abc import Callable
-from typing import Any
+import math
+import types
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticSerializationError, PydanticUndefined, to_json, to_jsonable_python
 
-from toolyard.model.errors import DefinitionError
+from toolyard.model.errors import DefinitionError, InvalidArguments, InvalidOutput
 from toolyard.model.tool import Schema
-from toolyard.schema.derive.arguments import (
-    ArgumentPlan,
-    Arguments,
-    Finish,
-    Prepare,
-    finisher,
-    plan_arguments,
-    validated,
-)
+from toolyard.schema.compile import compile_schema
 from toolyard.schema.derive.docstring import DocInfo, read_docstring
-from toolyard.schema.derive.signature import EMPTY, Outline, label_of, outline
-from toolyard.schema.derive.types import NO_SCHEMA, is_plain, portable, schema_of
-from toolyard.schema.strict import StrictModel
+from toolyard.schema.derive.signature import EMPTY, Outline, Parameter, label_of, outline, read_parameters
+from toolyard.schema.derive.types import (
+    NO_SCHEMA,
+    accepts_none,
+    is_plain,
+    not_finite,
+    ordered,
+    portable,
+    schema_of,
+    wants_int,
+    with_none,
+)
+from toolyard.schema.strict import StrictModel, read_violations, without_input
+from toolyard.schema.violations import Violation, describe
+
+Arguments = dict[str, Any]
+Prepare = Callable[[Arguments], tuple[tuple[Any, ...], Arguments]]
+Finish = Callable[[Any], Any]
+
+_M = TypeVar("_M", bound=BaseModel)
+
+_PLAIN_SCALARS = frozenset({str, int, bool, type(None)})
 
 
 class Derived(msgspec.Struct, frozen=True, eq=False):
@@ -95,7 +111,7 @@ def derive_model(fn: Callable[..., Any], input_model: type[BaseModel]) -> Derive
 
 def _plan_arguments(read: Outline, doc: DocInfo, *, lenient: bool) -> ArgumentPlan:
     try:
-        return plan_arguments(read, doc)
+        return _describe_parameters(read, doc)
     except DefinitionError:
         if lenient:
             return ArgumentPlan({}, None, ())
@@ -198,3 +214,263 @@ def _input_name(fn: Callable[..., Any], read: Outline) -> str | None:
     leads = next(iter(inspect.signature(fn).parameters)) == needed[0].name
     by_position = leads and needed[0].kind is not inspect.Parameter.KEYWORD_ONLY
     return None if by_position else needed[0].name
+
+
+def validated(model: type[_M], arguments: Arguments, *, sent: Arguments | None = None) -> _M:
+    """The arguments as an instance of the model, or `InvalidArguments`.
+
+    The cause of that error is pydantic's own, less the input values. Its pointers lead into what was
+    `sent`, in case the arguments had to be rearranged for the model.
+    """
+    failure: ValidationError | None = None
+    try:
+        # As JSON, because that is what arguments are: only from JSON does a strict model take a date from text.
+        return model.model_validate_json(to_json(arguments))
+    except ValidationError as error:
+        failure, violations = without_input(error), read_violations(error, arguments if sent is None else sent)
+    except PydanticSerializationError as error:
+        violations = [Violation("", f"is not JSON: {error}", "type")]
+    # Raised out here, or the error that still holds the values would be kept as the context of this one.
+    raise InvalidArguments(
+        f"invalid arguments: {describe(violations)}", details={"violations": [item.to_dict() for item in violations]}
+    ) from failure
+
+
+def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Finish:
+    """What turns the results of one callable into plain JSON, or raises `InvalidOutput`.
+
+    `adapter` serialises by the return annotation. `plain` says that it leaves scalars as they are, so
+    that they need not be sent through it.
+    """
+
+    def finish(value: Any) -> Any:
+        kind = type(value)
+        if plain and (kind in _PLAIN_SCALARS or (kind is float and math.isfinite(value))):
+            return value
+        try:
+            result = _dump_value(value, adapter)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidOutput(
+                f"{label} returned {kind.__name__}, which cannot be written as JSON: {error}",
+                hint="return JSON values, a pydantic model or a dataclass",
+            ) from error
+        place = not_finite(result)
+        if place is not None:
+            raise InvalidOutput(
+                f"{label} returned NaN or an infinity at {place or '(root)'}, which JSON has no word for",
+                hint="return null or text instead",
+            )
+        return result
+
+    return finish
+
+
+def _dump_value(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
+    if adapter is None:
+        return to_jsonable_python(value, fallback=_write_unknown)
+    # A value that is not what the annotation says is still written; judging it is the output check's job.
+    return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+
+def _write_unknown(value: Any) -> list[Any] | str:
+    """What pydantic before 2.14 cannot write by itself."""
+    if isinstance(value, collections.deque):
+        return list(value)
+    if type(value).__module__ in ("ipaddress", "fractions"):
+        return str(value)
+    raise PydanticSerializationError(f"Unable to serialize unknown type: {type(value)}")
+
+
+class ArgumentPlan(msgspec.Struct, frozen=True, eq=False):
+    """What arguments look like, and how they reach the callable."""
+
+    schema: Schema
+    prepare: Prepare | None
+    """None when JSON values can be passed by keyword as they are."""
+    integers: tuple[str, ...]
+    """Then, the parameters that want 3 where JSON Schema also accepts 3.0."""
+
+
+class _Field(msgspec.Struct, frozen=True, eq=False):
+    """A parameter as a field of the model that stands for the signature.
+
+    `slot` is its name there, a neutral one: pydantic refuses some names that Python allows. `key` is its
+    name in JSON.
+    """
+
+    slot: str
+    key: str
+    parameter: Parameter
+    annotation: Any
+    info: FieldInfo
+    default: Any
+    filled: bool
+    """True when only `Field` holds the default, so that Python would not apply it."""
+
+    @property
+    def required(self) -> bool:
+        return self.default is EMPTY and self.info.is_required() and self.parameter.required
+
+    @property
+    def is_direct(self) -> bool:
+        """True when `fn(**arguments)` does all there is to do."""
+        by_name = not self.parameter.positional and not self.filled and self.key == self.parameter.name
+        return by_name and is_plain(self.annotation)
+
+
+def _describe_parameters(read: Outline, doc: DocInfo) -> ArgumentPlan:
+    """`DefinitionError` names the parameter that cannot be described."""
+    named, extra = read_parameters(read)
+    try:
+        fields = [_make_field(read.label, f"p{index}", parameter) for index, parameter in enumerate(named)]
+        rest = None if extra is None else _make_rest_field(extra)
+        model = _make_model(read.label, fields, rest, doc)
+        schema = schema_of(model)
+        _refuse_other_qualifiers(model, fields)
+    except NO_SCHEMA as error:
+        raise _no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
+    for field in fields:
+        _show_default(schema, field)
+    if rest is not None:
+        _open_schema(schema, rest, closed_to={*read.hidden, *(field.parameter.name for field in fields)})
+    if all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation)):
+        integers = tuple(field.key for field in fields if wants_int(field.annotation))
+        return ArgumentPlan(ordered(schema), None, integers)
+    return ArgumentPlan(ordered(schema), _make_prepare(model, fields, rest), ())
+
+
+def _make_field(label: str, slot: str, parameter: Parameter) -> _Field:
+    annotation, default = parameter.annotation, parameter.default
+    if isinstance(default, FieldInfo):
+        annotation, default = Annotated[annotation, default], EMPTY
+        parameter = msgspec.structs.replace(parameter, default=EMPTY, required=True)
+    info = FieldInfo.from_annotation(annotation)
+    filled = default is EMPTY and not info.is_required()
+    if filled and info.default is not PydanticUndefined:
+        default = info.default
+    if default is None and not accepts_none(annotation):
+        # `limit: int = None` means an optional limit to everyone but the type checker.
+        annotation = with_none(annotation)
+        info = FieldInfo.from_annotation(annotation)
+    alias = info.validation_alias
+    if alias is not None and not isinstance(alias, str):
+        raise DefinitionError(f"{label}: parameter {parameter.name!r} has several aliases; give it one")
+    return _Field(slot, alias or parameter.name, parameter, annotation, info, default, filled)
+
+
+def _make_rest_field(extra: Parameter) -> _Field:
+    """`**kwargs` as one more field, a dict of its own, under a key that no parameter can have."""
+    annotation: Any = types.GenericAlias(dict, (str, extra.annotation))
+    return _Field("rest", f"**{extra.name}", extra, annotation, FieldInfo.from_annotation(annotation), EMPTY, False)
+
+
+def _make_model(label: str, fields: Sequence[_Field], rest: _Field | None, doc: DocInfo) -> type[BaseModel]:
+    keys = [field.key for field in fields]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise DefinitionError(f"{label}: two parameters are called {key!r} in JSON; change an alias")
+    definitions: dict[str, Any] = {}
+    portables: dict[Any, Any] = {}
+    for field in [*fields, *([rest] if rest else [])]:
+        described = field.info.description or doc.params.get(field.parameter.name)
+        metadata = Field(validation_alias=field.key, description=described)
+        named: Any = Annotated[portable(field.annotation, portables), metadata]
+        # Which default stands here does not matter: what is not given is not passed on.
+        definitions[field.slot] = named if field.required or field.filled else (named, None)
+    # Dataclasses and typed dicts among the parameters take "forbid" over: no key is dropped in silence.
+    config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    # The brackets keep this name from being one that a class among the annotations has too.
+    return create_model(f"{label.rpartition('.')[2]}()", __config__=config, __module__=__name__, **definitions)
+
+
+def _refuse_other_qualifiers(model: type[BaseModel], fields: Sequence[_Field]) -> None:
+    for field in fields:
+        if field.slot not in model.model_fields:
+            raise TypeError(f"{inspect.formatannotation(field.annotation)} annotates no parameter")
+
+
+def _no_schema(label: str, parameters: Sequence[Parameter], error: Exception) -> DefinitionError:
+    for parameter in parameters:
+        try:
+            schema_of(TypeAdapter(portable(parameter.annotation)))
+        except NO_SCHEMA as refusal:
+            # The rest of what pydantic says is advice for authors of models.
+            reason = str(refusal).partition("\n")[0].partition(". ")[0]
+            kind = inspect.formatannotation(parameter.annotation)
+            return DefinitionError(
+                f"{label}: parameter {parameter.name!r} has the type {kind}, which JSON Schema cannot say ({reason}); "
+                "a model can only pass JSON, so hand objects over by a `ctx` parameter, functools.partial or a closure"
+            )
+    return DefinitionError(f"{label}: no JSON Schema describes its parameters: {error}")
+
+
+def _open_schema(schema: Schema, rest: _Field, *, closed_to: set[str]) -> None:
+    """Let the schema take what `**kwargs` takes, but not what is bound, injected or known by another name."""
+    kwargs = schema["properties"].pop(rest.key)
+    values = kwargs.get("additionalProperties", True)
+    described = {"description": kwargs["description"]} if "description" in kwargs else {}
+    schema["additionalProperties"] = {**described, **({} if values is True else values)} or True
+    names = sorted(closed_to - schema["properties"].keys())
+    if names:
+        schema["propertyNames"] = {"not": {"enum": names}}
+
+
+def _show_default(schema: Schema, field: _Field) -> None:
+    shown = schema["properties"][field.key]
+    shown.pop("default", None)
+    default = _as_json(field)
+    # A default that breaks its own schema (`limit: int = "all"`) is for Python callers alone.
+    if default is not EMPTY and compile_schema({**shown, "$defs": schema.get("$defs", {})}).is_valid(default):
+        shown["default"] = default
+
+
+def _as_json(field: _Field) -> Any:
+    """The default in JSON, or EMPTY unless it comes back from there as it was.
+
+    Callers may fill in defaults that a schema shows, and the callable must not be able to tell.
+    """
+    default = field.default
+    if default is EMPTY:
+        return EMPTY
+    try:
+        # Sets have no order of their own, and a schema must be the same in every process.
+        written = to_jsonable_python(sorted(default) if isinstance(default, (set, frozenset)) else default)
+        read = written if is_plain(field.annotation) else _field_adapter(field).validate_python(written)
+        same = type(read) is type(default) and bool(read == default)
+    except (ValueError, TypeError):
+        return EMPTY
+    return written if same and not_finite(written) is None else EMPTY
+
+
+def _field_adapter(field: _Field) -> TypeAdapter[Any]:
+    # Less what only makes sense on a field of a model, like an alias.
+    return TypeAdapter(portable(field.info.rebuild_annotation()))
+
+
+def _make_prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field | None) -> Prepare:
+    by_position = [field for field in fields if field.parameter.positional]
+    by_name = [(f.parameter.name, f.slot, f.key, f.filled) for f in fields if not f.parameter.positional]
+    keys = {field.key for field in fields}
+
+    def prepare(arguments: Arguments) -> tuple[tuple[Any, ...], Arguments]:
+        arranged = arguments
+        if rest is not None:
+            arranged = {key: value for key, value in arguments.items() if key in keys}
+            arranged[rest.key] = {key: value for key, value in arguments.items() if key not in keys}
+        values = vars(validated(model, arranged, sent=arguments))
+        keywords = {name: values[slot] for name, slot, key, filled in by_name if filled or key in arguments}
+        if rest is not None:
+            keywords |= values[rest.slot]
+        return _collect_positional(by_position, values, arguments) if by_position else (), keywords
+
+    return prepare
+
+
+def _collect_positional(fields: Sequence[_Field], values: dict[str, Any], arguments: Arguments) -> tuple[Any, ...]:
+    given = [field.filled or field.key in arguments for field in fields]
+    last = max((place for place, is_given in enumerate(given, 1) if is_given), default=0)
+    # A gap before an argument that is given can only be closed with the default itself.
+    return tuple(
+        values[field.slot] if is_given else field.default
+        for field, is_given in zip(fields[:last], given[:last], strict=True)
+    )
