@@ -15,7 +15,7 @@ import msgspec
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
 from toolyard.schema.subschemas import Path
-from toolyard.schema.typenames import join, read_type
+from toolyard.schema.typenames import join, read_number, read_type
 
 _MAX_DEPTH = 96
 """Deeper than the budget allows, so that the budget's own message is the one a reader sees."""
@@ -293,7 +293,7 @@ class _Normaliser:
 
     def _read_numeric(self, key: str, value: Any, path: Path) -> Any:
         if isinstance(value, str):
-            fixed = _read_number(value)
+            fixed = read_number(value)
             if fixed is not None:
                 return self._note_value(path, fixed, f"text {value!r} read as a number")
         if isinstance(value, float) and not math.isfinite(value):
@@ -424,13 +424,3 @@ def _refuse_non_finite(value: Any, path: Path) -> None:
         if isinstance(item, (dict, list, tuple)) and id(item) not in seen:
             seen.add(id(item))
             stack.extend(item.values() if isinstance(item, dict) else item)
-
-
-def _read_number(text: str) -> int | float | None:
-    for convert in (int, float):
-        try:
-            value = convert(text)
-        except ValueError:
-            continue
-        return value if math.isfinite(value) else None
-    return None

@@ -7,6 +7,7 @@ must not turn into "anything goes".
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -182,8 +183,11 @@ class _Parser:
             if not word or word in _OPEN.values():
                 return None
             self._next += 1
-            if word != ",":
-                values.append(word[1:-1] if word[0] in "'\"" else _read_number(word))
+            if word[0] in "'\"":
+                values.append(word[1:-1])
+            elif word != ",":
+                number = read_number(word)
+                values.append(word if number is None else number)
         return {"enum": values} if values else None
 
 
@@ -225,11 +229,12 @@ def join(options: list[Fragment]) -> Fragment | None:
     return {"anyOf": unique}
 
 
-def _read_number(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
+def read_number(text: str) -> int | float | None:
+    """The number that a text is; None if it is none, or none that JSON has."""
+    for convert in (int, float):
         try:
-            return float(text)
+            value = convert(text)
         except ValueError:
-            return text
+            continue
+        return value if math.isfinite(value) else None
+    return None
