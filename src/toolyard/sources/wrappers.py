@@ -98,10 +98,9 @@ class FilterToolLoader(WrappedToolLoader):
 
     def change(self, tool: Tool) -> Tool | None:
         """The tool, if it matches `include` and not `exclude`."""
-        return tool if self._keeps(tool.qualified_name) else None
-
-    def _keeps(self, name: str) -> bool:
-        return any(fnmatchcase(name, g) for g in self.include) and not any(fnmatchcase(name, g) for g in self.exclude)
+        name = tool.qualified_name
+        kept = any(fnmatchcase(name, glob) for glob in self.include)
+        return tool if kept and not any(fnmatchcase(name, glob) for glob in self.exclude) else None
 
 
 class RenameToolLoader(WrappedToolLoader):
@@ -133,11 +132,9 @@ class RenamespaceToolLoader(WrappedToolLoader):
 
     def change(self, tool: Tool) -> Tool:
         """The tool in its new namespace."""
-        target = self._target(tool.namespace)
+        moved = self.namespace
+        target = moved if isinstance(moved, str) else moved.get(tool.namespace, tool.namespace)
         return tool if target == tool.namespace else tool.replace(namespace=target)
-
-    def _target(self, namespace: str) -> str:
-        return self.namespace if isinstance(self.namespace, str) else self.namespace.get(namespace, namespace)
 
 
 def _read_globs(patterns: Sequence[str], option: str) -> tuple[str, ...]:

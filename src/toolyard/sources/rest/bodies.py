@@ -242,15 +242,12 @@ class Bodies:
         found = flatten_object(body.part)
         if kind == "multipart" and is_file(resolved, None):
             found = {_ONLY_FILE: resolved}, [_ONLY_FILE] if body.sent else [], {}
-        if found is None:
-            if type(body.node) is not dict:
-                body.node = {}
-            if kind in ("form", "multipart"):
-                # One argument, but each of its properties is a part that may hold bytes.
-                self._encode_parts(body, encoding, kind)
-            return
-        body.properties, body.required, body.targets = found
+        if found is not None:
+            body.properties, body.required, body.targets = found
+        elif type(body.node) is not dict:
+            body.node = {}
         if kind in ("form", "multipart"):
+            # Also where the body is one argument: each of its properties is a part that may hold bytes.
             self._encode_parts(body, encoding, kind)
 
     def _shape_whole(self, body: RequestBody, resolved: Node, kind: MediaKind) -> None:

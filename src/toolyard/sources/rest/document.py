@@ -347,12 +347,8 @@ def _find_places(files: dict[str, Any], wanted: set[int]) -> dict[int, str]:
             path, node = stack.pop()
             if id(node) in wanted:
                 found.setdefault(id(node), f"{name}#{pointer_of(path)}")
-            if isinstance(node, dict):
-                stack.extend(((*path, key), value) for key, value in node.items() if isinstance(value, (dict, list)))
-            else:
-                stack.extend(
-                    ((*path, index), value) for index, value in enumerate(node) if isinstance(value, (dict, list))
-                )
+            items = node.items() if isinstance(node, dict) else enumerate(node)
+            stack.extend(((*path, key), value) for key, value in items if isinstance(value, (dict, list)))
     return found
 
 

@@ -6,9 +6,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -41,7 +41,7 @@ from toolyard.sources.scripts.manifest import (
 )
 
 if TYPE_CHECKING:
-    from toolyard.links.scripts import Declared, ScriptFault, WorkerSettings
+    from toolyard.links.scripts import Declared, ScriptFault
 
 
 MIB = 1024 * 1024
@@ -148,6 +148,8 @@ class ScriptToolLoader(ToolLoader):
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
+        from toolyard.links.scripts import WorkerSettings
+
         check_namespace(namespace)
         self.path = Path(expand_place(path, "path"))
         self.namespace = namespace
@@ -160,7 +162,7 @@ class ScriptToolLoader(ToolLoader):
         self.timeout: float = read.pop("timeout")
         self.load_timeout: float = read.pop("load_timeout")
         self.watching: bool = read.pop("watch")
-        self.settings = make_worker_settings(read, self.load_timeout)
+        self.settings = WorkerSettings(**read, declare_seconds=self.load_timeout)
         self._lock_namespaces(namespaces, namespace)
         self._set_policies(on_error, on_duplicate)
         self._lock = threading.Lock()
@@ -327,13 +329,6 @@ class ScriptToolLoader(ToolLoader):
 def _has_failed(version: ScriptVersion) -> bool:
     """True if the file itself could not be run, which may have been the fault of its surroundings."""
     return any(isinstance(error, MalformedSource) for error, _ in version.faults)
-
-
-def make_worker_settings(options: Mapping[str, Any], declare_seconds: float) -> WorkerSettings:
-    """How workers are to be made."""
-    from toolyard.links.scripts import WorkerSettings
-
-    return WorkerSettings(**options, declare_seconds=declare_seconds)
 
 
 PERIOD = 0.5
