@@ -277,11 +277,12 @@ class InPlace:
 
 Judges = dict[int, tuple[Schema, int]]
 """The schemas that judge one value, each with how often."""
-_SINGLY = frozenset({"properties", "additionalProperties", "items"})
-_HOLDING = _SINGLY | {
-    *("patternProperties", "unevaluatedProperties", "propertyNames"),
-    *("prefixItems", "additionalItems", "contains", "unevaluatedItems"),
-}
+_HOLDING = frozenset(
+    {
+        *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
+        *("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems"),
+    }
+)
 _LEADING = _HOLDING | IN_PLACE
 
 
@@ -345,13 +346,6 @@ def _most_patterns(most: tuple[float, float], judges: Judges) -> tuple[float, fl
 def _children(judges: Judges) -> Iterator[tuple[Judges, int]]:
     """Who judges each kind of member and item, with the steps it takes to choose them."""
     nodes = [(node, count) for node, count in judges.values() if not _HOLDING.isdisjoint(node)]
-    if len(nodes) == 1 and not prefix_items(nodes[0][0])[0] and _HOLDING.isdisjoint(nodes[0][0].keys() - _SINGLY):
-        # By far the most common, and then nobody else judges the same member.
-        node, count = nodes[0]
-        for sub in (*(node.get("properties") or {}).values(), node.get("additionalProperties"), node.get("items")):
-            if isinstance(sub, dict):
-                yield {id(sub): (sub, count)}, 0
-        return
     names: dict[str | None, None] = dict.fromkeys(name for node, _ in nodes for name in node.get("properties") or ())
     patterns = sum(count * len(node.get("patternProperties") or ()) for node, count in nodes)
     for name in (*names, None):
