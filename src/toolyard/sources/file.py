@@ -249,24 +249,20 @@ def index_json(data: bytes, namespace: str | None, source: str, *, lines: bool) 
     """The tools of a plain catalog with their schemas left raw; None if the file is not that plain."""
     try:
         if lines:
-            return _make_tools(_decode_entry_lines(data), namespace or TOOL_DEFAULT_NAMESPACE, source)
+            return _make_tools(_decode_entry_lines(data), namespace, source)
         if data.lstrip()[:1] == b"[":
-            return _decode_list(data, namespace, None, source)
+            return _make_tools(_decode_entries(data), namespace, source)
         return _decode_mapping(data, namespace, source)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # Whatever is wrong or unusual here, the full load reads it, or says what and where.
         return None
 
 
-def _decode_list(data: Any, namespace: str | None, home: str | None, source: str) -> list[IndexedTool]:
-    return _make_tools(_decode_entries(data), namespace or home or TOOL_DEFAULT_NAMESPACE, source)
-
-
-def _make_tools(entries: list[_Entry], namespace: str, source: str) -> list[IndexedTool]:
+def _make_tools(entries: list[_Entry], namespace: str | None, source: str) -> list[IndexedTool]:
     return [
         IndexedTool(
             entry.name,
-            entry.namespace or namespace,
+            entry.namespace or namespace or TOOL_DEFAULT_NAMESPACE,
             entry.description,
             metadata=entry.metadata,
             version=entry.version,
@@ -288,10 +284,12 @@ def _decode_mapping(data: bytes, namespace: str | None, source: str) -> list[Ind
     start = data.find(tools)
     if not _BEFORE.fullmatch(data, 0, start) or not _AFTER.fullmatch(data, start + len(tools)):
         return None
+    home: str | None = key
     if key == "tools":
         home = msgspec.json.decode(groups["namespace"], type=str) if "namespace" in groups else None
-        return _decode_list(tools, namespace, home, source)
-    return _decode_list(tools, namespace, key, source) if len(groups) == 1 else None
+    elif len(groups) > 1:
+        return None
+    return _make_tools(_decode_entries(tools), namespace or home, source)
 
 
 _YAML = frozenset({".yaml", ".yml"})

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -53,15 +53,12 @@ class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
     ]
 
 
-class _Known:
+class _Known(NamedTuple):
     """An entry as it was read last time: equal again, it is the same tool, with its compiled schema."""
 
-    __slots__ = ("candidate", "raw", "rewrites")
-
-    def __init__(self, raw: dict[str, Any], candidate: AdmittedTool, rewrites: tuple[Rewrite, ...]) -> None:
-        self.raw = raw
-        self.candidate = candidate
-        self.rewrites = rewrites
+    raw: dict[str, Any]
+    candidate: AdmittedTool
+    rewrites: tuple[Rewrite, ...]
 
 
 class MCPToolLoader(ToolLoader):

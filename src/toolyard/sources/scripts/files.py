@@ -6,16 +6,15 @@ import errno
 import os
 import stat
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from toolyard.model.bases import Closing
 from toolyard.model.errors import ManifestError, SourceUnavailable
 from toolyard.parsing.documents import name_file_kind, read_at_most
 
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 
 
-class ScriptDirectory:
+class ScriptDirectory(Closing):
     """An open directory that only its owner can change.
 
     Files are looked up by its descriptor: somebody who puts another directory in its place changes nothing here.
@@ -105,16 +104,10 @@ class ScriptDirectory:
             raise ManifestError(f"{where}: belongs to user {found.st_uid}, not to user {mine} or to root")
 
     def close(self) -> None:
-        """Let go of the descriptor."""
-        os.close(self.fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        """Let go of the descriptor, once: its number may soon be another's."""
+        descriptor, self.fd = self.fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _require_size(size: int, limit: int, where: str) -> None:
