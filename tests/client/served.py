@@ -15,11 +15,11 @@ from toolyard.serving.service import Service
 
 
 @contextmanager
-def served(registry, *, engine=None, keys=False, **options):
+def served(registry, *, engine=None, **options):
     """The service of a registry; `.url` is where it is."""
     engine = PythonToolEngine(registry) if engine is None else engine
     block = ServerBlock(**{"log": "off", "metrics": False, "page": False, **options})
-    service = Service(Toolyard(registry, engine), block, with_keys=keys)
+    service = Service(Toolyard(registry, engine), block)
     listening = socket.create_server(("127.0.0.1", 0))
     # Inherited by connections. Without it, head and body of an answer are 40 ms apart.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -459,7 +459,7 @@ def test_many_threads_and_loops_lose_nothing(service, remote):
 
 
 def test_sessions_belong_to_their_key():
-    with served(make_registry(), keys=True) as service:
+    with served(make_registry()) as service:
         tokens = [service.keys.create(name, read_scopes(["*:list,execute"]))[1] for name in ("one", "two")]
         with (
             RemoteToolEngine(service.url, api_key=tokens[0]) as one,
@@ -481,7 +481,7 @@ def test_sessions_belong_to_their_key():
 
 
 def test_a_key_that_may_only_simulate_is_denied_as_a_result():
-    with served(make_registry(), keys=True) as service:
+    with served(make_registry()) as service:
         token = service.keys.create("looker", read_scopes(["*:list,simulate"]))[1]
         with RemoteToolEngine(service.url, api_key=token) as engine:
             engine.setup("s")

@@ -103,7 +103,7 @@ def test_a_dropped_stream_goes_on_without_gap_or_double(yard, engine):
 
 
 def test_a_server_that_is_gone_or_refuses_is_an_error_of_its_kind():
-    with served(ToolRegistry([function_tool(double, namespace="n")]), keys=True) as yard:
+    with served(ToolRegistry([function_tool(double, namespace="n")])) as yard:
         yard.keys.create("somebody", read_scopes(["*:*"]))
         with RemoteToolEngine(yard.url, api_key="made-up", load=False) as engine:
             with pytest.raises(ConfigError, match="check the key"):

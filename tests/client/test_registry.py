@@ -272,7 +272,7 @@ def test_any_name_the_grammar_allows_travels(changing, name):
 
 
 def test_a_key_sees_what_its_scopes_allow(local):
-    with served(make_registry(), keys=True) as service:
+    with served(make_registry()) as service:
         _, all_of_it = service.keys.create("all", read_scopes(["*:*"]))
         _, some = service.keys.create("some", read_scopes(["desk:list,execute"]))
         with pytest.raises(ConfigError, match="api_key"):

@@ -315,7 +315,7 @@ class OperationGate:
         operation: Operation,
         *,
         block: ServerBlock,
-        keys: KeyRing | None,
+        keys: KeyRing,
         admission: Admission,
         reads: Admission,
         budget: BodyBudget,
@@ -339,7 +339,7 @@ class OperationGate:
         try:
             principal = caller.principal = self._identify(scope, caller.headers)
         except UnknownKeyFault:
-            await cast(KeyRing, self._keys).look_again()
+            await self._keys.look_again()
             principal = caller.principal = self._identify(scope, caller.headers)
         try:
             if operation.access != "open":
@@ -399,11 +399,11 @@ class OperationGate:
         if operation.is_page:
             if scope["method"] == "POST" and b"origin" not in headers:
                 raise HttpFault(403, "request.origin_not_allowed", "a form is taken only from a page of this server")
-            if operation.access == "page" and keys is not None and keys.required:
+            if operation.access == "page" and keys.required:
                 token = _find_token(headers)
                 return keys.find_signed(self._cookie_of(scope)) if token is None else keys.find(token)
             return NOBODY
-        if keys is None or not keys.required or operation.access == "open":
+        if not keys.required or operation.access == "open":
             return NOBODY
         principal = keys.find(_find_token(headers))
         if operation.verb is not None and not principal.scopes.allows_somewhere(operation.verb):

@@ -76,8 +76,7 @@ _SHOWN = 20
 class Service:
     """Everything of a server but its wires, put together around an open yard. None of the parts knows this class.
 
-    `log` is as in `tracing.log`. Where `with_keys` does not say, there are keys if the sessions are stored: those that
-    end with the process could be given to nobody.
+    `log` is as in `tracing.log`.
     """
 
     def __init__(
@@ -85,7 +84,6 @@ class Service:
         yard: Toolyard,
         block: ServerBlock | None = None,
         *,
-        with_keys: bool | None = None,
         log: bool | CallLogOptions | UnsetType = UNSET,
     ) -> None:
         self.yard = yard
@@ -96,9 +94,8 @@ class Service:
         if engine.journal is None and (options := read_log_options(log, serving=True)):
             engine.keep_journal(options)
         self.records = open_records(engine.sessions.store)
-        self.keys = KeyRing(self.records) if (self.records.shared if with_keys is None else with_keys) else None
-        if self.keys is not None:
-            self.keys.load()
+        self.keys = KeyRing(self.records)
+        self.keys.load()
         self.admission = Admission(
             *(block.max_requests, block.max_waiting), rate=block.rate, burst=block.burst, concurrency=block.concurrency
         )
@@ -141,13 +138,12 @@ class Service:
             "answers": self.idempotency.tend,
             "mcp": partial(self.mcp.tend, failing, "mcp"),
             "events": partial(self.events.tend, failing, "events"),
+            "keys": self.keys.watch,
         }
         if self.records.shared:
             work["other processes"] = partial(self.loaded.follow_others, failing, "other processes")
         if self.webhook is not None:
             work[WEBHOOK] = self.webhook.tend
-        if self.keys is not None:
-            work["keys"] = self.keys.watch
         if self.metrics is not None:
             work["metrics"] = self.metrics.run
         return work
@@ -155,8 +151,7 @@ class Service:
     async def start(self) -> None:
         """Load what was registered, and begin to look after what others change."""
         await self.loaded.start()
-        if self.keys is not None:
-            await asyncio.to_thread(self.keys.load)
+        await asyncio.to_thread(self.keys.load)
         self._background.start()
 
     def end_waits(self) -> None:

@@ -31,7 +31,7 @@ class Snippet(msgspec.Struct, frozen=True):
 
 async def show_clients(service: Service, request: Request) -> dict[str, Any]:
     """`GET /console/connect`: where this server is, and how clients are told."""
-    url, needs_key = base_url(request, service.block.public_url), service.keys is not None and service.keys.required
+    url, needs_key = base_url(request, service.block.public_url), service.keys.required
     with_mcp = service.block.mcp.enabled
     clients = write_client_snippets(url, with_key=needs_key, with_mcp=with_mcp)
     return {"url": url, "mcp_url": f"{url}/mcp" if with_mcp else None, "needs_key": needs_key, "clients": clients}

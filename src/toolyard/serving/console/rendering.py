@@ -83,7 +83,7 @@ class PageRenderer:
     """Makes whole pages."""
 
     def __init__(
-        self, keys: KeyRing | None, make_token: Callable[[Scope], str], screens: Sequence[Any], *, metrics_on: bool
+        self, keys: KeyRing, make_token: Callable[[Scope], str], screens: Sequence[Any], *, metrics_on: bool
     ) -> None:
         self._keys = keys
         self._make_token = make_token
@@ -94,7 +94,7 @@ class PageRenderer:
     @property
     def asks_for_keys(self) -> bool:
         """False where everybody may do everything: no key was ever made."""
-        return self._keys is not None and self._keys.required
+        return self._keys.required
 
     def render(
         self,

@@ -163,7 +163,7 @@ class Console:
     async def _sign_in(self, service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
         """`POST /console/sign-in`: leaves a cookie that no script and no other site can use, for the console alone."""
         after, keys = check_next(form.get("next", "")), service.keys
-        if keys is None or not keys.required:
+        if not keys.required:
             return redirect(request, CONSOLE)
         try:
             note = await sign_note(keys, form.get("key", "").strip())

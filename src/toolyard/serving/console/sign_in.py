@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import re
-import secrets
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -12,7 +11,7 @@ from starlette.types import Scope
 
 from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyRing, SignIns, UnknownKeyFault
+from toolyard.serving.identity import KeyRing, UnknownKeyFault
 from toolyard.serving.routing import BODY
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
@@ -29,10 +28,9 @@ class BrowserSignIn:
     cannot read one of ours.
     """
 
-    def __init__(self, keys: KeyRing | None, port: int) -> None:
+    def __init__(self, keys: KeyRing, port: int) -> None:
         self._keys = keys
         self._port = port
-        self._own = SignIns(secrets.token_bytes(32))
 
     def read_cookie(self, scope: Scope) -> str | None:
         """The value; None if nobody is signed in."""
@@ -57,8 +55,7 @@ class BrowserSignIn:
 
     def make_token(self, scope: Scope) -> str:
         """For forms that are shown to whoever makes this request."""
-        signs = self._own if self._keys is None else self._keys.notes()
-        return signs.mark_form(self.read_cookie(scope) or "")
+        return self._keys.notes().mark_form(self.read_cookie(scope) or "")
 
     def read_form(self, request: Request) -> dict[str, str]:
         """The fields of a submitted form; 403 unless its token is the one of this sign-in."""

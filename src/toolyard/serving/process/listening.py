@@ -124,7 +124,7 @@ def write_banner(service: Service, url: str) -> str:
             )
         )
     keys = service.keys
-    if keys is not None and keys.required:
+    if keys.required:
         usable = keys.usable()
         lines.append(f"API keys are required; {usable:,} {'is' if usable == 1 else 'are'} usable now")
         authorized = ' -H "Authorization: Bearer $TOOLYARD_KEY"'

@@ -94,9 +94,9 @@ def _noting_hangups() -> Iterator[list[int]]:
 
 def check_exposure(service: Service, address: Address) -> None:
     """Refuse to listen where others can come while nobody is asked for a key."""
-    if address.is_private or (service.keys is not None and service.keys.usable()):
+    if address.is_private or service.keys.usable():
         return
-    where = "a sqlite or postgres `sessions` block in the config, and then " if service.keys is None else ""
+    where = "a sqlite or postgres `sessions` block in the config, and then " if not service.records.shared else ""
     raise ConfigError(
         f"{address.host} can be reached from other machines, and there is no usable API key; make one first "
         f"({where}`toolyard key create NAME --scope '*:*'`), or listen at 127.0.0.1"

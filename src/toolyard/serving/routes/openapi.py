@@ -57,7 +57,7 @@ _REF = "#/components/schemas/{name}"
 class OpenApiRoute:
     """The document of all operations, this one included."""
 
-    def __init__(self, operations: Iterable[Operation], keys: KeyRing | None) -> None:
+    def __init__(self, operations: Iterable[Operation], keys: KeyRing) -> None:
         self._keys = keys
         everything = (*operations, *list_operations(self))
         self._documents = {
@@ -67,7 +67,7 @@ class OpenApiRoute:
     @operation("GET /openapi.json", "This document", answers={200: dict[str, Any]}, access="open")
     async def show_document(self, request: Request) -> Response:
         """The API itself, for programs that read OpenAPI."""
-        return JsonResponse(self._documents[self._keys is not None and self._keys.required])
+        return JsonResponse(self._documents[self._keys.required])
 
 
 def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]:

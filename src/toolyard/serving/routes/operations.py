@@ -33,7 +33,7 @@ class OperationsRoutes:
         self,
         loaded: LoadedCatalog,
         records: Records,
-        keys: KeyRing | None,
+        keys: KeyRing,
         metrics: Metrics | None,
         failing: Mapping[str, str],
         *,
@@ -67,7 +67,7 @@ class OperationsRoutes:
     async def show_health(self, request: Request) -> Response:
         """The state of the store and of every source. What fails degrades the server; it does not bring it down."""
         # Names of sources may be paths or addresses, and whoever asks need not have a key.
-        told = self._keys is None or not self._keys.required
+        told = not self._keys.required
         checks = [
             _check_source(source, place, told) for place, source in enumerate(self._loaded.registry.report.sources)
         ]
