@@ -73,8 +73,7 @@ class Visibility:
 class SnapshotCache:
     """What depends on the catalog alone, kept until that is another one. Where there is too much, the oldest goes."""
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._snapshot: object = None
         self._kept: dict[object, Any] = {}
 
@@ -86,7 +85,7 @@ class SnapshotCache:
         """Keep it; another snapshot begins anew."""
         if self._snapshot is not snapshot:
             self._snapshot, self._kept = snapshot, {}
-        if len(self._kept) >= self._most:
+        if len(self._kept) >= _MOST:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = value
 
