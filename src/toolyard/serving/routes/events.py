@@ -159,7 +159,8 @@ class EventFeed:
     async def wait(self, seconds: float) -> None:
         """Until there is something new, or so long."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
 
     def wake(self) -> None:
         """Have everybody look again."""
