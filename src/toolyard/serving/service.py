@@ -17,6 +17,7 @@ from toolyard.app.config import Config
 from toolyard.app.toolyard import Toolyard, build_parts
 from toolyard.calls.journal import CallLogOptions
 from toolyard.calls.tracer import read_log_options
+from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
@@ -89,10 +90,7 @@ class Service:
         self.yard = yard
         self.block = block = block or ServerBlock()
         registry, engine = yard.tool_registry, yard.tool_engine
-        # Whoever calls from outside is told what was meant for them, and no more.
-        engine.discreet = True
-        if engine.journal is None and (options := read_log_options(log, serving=True)):
-            engine.keep_journal(options)
+        _prepare_engine(engine, log)
         self.records = open_records(engine.sessions.store)
         self.keys = KeyRing(self.records)
         self.keys.load()
@@ -125,10 +123,7 @@ class Service:
         self.approvals = ApprovalView(engine.approvals)
         self.failing: dict[str, str] = {}
         """What goes on beside the requests and does not work at the moment, with the kind of its error."""
-        hook = block.approvals.webhook
-        # An approver decides on every call at once: nobody has to be fetched.
-        is_decided = engine.policy is not None and engine.policy.approver is not None
-        self.webhook = None if hook is None or is_decided else Webhook(engine.approvals, hook, self.failing)
+        self.webhook = _make_webhook(engine, block, self.failing)
         self._background = BackgroundTasks(self._list_work(), self.failing)
 
     def _list_work(self) -> dict[str, Work]:
@@ -165,6 +160,20 @@ class Service:
             await self.webhook.drain()
         await self._background.stop()
         await self.idempotency.close()
+
+
+def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) -> None:
+    # Whoever calls from outside is told what was meant for them, and no more.
+    engine.discreet = True
+    if engine.journal is None and (options := read_log_options(log, serving=True)):
+        engine.keep_journal(options)
+
+
+def _make_webhook(engine: ToolEngine, block: ServerBlock, failing: dict[str, str]) -> Webhook | None:
+    hook = block.approvals.webhook
+    # An approver decides on every call at once: nobody has to be fetched.
+    is_decided = engine.policy is not None and engine.policy.approver is not None
+    return None if hook is None or is_decided else Webhook(engine.approvals, hook, failing)
 
 
 def _make_metrics(yard: Toolyard, admission: Admission) -> Metrics:
