@@ -3,6 +3,8 @@
 import contextvars
 import gc
 import queue
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -211,3 +213,20 @@ async def test_a_task_can_wait_for_a_thread():
     pool = Threads(1)
     assert await wrapped(pool.submit(lambda: 5)) == 5
     pool.close()
+
+
+FORKS = """
+import os
+from toolyard.loop.threads import Threads
+pool = Threads(1)
+pool.submit(lambda: 1).result(60)
+if (pid := os.fork()) == 0:
+    os._exit(0 if pool.submit(lambda: 2).result(60) == 2 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), pool.submit(lambda: 3).result(60))
+"""
+
+
+@pytest.mark.process
+def test_the_child_of_a_fork_has_threads_of_its_own():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=SOON)
+    assert done.stdout.split() == ["0", "3"], done.stderr
