@@ -65,6 +65,7 @@ _ALLOWED = (
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _ONCE = (b"host", b"content-length", b"content-type", b"authorization", b"origin", b"idempotency-key", b"x-api-key")
+_REMEMBERED = 1024
 _HOST = re.compile(r"(\[[^]]*\]|[^][:]*)(:[0-9]*)?")
 
 
@@ -222,6 +223,7 @@ class HostGuard:
         names = {socket.gethostname().lower()} if self._any_address else set()
         self._names = _LOOPBACK | own | names | {name.lower() for name in allowed_hosts}
         self.origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
+        self._fine: set[bytes] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -242,7 +244,8 @@ class HostGuard:
         host = headers.get(b"host")
         if host is None:
             raise HttpFault(400, "request.invalid_http", "a request needs a Host header")
-        self._check_host(host)
+        if host not in self._fine:
+            self._check_host(host)
         origin = headers.get(b"origin")
         if origin is not None:
             own = str(scope["scheme"]).encode() + b"://" + host.lower()
@@ -261,6 +264,8 @@ class HostGuard:
                 f"this server does not answer for {name[:200]!r}",
                 hint="list the name in server.allowed_hosts",
             )
+        if len(self._fine) < _REMEMBERED:
+            self._fine.add(host)
 
 
 def _check_repeats(headers: Iterable[tuple[bytes, bytes]]) -> None:
