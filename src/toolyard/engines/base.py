@@ -307,10 +307,10 @@ class ToolEngine(SessionReading, Closing):
         session = self.sessions.open(
             session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, at=at, setup=given
         )
-        self.began(session, fork_of, at)
+        self._begin_own_sessions(session, fork_of, at)
 
-    def began(self, session: Session, fork_of: str | None, at: int | None) -> None:
-        """Called when a session of this engine has begun; if it raises, nothing of the session stays."""
+    def _begin_own_sessions(self, session: Session, fork_of: str | None, at: int | None) -> None:
+        """For an engine whose parts keep sessions of their own; one that raises undoes what was begun."""
 
     def first_states(self) -> dict[str, dict[str, Any]]:
         """What engines keep in a session from its beginning, by their names; `initial_state` takes its place."""

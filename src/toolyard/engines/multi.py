@@ -102,7 +102,7 @@ class MultiToolEngine(ToolEngine):
         except NoEngine:
             return False
 
-    def began(self, session: Session, fork_of: str | None, at: int | None) -> None:
+    def _begin_own_sessions(self, session: Session, fork_of: str | None, at: int | None) -> None:
         """Begin sessions of their own in engines that keep theirs."""
         owner, begun = session.key.owner or None, list[OverridingEngine]()
         try:
