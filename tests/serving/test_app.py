@@ -303,6 +303,6 @@ def test_reading_what_costs_much_has_places_of_its_own(hanging):
         thread = threading.Thread(target=lambda: server.invoke("w::stuck", {"n": 1}))
         thread.start()
         until(lambda: BEGUN)
-        assert len(server.get("/v1/tools?q=thing").json["tools"]) == 20
+        assert len(server.get("/v1/tools?q=thing&namespace=big").json["tools"]) == 20
         LET_GO.set()
         thread.join(SOON)
