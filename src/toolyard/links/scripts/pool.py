@@ -18,7 +18,7 @@ from toolyard.links.scripts.fork_server import Supervisor
 from toolyard.links.scripts.sandbox import environment, probe_level
 from toolyard.links.scripts.settings import Answer, Code, Declared, Ended, Level, ScriptFault, WorkerSettings
 from toolyard.links.scripts.worker import (
-    Declaration,
+    FileDeclaration,
     Flooded,
     Gone,
     Late,
@@ -75,7 +75,7 @@ class PoolSlots:
 Result = Declared | ScriptFault
 
 
-def _read_declaration(code: Code, said: Declaration) -> Result:
+def _read_declaration(code: Code, said: FileDeclaration) -> Result:
     if said.tools is not None:
         return Declared(code.file, said.tools)
     if said.fault is not None:

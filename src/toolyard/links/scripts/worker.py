@@ -89,7 +89,7 @@ class WorkerFault(msgspec.Struct, frozen=True):
     returned: bool = False
 
 
-class Declaration(msgspec.Struct, frozen=True):
+class FileDeclaration(msgspec.Struct, frozen=True):
     """What the process of one file says of its tools, or what is said of a process that ended."""
 
     tools: list[dict[str, Any]] | None = None
@@ -105,7 +105,7 @@ class WorkerReply(msgspec.Struct, frozen=True):
     fault: WorkerFault | None = None
     again: bool = False
     """Whether the worker says it can take another call."""
-    body: Declaration | None = None
+    body: FileDeclaration | None = None
     ready: bool = False
     broken: str | None = None
 
