@@ -37,6 +37,7 @@ STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "num
         ("number?", {"type": ["number", "null"]}),
         ("Optional[List[int]]", {"anyOf": [{"type": "array", "items": INTEGER}, {"type": "null"}]}),
         ("Literal['a', 'b', 3]", {"enum": ["a", "b", 3]}),
+        ("Literal[inf, nan, 3]", {"enum": ["inf", "nan", 3]}),
         ("ENUM", {"type": "string"}),
         ("DATE (YYYY-MM-DD)", {"type": "string", "format": "date"}),
         ("Date (dd/mm/yyyy)", {"type": "string", "format": "dd/mm/yyyy"}),

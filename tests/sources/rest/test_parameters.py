@@ -138,6 +138,13 @@ def test_a_parameter_that_cannot_be_found_is_left_out_and_listed():
     assert "without name or place" in notes
 
 
+def test_a_parameter_that_many_refer_to_through_another_reference_is_noted_once():
+    shared = {"A": {**ref("B"), "description": "mine"}, "B": parameter("b", "query", style="odd")}
+    operations = {method: operation(operationId=method, parameters=[ref("A")]) for method in ("get", "put", "post")}
+    loader = loader_of(document(operations, version="3.1.0", components={"parameters": shared}))
+    assert [rewrite.count for rewrite in loader.report.rewrites if "'odd'" in rewrite.change] == [1]
+
+
 def test_a_path_parameter_that_only_the_path_tells_of_is_any_text():
     content = document(path="/a/{x}/b/{y}")
     assert tool_of(content).parameters["required"] == ["x", "y"]

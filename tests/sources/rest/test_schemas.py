@@ -321,3 +321,8 @@ def test_any_junk_in_place_of_a_schema_still_gives_a_tool(first, second):
         components={"schemas": {"A": first}},
     )
     assert len(loader_of(content).admitted) == 1
+
+
+@pytest.mark.parametrize("key", ["nullable", "x-nullable", "properties", "enum"])
+def test_a_keyword_whose_reference_leads_nowhere_is_listed(key):
+    assert f"{key} cannot be read, and is left out" in notes_of(spec({"type": "object", key: {"$ref": "#/nope"}}))

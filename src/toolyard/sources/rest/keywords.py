@@ -208,6 +208,10 @@ def _dependent_required(work: SchemaReader, raw: Node, out: Node, key: str, valu
         out[key] = needed
 
 
+def _read_later(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    """What is said of the whole schema, so that it is looked at once the rest is read."""
+
+
 def _note_dynamic(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     work.notes.at(raw, "$dynamicRef is not followed; anything is allowed there")
 
@@ -229,6 +233,7 @@ KEYWORDS: dict[str, Callable[[SchemaReader, Node, Node, str, Any, int], None]] =
     "pattern": _read_pattern,
     "patternProperties": _pattern_properties,
     "dependentRequired": _dependent_required,
+    **dict.fromkeys(("nullable", "x-nullable"), _read_later),
     "$dynamicRef": _note_dynamic,
 }
 """What each keyword means that holds no schema of the usual kinds: the reader gets the schema around it, what was made

@@ -67,6 +67,8 @@ class Parameters:
         self._files = files
         self._notes = notes
         self._known: dict[int, tuple[Any, OperationParameter | None]] = {}
+        self._by_ref: dict[tuple[str, str], OperationParameter | None] = {}
+        """What is referred to may be put together anew each time; what is to be said of it is said once."""
 
     def collect(self, listed: ResolvedRef, place: str) -> dict[tuple[str, str], OperationParameter]:
         """The parameters of one list, by location and name."""
@@ -76,7 +78,7 @@ class Parameters:
                 self._notes.add(place, "parameters are not a list; left out")
             return found
         for item in list_parameters(listed, self._files):
-            parameter = self._read_once(item, place)
+            parameter = self._read_entry(item, place)
             if parameter is None:
                 continue
             name = parameter.name.lower() if parameter.location == "header" else parameter.name
@@ -100,6 +102,15 @@ class Parameters:
         parameter.media_type, parameter.style, parameter.explode = described.media_type, "form", True
         parameter.required = described.required if known else required
         return parameter
+
+    def _read_entry(self, here: ResolvedRef, place: str) -> OperationParameter | None:
+        raw = here.node
+        if type(raw) is not dict or len(raw) > 1 or type(raw.get("$ref")) is not str:
+            return self._read_once(here, place)
+        key = (here.file, raw["$ref"])
+        if self._by_ref.get(key) is None:
+            self._by_ref[key] = self._read_once(here, place)
+        return self._by_ref[key]
 
     def _read_once(self, here: ResolvedRef, place: str) -> OperationParameter | None:
         found = self._files.settle(here)
