@@ -95,6 +95,7 @@ def test_characters_that_end_no_line_are_not_counted_as_lines() -> None:
 
 def test_what_comes_before_a_break_is_still_found() -> None:
     assert locate('{"a": 1,\n"b": 2, "c": oops', "/b", yaml=False) == 2
+    assert locate('{"a": 1,\n"b": {"c": oops', "/b", yaml=False) == 2
     assert locate("a: 1\nb: 2\nc: [", "/b", yaml=True) == 2
 
 

@@ -64,15 +64,21 @@ class LineReader:
 
 
 _BLANK = re.compile(r"[\s\ufeff]*")
+_decode = json.JSONDecoder().raw_decode
 
 
 class JsonItem(NamedTuple):
     """A member of an object, or an item of a list under its index, with its place in the text."""
 
+    text: str
     key: str
     start: int
     value: int
-    end: int
+
+    @property
+    def end(self) -> int:
+        """Behind its value; a ValueError if that is no JSON."""
+        return _decode(self.text, self.value)[1]
 
 
 def pass_blanks(text: str, at: int) -> int:
@@ -82,19 +88,18 @@ def pass_blanks(text: str, at: int) -> int:
 
 def iter_items(text: str, at: int) -> Iterator[JsonItem]:
     """What the object or list holds that begins there; a ValueError or IndexError where it is no JSON."""
-    decode = json.JSONDecoder().raw_decode
     is_object = text[at] == "{"
     index = 0
     at = pass_blanks(text, at + 1)
     while text[at] not in "]}":
         key, start, value = str(index), at, at
         if is_object:
-            key, at = decode(text, at)
+            key, at = _decode(text, at)
             value = pass_blanks(text, pass_blanks(text, at) + 1)
-        end = decode(text, value)[1]
-        yield JsonItem(key, start, value, end)
+        item = JsonItem(text, key, start, value)
+        yield item
         index += 1
-        at = pass_blanks(text, end)
+        at = pass_blanks(text, item.end)
         at = pass_blanks(text, at + 1) if text[at] == "," else at
 
 
