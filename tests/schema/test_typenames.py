@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.schema.typenames import read_type
+from toolyard.schema.typenames import read_number, read_type
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 
@@ -64,3 +64,8 @@ def test_words_that_mean_nothing_are_not_guessed(text):
 def test_no_text_crashes_the_reader(text):
     fragment = read_type(text)
     assert fragment is None or isinstance(fragment, dict)
+
+
+@pytest.mark.parametrize("text", ["9" * 310, "9" * 5000, "1e999", "nan"])
+def test_a_text_that_no_number_of_json_can_hold_is_no_number(text):
+    assert read_number(text) is None

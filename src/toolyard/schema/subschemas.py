@@ -13,7 +13,7 @@ from toolyard.model.names import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 
 def resolve_pointer(root: dict[str, Any], ref: object) -> Any:
     """What `#/...` points at inside `root`; None for anything else or a dangling pointer."""
-    if not isinstance(ref, str) or not ref.startswith("#"):
+    if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
         return None
     node: Any = root
     for part in unquote(ref[1:]).split("/")[1:]:

@@ -234,7 +234,7 @@ def read_number(text: str) -> int | float | None:
     for convert in (int, float):
         try:
             value = convert(text)
-        except ValueError:
+            return value if math.isfinite(value) else None
+        except (ValueError, OverflowError):
             continue
-        return value if math.isfinite(value) else None
     return None

@@ -1,5 +1,7 @@
 """Schemas of every shape give typed paths."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -202,3 +204,23 @@ def test_plain_values_in_the_places_of_a_tuple_are_no_paths_of_their_own():
     pair = {"prefixItems": [{"type": "string"}, {"type": "integer"}]}
     (field,) = fields_of({"properties": {"pairs": {"type": "array", "items": pair}}}).found
     assert (field.path, field.kinds, field.items) == ("pairs", ARRAY, ARRAY)
+
+
+def test_a_reference_to_an_anchor_is_not_read_as_the_whole_schema():
+    schema = {"properties": {"city": {"$ref": "#ident"}}, "$defs": {"t": {"$anchor": "ident", "type": "string"}}}
+    assert set(kinds(schema)) == {"city"}
+    assert not kinds(schema)["city"] & (OBJECT | ARRAY)
+
+
+def test_a_small_schema_with_millions_of_values_takes_little_memory():
+    leaf = {"type": "object", "properties": {f"a{number}": {"type": "string"} for number in range(300)}}
+    schema = {"properties": {f"b{number}": {"$ref": "#/$defs/leaf"} for number in range(300)}, "$defs": {"leaf": leaf}}
+    fields_of(schema)
+    tracemalloc.start()
+    try:
+        found = fields_of(schema)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.found) == MAX_FIELDS and found.unread > 80_000
+    assert most < 8_000_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from toolyard.model.names import json_type
@@ -254,9 +255,9 @@ def fields_of(schema: Schema) -> Fields:
     folder = _Folder(schema)
     found: list[SchemaField] = []
     unread = 0
-    waiting = deque([_Node(folder.fold(schema), "", "", _OUTSIDE, True, ())])
-    while waiting:
-        node = waiting.popleft()
+    # What is inside a value is opened when its turn comes: a schema of 100 KB may have millions of values.
+    waiting: deque[Iterator[_Node]] = deque([iter((_Node(folder.fold(schema), "", "", _OUTSIDE, True, ()),))])
+    for node in chain.from_iterable(_take_all(waiting)):
         field = _build_field(node)
         if field is None:
             continue
@@ -267,10 +268,15 @@ def fields_of(schema: Schema) -> Fields:
             found.append(field)
         if _has_more(node):
             if len(node.inside) < MAX_DEPTH:
-                waiting.extend(_open_node(folder, node))
+                waiting.append(_open_node(folder, node))
             else:
                 unread += 1
     return Fields(found, unread + (folder.work < 0))
+
+
+def _take_all(waiting: deque[Iterator[_Node]]) -> Iterator[Iterator[_Node]]:
+    while waiting:
+        yield waiting.popleft()
 
 
 def _has_more(node: _Node) -> bool:
