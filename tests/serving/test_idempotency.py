@@ -1,6 +1,7 @@
 """A request with a key is carried out once: in memory, in a file, in Postgres, and whatever dies when."""
 
 import asyncio
+import gc
 import logging
 
 import pytest
@@ -183,6 +184,18 @@ async def test_an_error_that_nobody_waits_for_is_logged(server, caplog):
     with caplog.at_level(logging.ERROR):
         await seen(lambda: not server.once.running)
     assert "after its client had gone" in caplog.text
+
+
+async def test_a_refusal_that_nobody_waits_for_is_no_matter_for_the_log(server, caplog):
+    tool = Tool(waits=True, error=HttpFault(400, "request.invalid_body", "no"))
+    asked = server.asks(tool)
+    await tool.began.wait()
+    asked.cancel()
+    tool.go.set()
+    with caplog.at_level(logging.DEBUG):
+        await seen(lambda: not server.once.running)
+        gc.collect()
+    assert asked.cancelled() and not caplog.records
 
 
 @pytest.mark.parametrize("key", ["", "#", "x" * 5000, "nul\0nul", "\ud800", "é", "#" + "0" * 64, "a b"])

@@ -251,6 +251,8 @@ class Idempotency:
         # A task of its own: it goes on when nobody waits any more.
         work = KeyedWork(job.digest, asyncio.get_running_loop().create_task(self._run(job)))
         self._running[job.slot] = work
+        # Where nobody waits any more nobody asks how it ended; `_run` has logged what is worth it.
+        work.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return work
 
     async def _run(self, job: KeyedRequest) -> StoredResponse:

@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 from weakref import WeakKeyDictionary
 
@@ -141,19 +141,29 @@ def digest_json(*parts: Any) -> bytes:
     return hashlib.sha256(_canonical(parts)).digest()
 
 
+Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A number in a cursor, as every store can hold it."""
+
+
 def write_cursor(digest: bytes, *place: int | str) -> str:
     """The text for a place in the list that the digest stands for; sealed, so that one of another list is refused."""
     return base64.urlsafe_b64encode(_seal_place(digest, _canonical(place))).decode().rstrip("=")
 
 
-def read_cursor(digest: bytes, cursor: str) -> tuple[Any, ...] | None:
-    """The place; None if the cursor is not of this list, or was made up."""
+def read_cursor(digest: bytes, cursor: str, kind: type[T]) -> T | None:
+    """The place, of a kind such as `tuple[Position]`; None if the cursor is not of this list, or was made up."""
     try:
         sealed = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
     except ValueError:
         return None
     place = sealed[:-DIGEST_BYTES]
-    return tuple(msgspec.json.decode(place)) if sealed == _seal_place(digest, place) else None
+    if sealed != _seal_place(digest, place):
+        return None
+    try:
+        # Whoever knows the filters can seal what they like.
+        return msgspec.json.decode(place, type=kind)
+    except msgspec.DecodeError:
+        return None
 
 
 def _seal_place(digest: bytes, place: bytes) -> bytes:

@@ -1,8 +1,10 @@
+import asyncio
+import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from waiting import until
+from waiting import SOON, until
 
 from toolyard.links.scripts import Declared, ScriptFault
 
@@ -225,3 +227,29 @@ def test_more_rounds_at_once_than_there_are_threads_all_end(pools):
     with ThreadPoolExecutor(12) as threads:
         rounds = [threads.submit(pool.declare, codes, deadline=soon(60)) for _ in range(12)]
         assert [len(said.result()) for said in rounds] == [4] * 12
+
+
+async def test_a_reader_that_starts_while_its_round_is_cancelled_is_ended(pools, monkeypatch):
+    pool = pools("rlimits")
+    began, go, ended = threading.Event(), threading.Event(), threading.Event()
+    start, end = pool._supervisor.start, pool._supervisor.end
+
+    def start_slowly(*given):
+        began.set()
+        go.wait()
+        return start(*given)
+
+    def end_and_tell(worker):
+        told = end(worker)
+        ended.set()
+        return told
+
+    monkeypatch.setattr(pool._supervisor, "start", start_slowly)
+    monkeypatch.setattr(pool._supervisor, "end", end_and_tell)
+    reading = asyncio.create_task(pool.adeclare([script(TOOL)], deadline=soon()))
+    await asyncio.to_thread(began.wait)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    go.set()
+    assert await asyncio.to_thread(ended.wait, SOON)

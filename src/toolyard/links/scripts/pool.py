@@ -206,8 +206,7 @@ class ScriptPool(Closing):
             while todo:
                 number, code = todo.popleft()
                 try:
-                    if worker is None:
-                        worker = await wrapped(self._submit_work(lambda: self._supervisor.start("declare", deadline)))
+                    worker = worker or await self._start_reader(deadline)
                 except CallError as error:
                     results[number] = ScriptFault(code.file, str(error), kind="unavailable")
                     continue
@@ -217,6 +216,15 @@ class ScriptPool(Closing):
         finally:
             if worker is not None:
                 await wrapped(self._end_soon(worker))
+
+    async def _start_reader(self, deadline: float | None) -> Worker:
+        made = self._submit_work(lambda: self._supervisor.start("declare", deadline))
+        try:
+            return await wrapped(made)
+        except asyncio.CancelledError:
+            # It is on its way all the same, and nobody else will end it.
+            made.add_done_callback(lambda made: self._supervisor.end(made.result()) if _has_result(made) else None)
+            raise
 
     async def _read_file(self, worker: Worker, code: Code, deadline: float | None) -> tuple[Result, bool]:
         """What one file declares, and whether the worker is there for another."""

@@ -28,7 +28,7 @@ from toolyard.serving.catalog_view import SnapshotCache, Visibility
 from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
-from toolyard.serving.routing import DIGEST_BYTES, read_cursor, write_cursor
+from toolyard.serving.routing import DIGEST_BYTES, Position, read_cursor, write_cursor
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""
@@ -229,7 +229,9 @@ class ToolListing:
     def _write_page(self, names: McpNames, principal: Principal, cursor: str | None, stateless: bool) -> bytes:
         # What is written here is there to stay for as long as the catalog is.
         seen = self._find_visible(names, principal)
-        (start,) = (0,) if cursor is None else read_cursor(seen.digest, cursor) or (len(seen.tools) or 1,)
+        (start,) = (
+            (0,) if cursor is None else read_cursor(seen.digest, cursor, tuple[Position]) or (len(seen.tools) or 1,)
+        )
         if start and start >= len(seen.tools):
             raise RpcFault(
                 INVALID_PARAMS,

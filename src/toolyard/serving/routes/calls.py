@@ -15,6 +15,7 @@ from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Principal
 from toolyard.serving.routing import (
     JsonResponse,
+    Position,
     QueryParameter,
     caller_of,
     digest_json,
@@ -81,7 +82,7 @@ class CallRoutes:
             wanted = msgspec.structs.replace(wanted, owner=own)
         digest = digest_json(wanted)
         cursor = query_str(request, "cursor")
-        place = None if cursor is None else read_cursor(digest, cursor)
+        place = None if cursor is None else read_cursor(digest, cursor, tuple[Position, Position])
         if cursor is not None and place is None:
             raise refuse_cursor()
         before = None if place is None else LogPosition(*place)

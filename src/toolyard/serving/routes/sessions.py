@@ -348,7 +348,7 @@ class SessionRoutes:
         limit = query_int(request, "limit", 1, _PAGE, 100)
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner or ""
         digest, cursor = digest_json("sessions", owner), query_str(request, "cursor")
-        place = ("",) if cursor is None else read_cursor(digest, cursor)
+        place = ("",) if cursor is None else read_cursor(digest, cursor, tuple[str])
         if place is None:
             raise refuse_cursor()
         found = await run_off_loop(sessions, lambda: list_sessions(sessions, owner))
