@@ -310,3 +310,20 @@ def test_jsonl_sinks_of_one_name_are_told_apart(tmp_path):
     tracer.close()
     tracer.end(None, event())
     assert tracer.failures == {"jsonl:x.jsonl": 1, "jsonl:x.jsonl#2": 1}
+
+
+def test_a_sink_without_a_method_is_counted_and_the_others_are_closed():
+    class OnlyEmit:
+        def emit(self, event):
+            pass
+
+    class Last(OnlyEmit):
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    last = Last()
+    tracer = Tracer([OnlyEmit(), last])
+    tracer.close()
+    assert last.closed and tracer.failures == {"OnlyEmit": 1}

@@ -2,7 +2,7 @@ import json
 
 import jsonschema_rs
 import pytest
-from mcp_types import CallToolResult, Tool as SdkTool
+from mcp_types import CallToolResult, TextContent, Tool as SdkTool
 
 from dialects.strategies import tool
 from toolyard.dialects import McpDialect
@@ -201,3 +201,9 @@ def test_json_rpc_answers_carry_the_id_and_protocol_errors():
 
 def test_a_tool_with_no_schema_still_declares_an_object():
     assert McpDialect([Tool("ping", "n")]).format_tools()[0]["inputSchema"] == {"type": "object"}
+
+
+@pytest.mark.parametrize("content", ["5", ({"type": "text", "text": "5"},), [TextContent(type="text", text="5")]])
+def test_a_wrapped_value_is_taken_out_however_the_text_beside_it_is_held(content):
+    body = {"id": "1", "content": content, "structuredContent": {"result": 5}}
+    assert [result.result for result in McpDialect().parse_results([body])] == [5]

@@ -211,3 +211,10 @@ def test_what_cannot_be_added_to_safely_is_refused_with_what_to_add(text):
 def test_what_is_no_list_is_said_to_be_none(text):
     with pytest.raises(ConfigError, match=r'f: tools is no list, to which this could be added: \{"type": "mcp"'):
         append(text, LIST)
+
+
+def test_a_mapping_of_yaml_with_a_comment_behind_the_list_is_added_to():
+    text = '{"tools": {"registry": []}, # mine\n "policy": {}}'
+    item = {"type": "file", "path": "a.json"}
+    made = append_item(text, ["tools", "registry"], item, read=parse_yaml, what="yard.yaml")
+    assert parse_yaml(made) == {"tools": {"registry": [item]}, "policy": {}}

@@ -266,3 +266,18 @@ def test_marking_does_not_import_pydantic() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
+
+
+def test_an_option_that_is_none_is_refused_unless_it_is_a_name():
+    @tool(effects=None)
+    def ping():
+        """Ping."""
+
+    with pytest.raises(DefinitionError, match="effects must be one of"):
+        tool_from(ping, "n")
+
+    @tool(name=None, namespace=None)
+    def pong():
+        """Pong."""
+
+    assert tool_from(pong, "n").qualified_name == "n::pong"

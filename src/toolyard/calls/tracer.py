@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -190,7 +190,7 @@ class Tracer:
         told = ToolCall(
             call.name if tool is not None else self._redact_value(call.name), {}, call.call_id, call.overload
         )
-        return [self._ask(name, sink.begin, tool, told, session_id, mode) for name, sink in self._spans]
+        return [self._ask(name, sink, "begin", tool, told, session_id, mode) for name, sink in self._spans]
 
     def number_call(self) -> int | None:
         """A number for a call; None if there is no journal to find it in."""
@@ -199,12 +199,12 @@ class Tracer:
     def announce(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
         """Tell the journal that a call has begun."""
         assert self.journal is not None
-        self._ask("journal", self.journal.begin, number, tool, session, mode)
+        self._ask("journal", self.journal, "begin", number, tool, session, mode)
 
     def write_rows(self, event: CallEvent) -> tuple[CallEvent, tuple[LogRow, ...] | None]:
         """What a store is to write with the entry of the call; the event, without secrets, is for `end`."""
         told = self._redact_event(event)
-        rows: Any = _MISSED if self.journal is None else self._ask("journal", self.journal.write_rows, told)
+        rows: Any = _MISSED if self.journal is None else self._ask("journal", self.journal, "write_rows", told)
         return told, None if rows is _MISSED else rows
 
     def end(self, token: list[object] | None, event: CallEvent, *, stored: bool = False) -> None:
@@ -219,21 +219,21 @@ class Tracer:
         for index in range(len(self._spans) - 1, -1, -1):
             name, sink = self._spans[index]
             if token is None:
-                self._ask(name, sink.emit, told)
+                self._ask(name, sink, "emit", told)
             elif token[index] is not _MISSED:
-                self._ask(name, sink.end, token[index], told)
+                self._ask(name, sink, "end", token[index], told)
         for name, plain in self._unstored if stored else self._plain:
-            self._ask(name, plain.emit, told)
+            self._ask(name, plain, "emit", told)
 
     def close(self) -> None:
         """Close every sink, whatever one of them raises."""
         for name, sink in self._named:
-            self._ask(name, sink.close)
+            self._ask(name, sink, "close")
 
-    def _ask(self, name: str, work: Callable[..., Any], *given: Any) -> Any:
-        """What a sink says; `_MISSED` if it raises, which is counted and fails no call."""
+    def _ask(self, name: str, sink: object, method: str, *given: Any) -> Any:
+        """What a sink says; `_MISSED` if it raises or has no such method, which is counted and fails no call."""
         try:
-            return work(*given)
+            return getattr(sink, method)(*given)
         except Exception as error:  # noqa: BLE001 - whatever a sink does, calls go on, and the other sinks are told
             self._count_failure(name, error)
             return _MISSED

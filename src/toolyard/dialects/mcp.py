@@ -146,8 +146,8 @@ def _protocol_error(call_id: str | None, error: Json) -> ToolResult:
 
 
 def _read_body_value(body: Json) -> Any:
-    structured, content = pick(body, "structuredContent", "structured_content"), body.get("content")
-    return read_content(content) if structured is None else plain_value(structured, content, {})
+    structured, said = pick(body, "structuredContent", "structured_content"), read_content(body.get("content"))
+    return said if structured is None or structured == {_KEY: said} else structured
 
 
 def _write_output(schema: Schema, log: ChangeLog) -> Schema:

@@ -258,7 +258,8 @@ def _append_json(text: str, path: Sequence[str], item: Any) -> str:
         raise _UnusualError
     try:
         for key in path:
-            found = next((member for member in iter_items(text, at) if member.key == key), None)
+            # All of them: what stands behind the key may be YAML.
+            found = next((member for member in _list_items(text, at)[0] if member.key == key), None)
             if found is None:
                 return _write_json(text, path, [item])
             at, end = found.value, found.end

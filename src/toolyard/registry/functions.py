@@ -148,8 +148,10 @@ def tool_from(obj: Callable[..., Any], namespace: str, *, default_name: str | No
     The namespace that the mark names wins over the argument, its name over `default_name`, and that over
     the callable's own name.
     """
-    spec = {name: value for name, value in (spec_of(obj) or {}).items() if value is not None}
-    options: dict[str, Any] = {"namespace": namespace, "name": default_name, **spec}
+    options: dict[str, Any] = dict(spec_of(obj) or {})
+    for key, other in (("namespace", namespace), ("name", default_name)):
+        if options.get(key) is None:
+            options[key] = other
     return function_tool(obj, **options)
 
 
