@@ -124,3 +124,25 @@ def test_what_a_served_file_prints_does_not_come_before_the_address(clean, tmp_p
         assert json.loads(server.stdout.readline())["port"]
         server.terminate()
         assert "noise" in server.communicate()[1]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("verb", ["serve", "mcp"])
+@pytest.mark.parametrize(("name", "says"), [("broken.py", "SyntaxError"), ("missing.py", "no such file")])
+def test_a_file_that_is_served_in_place_of_a_config_and_cannot_be_loaded_is_an_error(tmp_path, verb, name, says):
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    command = ["-m", "toolyard", verb, name, *(["--port", "0"] if verb == "serve" else [])]
+    done = warm_toolyard().run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, timeout=SOON)
+    assert (done.returncode, done.stdout) == (2, "") and says in done.stderr
+
+
+@pytest.mark.process
+def test_over_pipes_what_was_left_out_and_which_rule_fits_nothing_is_told_on_standard_error(tmp_path):
+    (tmp_path / "tools.yaml").write_text("- {name: add, description: A}\n- {name: b, parameters: {type: strng}}\n")
+    rules = "policy: {rules: [{deny: 'default::ad'}]}\n"
+    (tmp_path / "yard.yaml").write_text(f"tools: [{{type: file, path: tools.yaml}}]\n{rules}")
+    words = ["-m", "toolyard", "mcp", "yard.yaml"]
+    done = warm_toolyard().run(words, cwd=tmp_path, stdin=subprocess.DEVNULL, timeout=SOON)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "tools.yaml:2: left out: parameters of default::b" in done.stderr
+    assert "default::ad matches no tool that was loaded; did you mean default::add?" in done.stderr

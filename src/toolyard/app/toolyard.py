@@ -207,6 +207,7 @@ def build_parts(
         redactor = Redactor(config.secrets)
         registry, loaders = load_sources(config, lenient=lenient)
         undo.callback(registry.close)
+        _warn_of_idle_patterns(config, registry)
         tracer = Tracer.from_options(config.tracing, f"{config.where}: tracing", redactor, base=config.base)
         undo.callback(tracer.close)
         sessions = make_sessions(config.sessions)

@@ -224,11 +224,13 @@ def mcp(
     block = _with_mcp(block, {"expose": expose, "names": names, "sessions": sessions})
     from toolyard.serving.mcp.stdio import take_streams
     from toolyard.serving.metrics import taking_logs
-    from toolyard.serving.service import build_service
+    from toolyard.serving.service import build_service, list_problems
 
     reading, writing = take_streams()
     with taking_logs(block.log):
         service = build_service(read, block)
+        for line in list_problems(service.yard.tool_registry.report):
+            warn(line)
         try:
             asyncio.run(_serve_stdio(service, reading, writing))
         finally:

@@ -189,16 +189,23 @@ def _make_metrics(yard: Toolyard, admission: Admission) -> Metrics:
 def build_service(config: Config, block: ServerBlock) -> Service:
     """Everything a config names, built and opened, with what stands around it on a server.
 
-    What cannot be loaded is left out and listed in the service's report, unless the block is strict.
+    What cannot be loaded is left out and listed in the service's report, unless the block is strict, or it is all.
     """
     registry, engine, report = build_parts(_with_domains(config, block), lenient=not block.strict)
     with ExitStack() as undo:
         yard = undo.enter_context(Toolyard(registry, engine))
         if block.strict and not report.ok:
             raise ConfigError("strict: " + "; ".join(list_problems(report)))
+        if _is_one_file(config) and any(source.state != "ok" for source in report.sources):
+            raise ConfigError("; ".join(list_problems(report)))
         service = Service(yard, block, log=config.tracing.log)
         undo.pop_all()
     return service
+
+
+def _is_one_file(config: Config) -> bool:
+    """Whether tools were named in place of a config: without them there is nothing to serve, and none to wait for."""
+    return len(config.loaders) == 1 and config.loaders[0].where == config.where
 
 
 def _with_domains(config: Config, block: ServerBlock) -> Config:
