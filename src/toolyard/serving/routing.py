@@ -39,6 +39,8 @@ over, and how deep its JSON may be."""
 
 DIGEST_BYTES = 12
 """Of what seals a cursor."""
+Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A number in a cursor, as every store can hold it."""
 
 _JSON = b"application/json"
 _larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -141,10 +143,6 @@ def digest_json(*parts: Any) -> bytes:
     return hashlib.sha256(_canonical(parts)).digest()
 
 
-Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""A number in a cursor, as every store can hold it."""
-
-
 def write_cursor(digest: bytes, *place: int | str) -> str:
     """The text for a place in the list that the digest stands for; sealed, so that one of another list is refused."""
     return base64.urlsafe_b64encode(_seal_place(digest, _canonical(place))).decode().rstrip("=")
@@ -154,15 +152,10 @@ def read_cursor(digest: bytes, cursor: str, kind: type[T]) -> T | None:
     """The place, of a kind such as `tuple[Position]`; None if the cursor is not of this list, or was made up."""
     try:
         sealed = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-    except ValueError:
-        return None
-    place = sealed[:-DIGEST_BYTES]
-    if sealed != _seal_place(digest, place):
-        return None
-    try:
-        # Whoever knows the filters can seal what they like.
-        return msgspec.json.decode(place, type=kind)
-    except msgspec.DecodeError:
+        place = sealed[:-DIGEST_BYTES]
+        # By its type: whoever knows the filters can seal what they like.
+        return msgspec.json.decode(place, type=kind) if sealed == _seal_place(digest, place) else None
+    except (ValueError, msgspec.DecodeError):
         return None
 
 
