@@ -345,7 +345,8 @@ def _warn_of_idle_patterns(config: Config, registry: ToolRegistry) -> None:
     tags = {tag for tool in registry for tag in tool.tags}
     rules = [(f"rules[{number}]", line.rule.tools, line.rule.tags) for number, line in enumerate(config.policy.rules)]
     budgets = [(f"budgets[{number}]", budget.tools, None) for number, budget in enumerate(config.policy.budgets)]
-    for where, globs, wanted in (*rules, *budgets):
+    # Where nothing was loaded, tools come later or that is told anyway.
+    for where, globs, wanted in (*rules, *budgets) if names else ():
         idle = [(glob, nearest(glob, near_globs)) for glob in globs if not any(map(glob_matcher([glob]), names))]
         idle += [(tag, nearest(tag, tags)) for tag in wanted or () if tag not in tags]
         for pattern, near in idle:
