@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import toolyard
+from benchmarks.house import find_repeated_classes
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src" / "toolyard").rglob("*.py"))
@@ -65,6 +66,10 @@ def nodes():
 
 def test_files_stay_under_500_lines():
     assert [names(path) for path in SOURCES if len(path.read_text().splitlines()) > 500] == []
+
+
+def test_a_public_class_name_exists_once():
+    assert find_repeated_classes({path: ast.parse(path.read_text()) for path in SOURCES}) == []
 
 
 def test_functions_stay_under_50_lines(nodes):

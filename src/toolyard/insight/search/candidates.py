@@ -130,7 +130,7 @@ def build_postings(rows: Sequence[Row]) -> Postings:
     return Postings(offsets, terms, weights, zones, term_offsets, owners[order], weights[order], counts)
 
 
-class IndexedTool(msgspec.Struct, frozen=True):
+class SearchEntry(msgspec.Struct, frozen=True):
     """What is worked out about one tool."""
 
     tool: Tool
@@ -150,7 +150,7 @@ class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
     postings: Postings
     numbers: Mapping[str, int]
     """Of terms; words of other snapshots are among them."""
-    entries: Sequence[IndexedTool]
+    entries: Sequence[SearchEntry]
     """By place."""
     lower: Mapping[str, tuple[int, ...]]
     """Places by name in lower case: bare and qualified, of aliases too."""

@@ -15,7 +15,7 @@ from toolyard.insight.cache import CacheOption, ItemCache, say_once
 from toolyard.insight.embeddings.choice import INSTALL, default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.vectors import Background, told_embedder
-from toolyard.insight.search.candidates import IndexedTool, IndexView, Known, Mask, Meaning, Vocabulary, build_postings
+from toolyard.insight.search.candidates import IndexView, Known, Mask, Meaning, SearchEntry, Vocabulary, build_postings
 from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, is_stop, kind_of, read_query, required, stems
 from toolyard.insight.search.rank import MOST_HITS, Fit, JudgedRow, Judgement, judge_request, load_weights, table_of
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
@@ -34,7 +34,7 @@ class ToolIndex:
         self._lock = threading.Lock()
         self._growing = threading.Lock()
         self._vocabulary = Vocabulary()
-        self._entries: dict[int, IndexedTool] = {}
+        self._entries: dict[int, SearchEntry] = {}
         """By the identity of a tool; those of the snapshot that was last new."""
         self._views: WeakKeyDictionary[Snapshot, IndexView] = WeakKeyDictionary()
         self._known: WeakKeyDictionary[IndexView, Known] = WeakKeyDictionary()
@@ -96,7 +96,7 @@ class ToolIndex:
             if entry is None:
                 lacks = tuple(frozenset(words) for words in required(tool))
                 home = frozenset(word for word in stems(tool.namespace) if not is_stop(word))
-                entry = IndexedTool(tool, self._vocabulary.row(tool), lacks, home, kind_of(tool))
+                entry = SearchEntry(tool, self._vocabulary.row(tool), lacks, home, kind_of(tool))
             self._entries[id(tool)] = entry
         entries = [self._entries[id(tool)] for tool in snapshot.tools]
         return IndexView(
