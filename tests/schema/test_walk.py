@@ -1,3 +1,5 @@
+import cProfile
+import os
 import tracemalloc
 
 import jsonschema_rs
@@ -54,22 +56,29 @@ def test_the_one_wrong_item_of_very_many_is_found(name, pointer):
     assert [found.pointer for found in compile_schema(schema).violations(value)] == [pointer]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_no_verdict_and_no_list_of_faults_takes_more_than_its_steps_or_much_memory(name):
-    schema, value = CASES[name]
-    compiled = compile_schema(schema)
+def judge_all_ways(schema, value):
+    """Verdict and faults, and what they took: functions called, in Python and in C, and bytes at the most."""
+    compiled, profile = compile_schema(schema), cProfile.Profile()
     assert compiled.weight.levels
     tracemalloc.start()
+    profile.enable()
     try:
-        _, walk = walk_over(schema, value)
+        walk_over(schema, value)
         is_valid = compiled.accepts(value)
         found = compiled.violations(value)
         coerce(compiled, value) if isinstance(value, dict) else None
-        peak = tracemalloc.get_traced_memory()[1]
     finally:
+        profile.disable()
+        peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
+    return is_valid, found, sum(entry.callcount for entry in profile.getstats()), peak
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_verdict_and_no_list_of_faults_takes_more_than_its_steps_or_much_memory(name):
+    is_valid, found, calls, peak = judge_all_ways(*CASES[name])
     assert is_valid is (not found)
-    assert walk.left >= 0 or walk.is_spent
+    assert calls < 2 * WALK_STEPS
     assert peak < 20 * MEGABYTE
     if found and found[0].keyword == "schema":
         assert "which is the limit" in found[0].message
@@ -180,3 +189,28 @@ def test_the_walk_comes_to_the_validators_verdict_and_names_places_that_exist(sc
         place = value
         for step in fault.path:
             place = place[step]
+
+
+WIDTHS = (1, 30, 2_000) if os.environ.get("TOOLYARD_SOAK") is None else (1, 300, 90_000)
+
+
+def grown(value, width, depth, name):
+    """The value many times over, deep inside of others."""
+    value = [value] * width if width > 1 else value
+    for level in range(depth):
+        value = {name: value} if level % 3 else [value]
+    return value
+
+
+LARGE_VALUES = st.builds(grown, VALUES, st.sampled_from(WIDTHS), st.integers(0, 60), names)
+
+
+@given(DOCUMENTS, LARGE_VALUES)
+def test_no_schema_makes_a_large_value_cost_more_than_its_steps_or_much_memory(schema, value):
+    if compiled_or_none(schema) is None:
+        return
+    is_valid, found, calls, peak = judge_all_ways(schema, value)
+    assert is_valid is (not found)
+    assert len(found) <= 100
+    assert calls < 2 * WALK_STEPS
+    assert peak < 20 * MEGABYTE
