@@ -50,8 +50,12 @@ def test_a_held_call_ends_with_a_code_of_its_own_and_says_what_to_type(capsys, f
     code, out, err = output(capsys, "call", "yard.yaml", "desk::pay", "amount=5")
     [approval] = as_json(capsys, "approvals", "list", "yard.yaml")[1]
     assert (code, out) == (3, "") and paid(folder) == []
-    assert f"toolyard approvals approve|deny {approval['id']} -c yard.yaml" in err
+    decide = f"toolyard approvals approve {approval['id']} -c yard.yaml"
+    assert f"{decide} && toolyard call -c yard.yaml desk::pay amount=5\n" in err
     assert err.count("toolyard approvals") == 1
+    # A secret that was typed is not repeated where a log may keep it.
+    code, _, err = output(capsys, "call", "yard.yaml", "desk::pay", "amount=5", "password=hunter2hunter2")
+    assert code == 3 and "then call again" in err and "hunter2" not in err
     held = as_json(capsys, "call", "yard.yaml", "desk::pay", "amount=5")[1]["error_info"]
     assert "CONFIG" not in held["hint"] or not approval["yard"]
 
@@ -101,10 +105,36 @@ def test_a_denied_call_is_refused_and_nobody_decides_twice(capsys, folder):
     assert paid(folder) == []
 
 
-def test_an_approval_that_is_not_there_ends_as_any_name_that_is_not(capsys):
+@pytest.mark.process
+@pytest.mark.parametrize(("verb", "ends"), [("approve", (0, "5\n")), ("deny", (1, ""))])
+def test_a_call_that_waits_goes_on_when_somebody_else_has_decided(capsys, folder, verb, ends):
+    command = [sys.executable, "-m", "toolyard", "call", "yard.yaml", "desk::pay", "amount=5", "--wait", "600"]
+    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "desk::pay waits" in waiting.stderr.readline()
+    [approval] = as_json(capsys, "approvals", "list", "yard.yaml")[1]
+    assert f"toolyard approvals approve {approval['id']} -c yard.yaml" in waiting.stderr.readline()
+    assert output(capsys, "approvals", verb, "yard.yaml", approval["id"])[0] == 0
+    out, _ = waiting.communicate(timeout=3 * SOON)
+    assert (waiting.returncode, out) == ends and paid(folder) == ["5"] * (verb == "approve")
+
+
+def test_a_call_that_waited_in_vain_is_held_as_it_was(capsys, folder):
+    code, _, err = output(capsys, "call", "yard.yaml", "desk::pay", "amount=5", "--wait", "0.01")
+    assert code == 3 and "tool.held" in err and paid(folder) == []
+
+
+def test_an_approval_that_is_not_there_ends_as_any_name_that_is_not(capsys, folder):
     for verb in ("show", "approve", "deny"):
         code, _, err = output(capsys, "approvals", verb, "yard.yaml", "nothing")
-        assert code == 1 and "no approval has the id" in err
+        assert code == 1 and "no approval has the id" in err and "(yard.yaml names no store)" in err
+
+
+def test_whoever_finds_nothing_is_told_where_they_looked(capsys, folder):
+    users = folder / "state" / "toolyard" / "sessions.db"
+    assert f"looked in {users} (no file was named" in output(capsys, "approvals", "list")[2]
+    (folder / "own.yaml").write_text(f"{YARD}sessions: {{store: sqlite, path: own.db}}\n")
+    code, out, err = output(capsys, "approvals", "list", "own.yaml")
+    assert code == 0 and "0 approvals" in out and "own.db (of own.yaml)" in err
 
 
 def test_the_list_shows_what_waits_or_what_was_asked_for_and_no_secret(capsys):

@@ -68,7 +68,12 @@ def test_show_prints_json_for_programs(capsys, tape):
 
 def test_check_is_content_while_the_tools_stay_as_they_were(capsys, tape):
     code, out, _ = output(capsys, "check", tape, "--config", "tools.yaml")
-    assert (code, out) == (0, "3 recordings of 1 tool; all fit\n")
+    assert (code, out) == (0, "3 recordings of 1 tool; all fit, held against tools.yaml\n")
+
+
+def test_check_without_a_file_says_which_tools_it_looked_at(capsys, tape):
+    code, out, _ = output(capsys, "check", tape)
+    assert code == 1 and "held against the tools that ship with us, as no file was named" in out
 
 
 @pytest.mark.parametrize(

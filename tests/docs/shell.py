@@ -115,7 +115,7 @@ def shell(tmp_path, pets):
             ports[named[0]] = str(json.loads(said)["port"])
             return 0, said.replace(ports[named[0]], named[0])
         said, _ = process.communicate(timeout=SOON)
-        approvals.extend(re.findall(r"approve\|deny (\S+)", said))
+        approvals.extend(re.findall(r"approvals approve (\S+)", said))
         return process.returncode, said
 
     run.folder = folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -15,8 +16,9 @@ from toolyard.calls.approval import Approval, ApprovalState, Preview, format_tim
 from toolyard.calls.approvals import Approvals
 from toolyard.calls.policy import Ask
 from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import print_json, print_list, print_text, shorten, visible
-from toolyard.cli.yard import open_sessions
+from toolyard.cli.output import print_json, print_list, print_text, shorten, visible, warn
+from toolyard.cli.yard import describe_store, open_sessions
+from toolyard.model.errors import UnknownApprovalError
 from toolyard.sessions.records import open_records
 from toolyard.sessions.store.base import steady_clock
 
@@ -41,6 +43,8 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
         (one.id, one.state, one.tool, shorten(one.arguments, _WIDE), one.caller, one.session_id, one.yard, _when(one))
         for one in found
     )
+    if not found:
+        warn(f"looked in {describe_store(options.config)}")
     return print_list(options.json, "approval", map(Approval.to_dict, found), columns, rows)
 
 
@@ -56,7 +60,7 @@ def show_(
 
 
 def approve_(approval_id: ApprovalName, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
-    """Let a call run, once: whoever waits for it goes on, or sends it again."""
+    """Let a call run, once: whoever waits for it goes on (`toolyard call --wait`), or sends it again."""
     with _open_approvals(options.config) as approvals:
         return _print_approval(approvals.approve(approval_id, reason=reason), options)
 
@@ -82,10 +86,10 @@ def ask_at_terminal(ask: Ask) -> bool:
 
 
 def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
-    """Behind the words about a held call: what to type."""
-    file = "" if config is None else f" -c {config}"
-    command = f"toolyard approvals approve|deny {approval['id']}{file}"
-    return f"decide before {approval['expires']} by {command}, then call again"
+    """What to type about a held call."""
+    file = [] if config is None else ["-c", str(config)]
+    command = shlex.join(["toolyard", "approvals", "approve", approval["id"], *file])
+    return f"approve it before {approval['expires']}, or deny it:\n    {command}"
 
 
 @contextmanager
@@ -94,7 +98,10 @@ def _open_approvals(config: Path | None) -> Iterator[Approvals]:
     with open_sessions(config) as sessions:
         records = open_records(sessions.store, clock=steady_clock(sessions.store, dated=True))
         with closing(Approvals(records)) as approvals:
-            yield approvals
+            try:
+                yield approvals
+            except UnknownApprovalError as error:
+                raise UnknownApprovalError(f"{error} in {describe_store(config)}") from None
 
 
 def _print_approval(approval: Approval, options: YardOptions) -> int:

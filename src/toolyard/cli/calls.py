@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +44,7 @@ from toolyard.model.tool import Effects
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import read_arguments
+from toolyard.words.redactor import Redactor
 
 _ARGUMENTS = "write the arguments as KEY=VALUE, each of them, or all of them as one JSON object"
 HELD = 3
@@ -56,6 +59,11 @@ _COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
 
 _TIMES = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00"
 
+_WaitOption = Annotated[
+    float | None,
+    Parameter(help="If it must be approved: seconds to wait for somebody to do so elsewhere, instead of asking here."),
+]
+
 
 def call(
     name: str,
@@ -63,7 +71,8 @@ def call(
     *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
     session: Annotated[str | None, Parameter(name=["--session", "-s"])] = None,
     simulate: Annotated[bool, Parameter(negative="")] = False,
-    timeout: float | None = None,
+    timeout: Annotated[float | None, Parameter(help="Seconds the call may take.")] = None,
+    wait: _WaitOption = None,
     owner: OwnerOption = None,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
@@ -82,13 +91,11 @@ def call(
         block in the config, sessions are kept in a file of the user's.
     simulate
         Answer as the session would now, and leave it as it was. A session that is named must be there.
-    timeout
-        Seconds the call may take.
     """
     if session == "":
         raise SessionError("--session needs the name of a session, and it is empty")
     given = _read_arguments(arguments)
-    approver = ask_at_terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
+    approver = ask_at_terminal if wait is None and sys.stdin.isatty() and sys.stderr.isatty() else None
     with open_yard(options.config, skip_bad=skip_bad, durable=session is not None, approver=approver) as yard:
         called = read_wire_call(yard.tool_registry.snapshot, ToolCall(name))
         request = replace(called, arguments=_settle_values(given, yard.tool_registry, called.name))
@@ -96,17 +103,44 @@ def call(
         # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
         if session is None or not simulate:
             _begin_session(engine, session_id, owner, alone=session is None)
-        ask = engine.simulate if simulate else engine.execute
+        make = engine.simulate if simulate else engine.execute
+        ask = partial(make, session_id, [request], timeout=timeout, owner=owner)
         asks = approver is not None and engine.policy is not None and engine.policy.asks
         with working(f"calling {name}", spins=not asks), ExitStack() as leaving:
             if session is None:
                 # Of its own, and over with the command: nobody finds it later.
                 leaving.callback(engine.teardown, session_id, owner=owner)
             try:
-                result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
+                result = _ask_until_decided(engine, ask, wait, options)
             except UnknownSessionError:
                 raise missing_session(yard, session_id, owner) from None
-    return _show_result(result, options, simulated=simulate)
+    return _show_result(result, options, _write_again(name, arguments, session, owner, options), simulated=simulate)
+
+
+def _is_held(result: ToolResult) -> bool:
+    return result.error_info is not None and result.error_info.code == Held.code
+
+
+def _ask_until_decided(
+    engine: ToolEngine, ask: Callable[[], list[ToolResult]], wait: float | None, options: YardOptions
+) -> ToolResult:
+    [result] = ask()
+    if wait is None or result.error_info is None or not _is_held(result):
+        return result
+    approval = result.error_info.details["approval"]
+    warn(f"{result.name} waits; {tell_how_to_decide(approval, options.config)}")
+    engine.approvals.wait_for(approval["id"], wait)
+    return ask()[0]
+
+
+def _write_again(
+    name: str, arguments: Sequence[str], session: str | None, owner: str | None, options: YardOptions
+) -> str | None:
+    """What makes the same call once more; None if it was not all typed, or may be secret and belongs in no log."""
+    given = {"-c": options.config, "--session": session, "--owner": owner}
+    words = [str(word) for option, value in given.items() if value is not None for word in (option, value)]
+    text = shlex.join(["toolyard", "call", *words, name, *arguments])
+    return text if "-" not in arguments and Redactor().text(text) == text else None
 
 
 def _begin_session(engine: ToolEngine, session_id: str, owner: str | None, *, alone: bool) -> None:
@@ -167,9 +201,8 @@ def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegist
     return tried
 
 
-def _show_result(result: ToolResult, options: YardOptions, *, simulated: bool) -> int:
-    info = result.error_info
-    held = info is not None and info.code == Held.code
+def _show_result(result: ToolResult, options: YardOptions, again: str | None, *, simulated: bool) -> int:
+    info, held = result.error_info, _is_held(result)
     maker = result.metadata.get("simulated_by")
     if maker is not None and (simulated or maker != SCHEMA_SIMULATOR):
         warn(f"{result.name} was not run; answered by {maker}")
@@ -178,8 +211,10 @@ def _show_result(result: ToolResult, options: YardOptions, *, simulated: bool) -
     if options.json:
         print_json(result.to_dict())
     elif info is not None:
-        here = {"hint": tell_how_to_decide(info.details["approval"], options.config)} if held else {}
-        fail_call(replace(info, **here))
+        if held:
+            decide = tell_how_to_decide(info.details["approval"], options.config)
+            info = replace(info, hint=f"{decide} && {again}" if again else f"{decide}, then call again")
+        fail_call(info)
         if info.code == UnknownToolError.code:
             tell_of_default(options.config)
     else:

@@ -91,6 +91,16 @@ def open_sessions(config: Path | None) -> Iterator[Sessions]:
         yield sessions
 
 
+def describe_store(config: Path | None) -> str:
+    """Which sessions `open_sessions` opens, for whoever does not find there what they look for."""
+    path, read = read_named(config)
+    whose = f"no file was named, and there is no {_DEFAULT} here" if path is None else f"{path} names no store"
+    if read.sessions.store == MEMORY:
+        return f"{_users_sessions()} ({whose})"
+    # Where a database is may be a secret.
+    return f"{read.sessions.options.get('path', f'the {read.sessions.store} store')} (of {path})"
+
+
 def _default_sessions(config: Config, path: Path | None, durable: bool) -> SessionsBlock:
     """The config's own sessions; or the user's, which all files without a store of their own share."""
     block = config.sessions
