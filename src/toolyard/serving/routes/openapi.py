@@ -55,19 +55,20 @@ _REF = "#/components/schemas/{name}"
 
 
 class OpenApiRoute:
-    """The document of all operations, this one included."""
+    """The document of all operations, this one included; written when it is first asked for, as few servers are."""
 
     def __init__(self, operations: Iterable[Operation], keys: KeyRing) -> None:
         self._keys = keys
-        everything = (*operations, *list_operations(self))
-        self._documents = {
-            keyed: msgspec.json.encode(write_document(everything, keys=keyed)) for keyed in (False, True)
-        }
+        self._operations = (*operations, *list_operations(self))
+        self._documents: dict[bool, bytes] = {}
 
     @operation("GET /openapi.json", "This document", answers={200: dict[str, Any]}, access="open")
     async def show_document(self, request: Request) -> Response:
         """The API itself, for programs that read OpenAPI."""
-        return JsonResponse(self._documents[self._keys.required])
+        keyed = self._keys.required
+        if keyed not in self._documents:
+            self._documents[keyed] = msgspec.json.encode(write_document(self._operations, keys=keyed))
+        return JsonResponse(self._documents[keyed])
 
 
 def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]:
