@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
@@ -80,7 +80,8 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     filters = {name: value for name in _FACETS if (value := query_str(request, name))}
     nearest = query_str(request, "fit") == "nearest"
     principal = caller_of(request).principal
-    rows = catalog.keep(principal, "console rows", partial(_make_rows, catalog, principal))
+    by_name = catalog.keep(principal, "console rows", partial(_make_rows, catalog, principal))
+    rows = by_name.values()
     # Kept, because pages of one list are looked at one after the other.
     found, facets = catalog.keep(
         *(principal, ("console facets", *filters.items())),
@@ -89,9 +90,9 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     mode = None
     if query.strip():
         hits = _search(catalog, principal, query, None, nearest)
-        offered, mode = _take_hits(rows, hits), hits.mode
+        offered, mode = _take_hits(by_name, hits), hits.mode
         facets, left = _count_facets(offered, filters), found
-        found = _take_hits(rows, _search(catalog, principal, query, left, nearest)) if filters else offered
+        found = _take_hits(by_name, _search(catalog, principal, query, left, nearest)) if filters else offered
     pages = max(1, -(-len(found) // PAGE_SIZE))
     page = min(max(read_count(query_str(request, "page") or "") or 1, 1), pages)
     stale = list_stale(catalog)
@@ -133,14 +134,15 @@ def _search(
     return search_tools(registry, registry.snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
 
 
-def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> list[CatalogRow]:
+def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> dict[str, CatalogRow]:
+    """By name, and tools of a namespace one after the other."""
     shows, held = catalog.visibility.filter_for(principal), partial(catalog.visibility.is_held, principal)
     rows: dict[str, list[CatalogRow]] = {}
     for name, candidates in snapshot.names.items():
         tools = tuple(one.tool for one in candidates if shows is None or shows(one.tool))
         if tools:
             rows.setdefault(tools[0].namespace, []).append(_row_of(name, tools, held(tools[0])))
-    return [row for of_namespace in rows.values() for row in of_namespace]
+    return {row.name: row for of_namespace in rows.values() for row in of_namespace}
 
 
 def _row_of(name: str, tools: Sequence[Tool], held: bool) -> CatalogRow:
@@ -151,21 +153,20 @@ def _row_of(name: str, tools: Sequence[Tool], held: bool) -> CatalogRow:
     )
 
 
-def _take_hits(rows: Sequence[CatalogRow], hits: CatalogHits) -> list[CatalogRow]:
+def _take_hits(rows: Mapping[str, CatalogRow], hits: CatalogHits) -> list[CatalogRow]:
     """The rows of what was found, each once, the best first."""
     marks: dict[str, Mapping[str, Any]] = {}
     for tool in hits.tools:
         marks.setdefault(tool.qualified_name, hits.of(tool))
-    by_name = {row.name: row for row in rows if row.name in marks}
-    return [msgspec.structs.replace(by_name[name], **mine) for name, mine in marks.items()]
+    return [msgspec.structs.replace(rows[name], **mine) for name, mine in marks.items()]
 
 
-def _narrow(rows: Sequence[CatalogRow], filters: Mapping[str, str], but: str = "") -> list[CatalogRow]:
+def _narrow(rows: Collection[CatalogRow], filters: Mapping[str, str], but: str = "") -> list[CatalogRow]:
     wanted = [(name, value) for name, value in filters.items() if name != but]
     return [row for row in rows if all(value in row.values(name) for name, value in wanted)] if wanted else list(rows)
 
 
-def _count_facets(rows: Sequence[CatalogRow], filters: Mapping[str, str]) -> list[Data]:
+def _count_facets(rows: Collection[CatalogRow], filters: Mapping[str, str]) -> list[Data]:
     """How much each value would leave, beside what the other facets leave; the most common values first.
 
     `more` counts the values that are not offered; search finds their tools.
