@@ -31,7 +31,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import hint_missing
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
-from toolyard.serving.identity import NOBODY, Principal, Scopes
+from toolyard.serving.identity import Principal, Scopes
 from toolyard.serving.invoke import TOOL_ID, CurrentNames
 from toolyard.serving.routing import JsonResponse, caller_of
 from toolyard.serving.wire_types import McpTarget, Registration, RestTarget, Target
@@ -57,7 +57,7 @@ class Visibility:
         """True for the tools that are shown; None if all are."""
         policy, keys = self._policy, principal.policy_keys
         if policy is None:
-            return None if principal is NOBODY else principal.lists
+            return None if principal.sees_all else principal.lists
         return lambda tool: principal.lists(tool) and not policy.always_denies(tool, keys)
 
     def is_held(self, principal: Principal, tool: Tool) -> bool:
