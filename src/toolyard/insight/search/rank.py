@@ -261,13 +261,15 @@ def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
     # A hit is at least as likely as those that it is put before. As it is shown, so it is judged.
     chances = np.round(np.maximum.accumulate(chances[::-1])[::-1], 4)
     shown = {"words": "words_part", "name": "name_part", "meaning": "meaning_part"}
-    columns = {key: table.column(name) for key, name in shown.items() if name in table.names}
+    first = order[: len(chances)]
+    reasons = {
+        key: np.round(table.column(name)[first].astype(np.float64), 3).tolist()
+        for key, name in shown.items()
+        if name in table.names
+    }
     hits = [
-        JudgedRow(
-            *(int(table.rows[at]), chance, weights.name_fit(chance)),
-            {key: round(float(column[at]), 3) for key, column in columns.items()},
-        )
-        for at, chance in zip(order.tolist(), chances.tolist(), strict=False)
+        JudgedRow(row, chance, weights.name_fit(chance), dict(zip(reasons, values, strict=True)))
+        for row, chance, *values in zip(table.rows[first].tolist(), chances.tolist(), *reasons.values(), strict=True)
     ]
     foreign = to_chance(about) < weights.foreign and table.column("words").max() < _ALL_OF_IT
     return Judgement(bool(foreign), hits)
