@@ -20,6 +20,7 @@ from toolyard.model.tree_size import LEAVES, is_small
 from toolyard.registry.prepared import Arguments, PreparedTool, json_text, plain_copy, read_arguments, takes_long
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
+from toolyard.schema.compile import QUICK_BYTES
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit, Violation, describe
 
 _has_float = re.compile(rb"[0-9][.eE]").search
@@ -81,21 +82,27 @@ def bind(
 
 def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
     """The hot half of `bind`, for a few values that fit as they are; None where only the other half can tell."""
-    if not LEAVES.issuperset(map(type, arguments.values())) and not is_small(arguments):
+    kinds = set(map(type, arguments.values()))
+    is_flat = kinds <= LEAVES
+    if not is_flat and not is_small(arguments):
         return None
+    judge, small_bytes, integers, defaults = prepared.terms
     try:
         sent = _encode(arguments)
-        if len(sent) > prepared.small_bytes:
+        if len(sent) > small_bytes:
             return None
         copy = _decode(sent)
-        if not prepared.judge_small(copy) or (prepared.wants_integers and _has_float(sent)):
+        # Equal to what was sent: nothing in it was dropped or changed by writing and reading.
+        if not judge(copy) or copy != arguments:
             return None
     except (ValueError, TypeError):
         return None
-    # Equal to what was sent: nothing in it was dropped or changed by writing and reading.
-    if copy != arguments:
-        return None
-    return Bound(prepared.tool, prepared.with_defaults(copy) if prepared.defaults else copy, prepared, (), sent)
+    repairs: Sequence[Coercion] = ()
+    if integers is not None and (float in kinds if is_flat else _has_float(sent)):
+        if len(sent) > QUICK_BYTES:
+            return None
+        copy, repairs = integral_floats(copy, integers)
+    return Bound(prepared.tool, prepared.with_defaults(copy) if defaults else copy, prepared, tuple(repairs), sent)
 
 
 def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sent: bytes) -> Bound:
@@ -104,7 +111,7 @@ def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sen
     repairs: Sequence[Coercion] = ()
     if winner is None:
         winner, arguments, repairs = _coerced(candidates, arguments)
-    if winner.wants_integers and _has_float(sent):
+    if winner.integers is not None and _has_float(sent):
         arguments, integers = integral_floats(arguments, winner.integers)
         repairs = (*repairs, *integers)
     return Bound(winner.tool, winner.with_defaults(arguments), winner, tuple(repairs), sent)

@@ -81,7 +81,7 @@ def function_caller(tool: Tool, binding: Any) -> Callable[[Any, ToolContext | No
     function, prepare, integers = binding.callable, binding.prepare, binding.integers
 
     def call(arguments: Any, ctx: ToolContext | None = None) -> Any:
-        args, keywords = ((), _integral_arguments(integers, arguments)) if prepare is None else prepare(arguments)
+        args, keywords = ((), integral_arguments(integers, arguments)) if prepare is None else prepare(arguments)
         if binding.takes_ctx:
             keywords = {**keywords, "ctx": ctx if ctx is not None else ToolContext(tool=tool)}
         try:
@@ -168,7 +168,7 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
         raise tool_failed(tool, error) from error
 
 
-def _integral_arguments(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
+def integral_arguments(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
     """3.0 is a valid JSON Schema integer, but no int to a Python function."""
     for name in names:
         value = arguments.get(name)

@@ -23,12 +23,19 @@ from toolyard.model.names import copied, json_type, nearest, pointer_of, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.model.tree_size import TooManyValues, is_shallow, is_small, iter_levels
 from toolyard.parsing import parse_json
-from toolyard.registry.function_call import check_dispatch, function_caller, plain_function, raise_failure, wait_for
+from toolyard.registry.function_call import (
+    check_dispatch,
+    function_caller,
+    integral_arguments,
+    plain_function,
+    raise_failure,
+    wait_for,
+)
 from toolyard.schema.admission import Kept, keep_schema, read_kept
 from toolyard.schema.coerce import IntegerPlan, integer_plan
 from toolyard.schema.compile import QUICK_BYTES, SMALL_BYTES, CompiledSchema, compile_schema
 from toolyard.schema.subschemas import declared_properties
-from toolyard.schema.violations import Violation, describe
+from toolyard.schema.violations import MAX_VIOLATIONS, Violation, describe
 
 Arguments = dict[str, Any]
 RawArguments = Arguments | str | bytes | None
@@ -111,6 +118,10 @@ def _check_level(level: list[Any]) -> None:
 
 
 _OPEN_OBJECT = {"type": "object"}
+_OF_ONE = frozenset(
+    {"type", "properties", "required", "additionalProperties", "title", "description", "$schema", "$defs"}
+)
+"""Keywords of an object that a further property, declared and valid by itself, cannot break."""
 _HINTED = 50
 """Names compared for a hint: comparing is quadratic, and a hint is not worth a stall."""
 
@@ -121,6 +132,9 @@ class PreparedTool:
     Admission has already shown that the schema compiles; nothing here can fail late. Calls are judged by schemas that
     nobody else has: those of the tool are handed out, and whoever has them may change them.
     """
+
+    # Read for every call: an attribute beside the `__dict__` is found in a fifth of the time.
+    __slots__ = ("__dict__", "dispatch", "tool")
 
     source_number: int = 0
     """Which source of the registry gave it."""
@@ -135,6 +149,8 @@ class PreparedTool:
         self, tool: Tool, compiled: CompiledSchema | None = None, kept: tuple[Kept, Kept] | None = None
     ) -> None:
         self.tool = tool
+        self.dispatch: Callable[[RawArguments, ToolContext | None], Any] | None = None
+        """What `make_dispatch` made, if somebody has needed it yet."""
         self._kept = kept
         if compiled is not None:
             self.compiled = compiled
@@ -176,14 +192,14 @@ class PreparedTool:
         return self.__dict__.get("compiled")
 
     @cached_property
-    def judge_small(self) -> Callable[[Any], bool]:
-        """The verdict on arguments whose JSON text is no longer than `small_bytes`."""
-        return self.compiled.judge_small
-
-    @cached_property
     def small_bytes(self) -> int:
         """Arguments whose JSON text is no longer are judged without being measured."""
         return min(SMALL_BYTES, self.compiled.max_bytes)
+
+    @cached_property
+    def terms(self) -> tuple[Callable[[Any], bool], int, IntegerPlan | None, Arguments]:
+        """What every call needs of it: the verdict on small arguments, `small_bytes`, `integers` and `defaults`."""
+        return self.compiled.judge_small, self.small_bytes, self.integers, self.defaults
 
     def make_ready(self) -> None:
         """Make all that judging arguments and answers takes, which may be long for a large schema."""
@@ -197,14 +213,10 @@ class PreparedTool:
         return compile_schema(self.output_parameters)
 
     @cached_property
-    def integers(self) -> IntegerPlan:
-        """Where the schema wants integers."""
-        return integer_plan(self.parameters)
-
-    @cached_property
-    def wants_integers(self) -> bool:
-        """True if it does so anywhere."""
-        return not self.integers.is_empty
+    def integers(self) -> IntegerPlan | None:
+        """Where the schema wants integers; None for nowhere."""
+        plan = integer_plan(self.parameters)
+        return None if plan.is_empty else plan
 
     @cached_property
     def declared(self) -> frozenset[str]:
@@ -212,35 +224,33 @@ class PreparedTool:
         return declared_properties(self.parameters)
 
     @cached_property
-    def defaults(self) -> tuple[tuple[str, Any], ...]:
+    def defaults(self) -> Arguments:
         """Top-level properties that the schema gives a default it also accepts."""
         if isinstance(self.tool.binding, RestBinding):
             # In an API's description a default is what the server does by itself; to send it may mean something else.
-            return ()
+            return {}
         properties = self.parameters.get("properties") or {}
         given = {name: sub["default"] for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub}
         if not given or self.compiled.accepts(given):
-            return tuple(given.items())
+            return given
         wrong = {violation.pointer.split("/")[1] for violation in self.compiled.violations(given) if violation.pointer}
-        return tuple((name, value) for name, value in given.items() if pointer_of([name])[1:] not in wrong)
+        return {name: value for name, value in given.items() if pointer_of([name])[1:] not in wrong}
+
+    @cached_property
+    def _are_free(self) -> bool:
+        """True if no rule is about several properties at once: then whatever is sent, defaults may be added to it."""
+        found = self.compiled.violations(self.defaults) if self.parameters.keys() <= _OF_ONE else None
+        return found is not None and len(found) < MAX_VIOLATIONS and not any(one.pointer for one in found)
 
     @cached_property
     def call_function(self) -> Callable[[Arguments, ToolContext | None], Any]:
         """Calls the function behind the tool with valid arguments: its value, or the coroutine it returned."""
         return function_caller(self.tool, self.tool.binding)
 
-    @cached_property
-    def dispatch(self) -> Callable[[RawArguments, ToolContext | None], Any]:
+    def make_dispatch(self) -> Callable[[RawArguments, ToolContext | None], Any]:
         """Validates, calls and waits; raises a `CallError`. Arguments are passed on as they are, not copied."""
-        dispatch = _dispatcher(self)
-        if self.tool.effects is not Effects.WRITE:
-            return dispatch
-
-        def dispatch_write(arguments: RawArguments, ctx: ToolContext | None = None) -> Any:
-            check_dispatch(self.tool)
-            return dispatch(arguments, ctx)
-
-        return dispatch_write
+        self.dispatch = dispatch = _dispatcher(self)
+        return dispatch
 
     def accepts(self, arguments: Any) -> bool:
         """True if the arguments fit the schema."""
@@ -248,13 +258,11 @@ class PreparedTool:
 
     def with_defaults(self, arguments: Arguments) -> Arguments:
         """The arguments with missing defaults filled in; the same object if there are none."""
-        missing = [(name, value) for name, value in self.defaults if name not in arguments]
-        if not missing:
+        if arguments.keys() >= self.defaults.keys():
             return arguments
         # A default of its own for each call: a tool that changes it must not change the schema.
-        filled = {**arguments, **{name: copied(value) for name, value in missing}}
-        # Rules about several properties at once may refuse what each default alone satisfies.
-        return filled if self.compiled.is_valid(filled) else arguments
+        filled = {**arguments, **copied(self.defaults), **arguments}
+        return filled if self._are_free or self.compiled.is_valid(filled) else arguments
 
     def refusal(self, arguments: Arguments, violations: list[Violation] | None = None) -> InvalidArguments:
         """The error for arguments that it does not accept, with every violation."""
@@ -298,10 +306,16 @@ def takes_long(candidates: tuple[PreparedTool, ...], arguments: RawArguments) ->
 
 
 def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext | None], Any]:
-    tool, is_valid, defaults = prepared.tool, prepared.compiled.is_valid, prepared.defaults
-    call_function, (function, integers) = prepared.call_function, plain_function(tool.binding)
+    is_valid, defaults, (function, integers) = (
+        prepared.compiled.is_valid,
+        prepared.defaults,
+        plain_function(prepared.tool.binding),
+    )
+    writes = prepared.tool.effects is Effects.WRITE
 
     def dispatch(arguments: RawArguments, ctx: ToolContext | None = None) -> Any:
+        if writes:
+            check_dispatch(prepared.tool)
         checked = arguments if type(arguments) is dict else read_arguments(arguments)
         try:
             fits = is_valid(checked)
@@ -311,17 +325,15 @@ def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext |
             raise prepared.refusal(checked)
         if defaults:
             checked = prepared.with_defaults(checked)
-        for name in integers:
-            # 3.0 is a valid JSON Schema integer, but no int to a Python function.
-            if type(checked.get(name)) is float:
-                checked = {**checked, name: int(checked[name])}
+        if integers:
+            checked = integral_arguments(integers, checked)
         if function is None:
-            value = call_function(checked, ctx)
+            value = prepared.call_function(checked, ctx)
         else:
             try:
                 value = function(**checked)
             except BaseException as error:  # noqa: BLE001 - told apart and raised again
-                raise_failure(tool, error)
-        return wait_for(tool, value) if type(value) is CoroutineType else value
+                raise_failure(prepared.tool, error)
+        return wait_for(prepared.tool, value) if type(value) is CoroutineType else value
 
     return dispatch

@@ -208,7 +208,8 @@ class ToolRegistry:
         """
         found = self.snapshot.names.get(name)
         if found is not None and len(found) == 1:
-            return found[0].dispatch(arguments, ctx)
+            dispatch = found[0].dispatch or found[0].make_dispatch()
+            return dispatch(arguments, ctx)
         prepared, checked = bind_exact(found or find(self.snapshot, name), read_arguments(arguments))
         check_dispatch(prepared.tool)
         value = prepared.call_function(checked, ctx)

@@ -37,6 +37,8 @@ MAX_OVERLOADS = 256
 class Snapshot:
     """Tools, the overload index, artifacts and a generation number. Never changed."""
 
+    __slots__ = ("__dict__", "names")
+
     def __init__(
         self,
         candidates: tuple[PreparedTool, ...] = (),
