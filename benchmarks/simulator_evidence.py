@@ -235,10 +235,14 @@ def lost_values(values: SchemaValues | None, sent: Any, shown: Any, node: Any, p
         for at, (one, other) in enumerate(zip(sent, shown, strict=True)):
             yield from lost_values(values, one, other, True if items is None else items, f"{path}/{at}")
     elif not _same(sent, shown) and (
-        values is None
-        or any(values.checker(node)(way) for way in (sent, _number(sent), *([] if sent is None else [str(sent)])))
+        values is None or any(values.checker(node)(way) for way in (sent, _number(sent), *_spell_text(sent)))
     ):
         yield f"{path}: {str(sent)[:30]!r} sent, {str(shown)[:30]!r} shown"
+
+
+def _spell_text(sent: Any) -> list[str]:
+    """A value as text; how a list or an object would be written there, nobody can say."""
+    return [] if sent is None or isinstance(sent, (list, dict)) else [str(sent)]
 
 
 def _same(sent: Any, shown: Any) -> bool:
