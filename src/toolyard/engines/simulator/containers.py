@@ -218,14 +218,13 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
                 if accepts(value):
                     out[name] = copied(value)
                     continue
-            if key in draw.must:
-                out[name] = make_some(maker, draw)
-            elif always or spent < 0:
-                out[name] = maker(draw)
-            elif not lean and draw.byte() >= (_SELDOM if depth <= _UPPER else _OFTEN):
+            must, sure = key in draw.must, always or spent < 0
+            if must or sure or (not lean and draw.byte() >= (_SELDOM if depth <= _UPPER else _OFTEN)):
                 try:
-                    out[name] = maker(draw)
+                    out[name] = make_some(maker, draw) if must else maker(draw)
                 except GaveUp:
+                    if sure:
+                        raise
                     draw.depth, draw.spent = depth, spent
         if not plain:
             _fill_count(out, draw, fields, extras, (0 if lean else wanted, least, most))
