@@ -13,30 +13,22 @@ import msgspec
 
 from toolyard.engines.simulator.containers import COMMON
 from toolyard.engines.simulator.draw import encode
-from toolyard.engines.simulator.roles import THINGS, noun_of, nouns_of, own_names, role_of
+from toolyard.engines.simulator.roles import THINGS, noun_of, nouns_of, own_names, role_of, verb_by_name
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import SchemaValues, SharedParts, item_node, properties_of
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 from toolyard.schema.fold import allowed_types, find_ways
 from toolyard.schema.subschemas import SubSchema
-from toolyard.words.identifiers import plain_letters, singular
+from toolyard.words.identifiers import CrudVerb, plain_letters, singular
 
-_WRAPPERS = (
-    "data",
-    "result",
-    "response",
-    "item",
-    "payload",
-    "record",
-    "resource",
-    "object",
-    "value",
-    "body",
-    "content",
-)
+_ENVELOPES = ("data", "result", "response", "payload")
+"""What nothing but an envelope is called."""
+_WRAPPERS = (*_ENVELOPES, "item", "record", "resource", "object", "value", "body", "content")
 _LISTS = frozenset(("items", "data", "results", "values", "records", "entries", "list", "resources", "content"))
 _LISTS |= {"objects", "rows", "result", "response", "elements", "hits", "matches", "members", "value", "documents"}
+_FILTERS = frozenset(("filter", "filters", "query", "where", "criteria", "sort", "orderby", "limit", "offset"))
+"""What is sent to say which things are wanted, or how many."""
 _DEEPEST = 3
 
 
@@ -119,7 +111,8 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     rest = {plain: name for plain, name in letters.items() if plain not in _ABOUT}
     for plain in (*nouns_of(noun), *_WRAPPERS):
         inside = properties_of(root, properties[letters[plain]]) if plain in letters else None
-        if inside and (plain == nouns_of(noun)[0] or _is_envelope(inside, rest)):
+        named = plain in _ENVELOPES and has_own_id(inside or (), noun)
+        if inside and (named or plain == nouns_of(noun)[0] or _is_envelope(plain, inside, rest)):
             return letters[plain]
     for plain, name in rest.items():
         inside = properties_of(root, properties[name])
@@ -128,9 +121,10 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     return None
 
 
-def _is_envelope(inside: Collection[str], beside: Collection[str]) -> bool:
+def _is_envelope(name: str, inside: Collection[str], all_names: Collection[str]) -> bool:
     """Whether what is called as envelopes are is one, and no part like others: `content` is one of a comment's many."""
-    return len(inside) + 1 >= len(beside)
+    beside = len(all_names) - 1
+    return len(inside) >= beside if name in _ENVELOPES else len(inside) > 2 * beside
 
 
 def has_own_id(properties: Iterable[str], noun: str) -> bool:
@@ -205,6 +199,9 @@ class Profile:
         self.entity_path: AnswerPath | None = None
         if root is not None and self.role.verb != "list":
             self.entity_path = find_entity(root, noun)
+        if self.role.verb == "create" and self._is_lookup():
+            verb: CrudVerb = "list" if self.list_path is not None else "none"
+            self.role = msgspec.structs.replace(self.role, verb=verb, writes=False)
         self._kept = frozenset(self.role.fields)
         """What no update changes, in plain letters."""
         shown = self.entity_path.properties if self.entity_path is not None else {}
@@ -218,6 +215,19 @@ class Profile:
         self.ignored = _find_ignored(tool)
         self.envelope = self._find_envelope()
         """The names that lead to the entity in the body."""
+
+    def _is_lookup(self) -> bool:
+        """Whether what is sent by POST asks for things and makes none: it says so, and no one thing comes back."""
+        binding, path = self.tool.binding, self.entity_path
+        if not isinstance(binding, RestBinding):
+            return False
+        if path is not None and ITEM not in path.names and has_own_id(path.properties, self.role.noun):
+            return False
+        body = _find_body(self.tool)
+        properties = properties_of(self.tool.parameters, self.tool.parameters) or {}
+        asked = properties if body is None else properties_of(self.tool.parameters, properties.get(body, True)) or {}
+        filters = not _FILTERS.isdisjoint(map(plain_letters, asked)) and self.list_path is not None
+        return filters or verb_by_name(self.tool, binding.path) in ("get", "list")
 
     def _is_text(self, node: SubSchema) -> bool:
         return any(allowed_types(way.schema) == ("string",) for way in find_ways(self.values.root, node))
@@ -254,7 +264,7 @@ class Profile:
             opened = next((plain for plain in names if plain in letters and plain not in own), "")
             inside = properties_of(root, properties[letters[opened]]) if opened else None
             sure = opened in wrapped or opened == nouns_of(self.role.noun)[0]
-            if inside is None or not (sure or (opened not in PARTS and _is_envelope(inside, letters))):
+            if inside is None or not (sure or (opened not in PARTS and _is_envelope(opened, inside, letters))):
                 break
             found, properties = (*found, letters[opened]), inside
         return found

@@ -131,14 +131,18 @@ def _is_own_key(letters: str, noun: str) -> bool:
 
 def _verb_of_post(tool: Tool, binding: RestBinding) -> CrudVerb:
     """What a POST on one thing does: changes it by what is sent, unless the name of the tool says otherwise."""
-    # Words of the path are names of things: `/transfers/{transfer}`, `/value_lists/{value_list}`.
-    things = {singular(word) for part in binding.path.split("/") for word in split_identifier(part)}
-    spoken = [word for word in split_identifier(tool.name) if word in CRUD_BY_VERB and singular(word) not in things]
-    word = next((word for word in spoken if word != "post"), "")
-    said = CRUD_BY_VERB.get(word, "update")
+    said = verb_by_name(tool, binding.path)
     if binding.body is None or said in ("act", "list"):
         return "act"
     return "replace" if said == "create" else "update"
+
+
+def verb_by_name(tool: Tool, path: str) -> CrudVerb:
+    """What the name of a tool at a path says that it does, by its first verb."""
+    # Words of the path are names of things: `/transfers/{transfer}`, `/value_lists/{value_list}`.
+    things = {singular(word) for part in path.split("/") for word in split_identifier(part)}
+    spoken = [word for word in split_identifier(tool.name) if word in CRUD_BY_VERB and singular(word) not in things]
+    return CRUD_BY_VERB.get(next((word for word in spoken if word != "post"), ""), "none")
 
 
 def _collection_of(parts: list[str], named: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
