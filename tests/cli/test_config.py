@@ -1,6 +1,7 @@
 """`toolyard add`: what it is told of is found out, loaded, and written into the config, whose other text stays."""
 
 import json
+import re
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -101,16 +102,14 @@ def test_what_it_is_is_found_out_and_the_config_keeps_its_text(words, source, to
 def test_an_address_of_an_api_takes_what_its_document_needs_and_the_key_stays_a_variable(spec_url, monkeypatch, capsys):
     assert run(["add", spec_url]) == 2
     said = capsys.readouterr().err
-    assert "as rest" in said and "as mcp" in said and "401" in said and "headers" in said
+    assert "as rest" in said and "as mcp" in said and "401" in said and "--token-env NAME" in said
+    assert run(["add", spec_url, "--token-env", "PETS_TOKEN"]) == 2
+    assert "PETS_TOKEN" in capsys.readouterr().err
     monkeypatch.setenv("PETS_TOKEN", "the-secret-token")
-    assert run(["add", spec_url, "--set", 'headers={"authorization": "Bearer ${PETS_TOKEN}"}']) == 0
+    assert run(["add", spec_url, "--token-env", "PETS_TOKEN"]) == 0
     source = parse_yaml(Path("toolyard.yaml").read_text())["tools"]["registry"][1]
-    assert source == {
-        "type": "rest",
-        "spec": f"{spec_url}/openapi.json",
-        "namespace": "local",
-        "headers": {"authorization": "Bearer ${PETS_TOKEN}"},
-    }
+    auth = {"type": "bearer", "token": "${PETS_TOKEN}"}
+    assert source == {"type": "rest", "spec": f"{spec_url}/openapi.json", "namespace": "local", "auth": auth}
     said = capsys.readouterr()
     assert "the-secret-token" not in said.out + said.err
 
@@ -202,46 +201,73 @@ def test_a_config_that_is_a_link_stays_one():
     assert Path("link.yaml").is_symlink() and Path("kept.yaml").read_text().startswith("# mine\ntools:\n")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "auth"),
-    [
-        ({"type": "http", "scheme": "bearer"}, {"type": "bearer", "token": "${SECURED_TOKEN}"}),
-        ({"type": "http", "scheme": "basic"}, {"type": "basic", "user": "${SECURED_USER}", "password": "${SECURED_PASSWORD}"}),
-        (
-            {"type": "apiKey", "in": "header", "name": "X-Key"},
-            {"type": "api_key", "in": "header", "name": "X-Key", "value": "${SECURED_KEY}"},
-        ),
-        (
-            {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://x.example/token", "scopes": {}}}},
-            {
-                "type": "oauth2",
-                "token_url": "https://x.example/token",
-                "client_id": "${SECURED_CLIENT_ID}",
-                "client_secret": "${SECURED_CLIENT_SECRET}",
-            },
-        ),
-    ],
-    ids=["bearer", "basic", "api_key", "oauth2"],
-)  # fmt: skip
-def test_an_api_that_wants_credentials_is_told_the_lines_that_give_them(scheme, auth, capsys, monkeypatch):
-    servers = [{"url": "https://x.example"}]
-    Path("secured.json").write_text(
-        json.dumps(
-            {**SPEC, "servers": servers, "components": {"securitySchemes": {"s": scheme}}, "security": [{"s": []}]}
-        )
-    )
+SCHEMES = {
+    "bearer": ({"type": "http", "scheme": "bearer"}, {"type": "bearer", "token": "${SECURED_TOKEN:-}"}),
+    "basic": (
+        {"type": "http", "scheme": "basic"},
+        {"type": "basic", "user": "${SECURED_USER:-}", "password": "${SECURED_PASSWORD:-}"},
+    ),
+    "api_key": (
+        {"type": "apiKey", "in": "header", "name": "X-Key"},
+        {"type": "api_key", "in": "header", "name": "X-Key", "value": "${SECURED_KEY:-}"},
+    ),
+    "oauth2": (
+        {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://x.example/token", "scopes": {}}}},
+        {
+            "type": "oauth2",
+            "token_url": "https://x.example/token",
+            "client_id": "${SECURED_CLIENT_ID:-}",
+            "client_secret": "${SECURED_CLIENT_SECRET:-}",
+        },
+    ),
+}
+
+
+def write_secured(scheme):
+    secured = {"components": {"securitySchemes": {"s": scheme}}, "security": [{"s": []}]}
+    Path("secured.json").write_text(json.dumps({**SPEC, "servers": [{"url": "https://x.example"}], **secured}))
+
+
+def read_added():
+    return parse_yaml(Path("toolyard.yaml").read_text())["tools"]["registry"][-1]
+
+
+@pytest.mark.parametrize("kind", SCHEMES)
+def test_an_api_that_wants_credentials_gets_them_from_variables_that_are_told(kind, capsys, monkeypatch):
+    scheme, auth = SCHEMES[kind]
+    write_secured(scheme)
     assert run(["add", "secured.json"]) == 0
+    # The origin, because the document alone says where its calls go.
+    assert read_added()["auth"] == {**auth, "origin": "https://x.example"}
     said = capsys.readouterr().out
-    told = parse_yaml(said[said.index("tools:\n") :])
-    assert told["tools"]["engines"] == {"rest": {"type": "rest", "auth": auth}}
+    assert all(f"{name}=..." in said for name in re.findall(r"\{(\w+):-", str(auth))) and "export" in said
+    assert run(["check"]) == 0  # what is not set yet stops nothing
     for name in ("TOKEN", "USER", "PASSWORD", "KEY", "CLIENT_ID", "CLIENT_SECRET"):
         monkeypatch.setenv(f"SECURED_{name}", "x-1-secret")
-    told["tools"]["registry"] = parse_yaml(Path("toolyard.yaml").read_text())["tools"]["registry"]
-    Path("toolyard.yaml").write_text(json.dumps(told))
     assert run(["check"]) == 0
     capsys.readouterr()
-    assert run(["add", "secured.json", "-n", "again"]) == 0
-    assert "credentials" not in capsys.readouterr().out
+    assert run(["add", "secured.json", "-n", "secured"]) == 1
+    assert "export" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("kind", "part"), [("bearer", "token"), ("api_key", "value"), ("oauth2", "token")])
+def test_a_token_that_is_named_goes_where_the_document_wants_it(kind, part, monkeypatch, capsys):
+    monkeypatch.setenv("MINE", "x-1-secret")
+    write_secured(SCHEMES[kind][0])
+    assert run(["add", "secured.json", "--token-env", "MINE"]) == 0
+    auth = read_added()["auth"]
+    assert auth[part] == "${MINE}" and auth["type"] == ("api_key" if kind == "api_key" else "bearer")
+    assert run(["check"]) == 0 and "export" not in capsys.readouterr().out
+
+
+def test_a_token_is_refused_where_it_says_nothing(capsys, monkeypatch):
+    monkeypatch.setenv("MINE", "x-1-secret")
+    write_secured(SCHEMES["basic"][0])
+    before = Path("toolyard.yaml").read_text()
+    for what, why in (("secured.json", "a user and a password"), ("desk.py", "is for APIs and for servers")):
+        assert run(["add", what, "--token-env", "MINE"]) == 2
+        assert why in capsys.readouterr().err
+    assert Path("toolyard.yaml").read_text() == before
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8711", "localhost:9", "[::1]:8000", "10.1.2.3:80"])

@@ -6,7 +6,7 @@ import pytest
 from docs.pages import read_pages
 from docs.shell import TOKEN, pets, read_commands, run_commands, shell
 
-from toolyard import SourceUnavailable, Toolyard
+from toolyard import SourceUnavailable, ToolCall, Toolyard
 
 __all__ = ["pets", "shell"]  # fixtures
 
@@ -24,17 +24,29 @@ def test_each_task_takes_the_commands_that_the_page_says(shell, task):
     assert commands and run_commands(shell, PAGE._replace(text=so_far), TASKS[task]) == commands
 
 
-def test_the_page_has_the_tasks_of_new_users_in_three_commands_at_most():
+def test_the_page_has_the_tasks_of_new_users_in_three_steps_at_most():
     assert len(TASKS) >= 12
     for task, text in TASKS.items():
-        # What is in a block of `sh` needs Docker: tests/deploy try the steps of its image.
-        deployed = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-        count = len(list(read_commands(text))) + sum(len(block.splitlines()) for block in deployed)
-        assert 0 < count <= 3 and f"({count} command{'s' * (count > 1)})" in task
+        # What is in a block of `sh` needs Docker or a model's SDK: tests/deploy and tests/adapters try those.
+        typed = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        files = [block for block in PAGE._replace(text=text).blocks() if "." in block.title]
+        count = len(files) + len(list(read_commands(text))) + sum(len(block.splitlines()) for block in typed)
+        assert 0 < count <= 3 and f"({count} step{'s' * (count > 1)})" in task, (task, count)
 
 
-def test_an_api_whose_document_is_behind_a_key_says_which_option_is_missing(pets):
-    source = {"type": "rest", "spec": f"{pets}/openapi.json", "engine": "api"}
-    engines = {"api": {"type": "rest", "auth": {"type": "bearer", "token": TOKEN}}}
-    with pytest.raises(SourceUnavailable, match=r"answers 401.*`headers`.*not with the request for the document"):
-        Toolyard.from_config({"tools": {"registry": [source], "engines": engines}})
+def test_an_api_behind_a_key_says_which_option_is_missing_with_the_line_that_gives_it(pets):
+    source = {"type": "rest", "spec": f"{pets}/openapi.json"}
+    with pytest.raises(
+        SourceUnavailable, match=r'answers 401.*the source.*auth: \{type: bearer, token: "\$\{NAME\}"\}'
+    ):
+        Toolyard.from_config({"tools": [source]})
+    source["headers"] = {"authorization": f"Bearer {TOKEN}"}
+    for token, sent in (("", "no credential was sent"), ("wrong-token", "that was sent is refused")):
+        engines = {"rest": {"type": "rest", "auth": {"type": "bearer", "token": token}}}
+        with Toolyard.from_config({"tools": {"registry": [source], "engines": engines}}) as yard:
+            yard.tool_engine.setup("s")
+            [answer] = yard.tool_engine.execute("s", [ToolCall("addPet", {"name": "Tom"})])
+            assert (
+                sent in answer.error_info.hint
+                and 'auth: {type: "bearer", token: "${API_TOKEN}"}' in answer.error_info.hint
+            )

@@ -439,7 +439,7 @@ class _ConfigReader:
             raise ConfigError(f"{self.where}: {key} must be a mapping, not {json_type(value)}")
         return self.expand_variables(value, f"{self.where}: {key}")
 
-    def read_sources(self, items: Any, engines: Mapping[str, Any]) -> list[PluginEntry]:
+    def read_sources(self, items: Any, engines: dict[str, PluginEntry]) -> list[PluginEntry]:
         if not isinstance(items, list):
             raise ConfigError(f"{self.where}: tools.registry must be a list of sources, not {json_type(items)}")
         found = []
@@ -448,6 +448,11 @@ class _ConfigReader:
             if engine is not None and (not isinstance(engine, str) or engine not in engines):
                 known = ", ".join(engines) or "none"
                 raise ConfigError(f"{entry.where}: engine {engine!r} is not among tools.engines ({known})")
+            if engine is None and entry.type == "rest" and entry.options.get("auth") is not None:
+                # Its credential is for its calls, too: by the engine `rest` as the config has it, with that.
+                engine, rest = entry.where.removeprefix(f"{self.where}: "), engines.get("rest")
+                options = rest.options if rest is not None and rest.type == "rest" else {}
+                engines[engine] = PluginEntry("rest", {**options, "auth": entry.options["auth"]}, entry.where)
             found.append(msgspec.structs.replace(entry, engine=engine))
         return found
 

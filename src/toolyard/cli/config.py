@@ -30,6 +30,7 @@ from toolyard.cli.options import OUTPUT, VerbOptions, read_word
 from toolyard.cli.output import counted, fail, print_either, print_json, print_text, working
 from toolyard.cli.yard import config_path
 from toolyard.links.http.addresses import Blocked, is_public, read_address, with_port
+from toolyard.links.http.auth_entry import suggest_auth
 from toolyard.links.http.url import read_url
 from toolyard.model.bindings import RestBinding, RestScheme
 from toolyard.model.errors import ConfigError, ToolyardError
@@ -172,6 +173,7 @@ def add(
         Sequence[str],
         Parameter(name="--set", negative="", help="KEY=VALUE: what else the source is to say; ${NAME} in it stays."),
     ] = (),
+    token_env: Annotated[str | None, Parameter(help="The variable with the token or key that it asks for.")] = None,
     into: Annotated[
         Path | None,
         Parameter(help="The config that is added to; not given: $TOOLYARD_CONFIG or ./toolyard.yaml, made if need be."),
@@ -188,17 +190,17 @@ def add(
         scripts, or a client's mcpServers file; a Python module; or the command, with its arguments, that starts an
         MCP server: `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
     """
-    config = into or config_path(None) or _CONFIG
-    text, path, known = _read_known(config)
+    text, path, known = _read_known(config := into or config_path(None) or _CONFIG)
     extra = dict(_split_option(word) for word in option)
-    candidates = list(_list_candidates(what, config.parent))
+    candidates = [found for one in _list_candidates(what, config.parent) for found in _list_attempts(one, token_env)]
     if (there := _find_there(candidates, namespace, known, config.parent)) is not None:
         said = f"{config}: {' '.join(what)} is there already, as {'.'.join(path)}[{there}]"
         fail(ConfigError(f"{said}; -n with another name adds it once more"), as_json=options.json)
         return 1
+    used = {str(item.get("namespace")) for item in known}
     with working(f"looking at {' '.join(what)}"):
-        used = {str(item.get("namespace")) for item in known}
         source, registry = _load_first(candidates, namespace, used, extra, config)
+    source = _give_auth(source, registry, token_env, config)
     loaded, rejected = len(registry), len(registry.report.rejected)
     if not show:
         _write_source(config, text, path, source)
@@ -207,10 +209,10 @@ def add(
     elif show:
         print_text(yaml.safe_dump([source], sort_keys=False, allow_unicode=True).rstrip())
     else:
-        what_it_is = f"a source of type {source['type']}"
-        print_text(f"{config}: added {what_it_is}; {counted(loaded, 'tool')} loaded, {rejected} rejected")
+        found = f"{counted(loaded, 'tool')} loaded, {rejected} rejected"
+        print_text(f"{config}: added a source of type {source['type']}; {found}")
         _explain_reach(config, registry)
-        _explain_auth(config, source, registry)
+        _explain_auth(source)
     return 0
 
 
@@ -283,7 +285,9 @@ def _load_first(
             return source, registry
         reasons = [item.reason for item in registry.report.rejected[:3]]
         failures.append(f"as {source['type']}: it has no tools{': ' * bool(reasons)}{'; '.join(reasons)}")
-    raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures))
+    wants = any("401" in line for line in failures) and not any("auth" in candidate for candidate in candidates)
+    hint = "\n--token-env NAME names the variable that has its token" if wants else ""
+    raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures) + hint)
 
 
 def _explain_reach(config: Path, registry: ToolRegistry) -> None:
@@ -299,30 +303,50 @@ def _explain_reach(config: Path, registry: ToolRegistry) -> None:
                 print_text(f'add this to the source in {config}:\n  allow_hosts: ["{name}"]')
 
 
-def _explain_auth(config: Path, source: _Source, registry: ToolRegistry) -> None:
-    """Say what calls need, if they need credentials: the headers of a source go with its document alone."""
-    bindings = (tool.binding for tool in registry if isinstance(tool.binding, RestBinding))
+def _list_attempts(candidate: _Source, token: str | None) -> Iterator[_Source]:
+    """Without a token and with it: who tells their document to all need not be told it."""
+    bearer = {**candidate, "auth": {"type": "bearer", "token": f"${{{token}}}"}}
+    is_server = "url" in candidate
+    if token is None or not is_server:
+        yield candidate
+    if token is not None and (is_server or "://" in candidate.get("spec", "")):
+        yield bearer
+    elif token is not None and candidate["type"] != "rest":
+        raise ConfigError("--token-env is for APIs and for servers by their address")
+
+
+def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, config: Path) -> _Source:
+    """The source with the credential that its calls need, by what the document says, or as a token that was named."""
+    bindings = [tool.binding for tool in registry if isinstance(tool.binding, RestBinding)]
     needed = next(((found, names) for found in bindings for names in found.security[:1] if names), None)
-    engines = find_value(read_config_file(config), ("tools", "engines")) or {}
-    if needed is None or any(isinstance(engine, dict) and engine.get("auth") for engine in engines.values()):
-        return
+    engines = find_value(read_config_file(config) if config.exists() else None, ("tools", "engines")) or {}
+    has_auth = "auth" in source or any(isinstance(one, dict) and one.get("auth") for one in engines.values())
+    if not bindings or (token is None and (needed is None or has_auth)):
+        return source
+    binding, names = needed or (bindings[0], ())
+    schemes: list[RestScheme | None] = [binding.schemes[name] for name in names] or [None]
     name = _make_name(str(source.get("namespace", "api"))).upper()
-    entries = [_suggest_credential(needed[0].schemes[scheme], name) for scheme in needed[1]]
-    engine = json.dumps({"type": "rest", "auth": entries[0] if len(entries) == 1 else entries})
-    print_text("its calls need credentials; say them beside the sources, which then stand under `registry`:")
-    print_text(f"tools:\n  registry: [...]\n  engines:\n    rest: {engine}")
+    # Until it is set, calls go without one that nobody asked for here.
+    write = f"${{{{{name}_{{}}:-}}}}".format if token is None else lambda _: f"${{{token}}}"
+    if token is not None and any(scheme is not None and scheme.type == "basic" for scheme in schemes):
+        raise ConfigError("this API asks for a user and a password; leave --token-env out, and the variables are told")
+    if token is not None:
+        schemes = [None if scheme is None or scheme.type == "oauth2" else scheme for scheme in schemes]
+    entries = [suggest_auth(scheme, write) for scheme in schemes]
+    with suppress(Blocked):
+        origin = read_url(binding.base_url).origin
+        # That only the document names it is not enough for a secret to go there.
+        entries = [entry if origin in binding.origins else {**entry, "origin": origin} for entry in entries]
+    if source.get("auth", entries[0]) not in entries:
+        entries.insert(0, source["auth"])
+    return {**source, "auth": entries[0] if len(entries) == 1 else entries}
 
 
-def _suggest_credential(scheme: RestScheme, name: str) -> _Source:
-    match scheme.type:
-        case "basic":
-            return {"type": "basic", "user": f"${{{name}_USER}}", "password": f"${{{name}_PASSWORD}}"}
-        case "api_key":
-            return {"type": "api_key", "in": str(scheme.location), "name": scheme.name, "value": f"${{{name}_KEY}}"}
-        case "oauth2" if scheme.token_url:
-            client = {"client_id": f"${{{name}_CLIENT_ID}}", "client_secret": f"${{{name}_CLIENT_SECRET}}"}
-            return {"type": "oauth2", "token_url": scheme.token_url, **client}
-    return {"type": "bearer", "token": f"${{{name}_TOKEN}}"}
+def _explain_auth(source: _Source) -> None:
+    """Say which variables the credentials of the source are in, if any is not set."""
+    unset = [name for name in re.findall(r"\$\{(\w+)", str(source.get("auth"))) if not os.environ.get(name)]
+    if unset:
+        print_text(f"its calls need credentials; before you call: export {' '.join(f'{name}=...' for name in unset)}")
 
 
 def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:

@@ -109,13 +109,22 @@ def test_an_address_that_gives_no_document_is_unavailable(address, path, said):
         RESTToolLoader(address + path, "pets").load()
 
 
-@pytest.mark.parametrize(
-    ("headers", "why"), [({}, "wants to know who asks"), ({"X-Key": "tell-nobody"}, "are refused")]
-)
+@pytest.mark.parametrize(("headers", "why"), [({}, "wants to know who asks"), ({"X-Key": "tell-nobody"}, "is refused")])
 def test_a_document_behind_a_key_says_which_option_gives_one(address, headers, why):
-    with pytest.raises(SourceUnavailable, match=f"{why}.*`headers`") as caught:
+    with pytest.raises(SourceUnavailable, match=f"{why}.*auth: {{type: bearer") as caught:
         RESTToolLoader(f"{address}/pets.json", "pets", headers=headers).load()
     assert "tell-nobody" not in str(caught.value)
+
+
+def test_a_document_behind_a_key_is_fetched_with_the_credential_unless_that_is_for_another_place(address):
+    auth = {"type": "api_key", "in": "header", "name": "X-Key", "value": "k"}
+    assert RESTToolLoader(f"{address}/pets.json", "pets", auth=auth).load()
+    for elsewhere in (
+        {"auth": {**auth, "origin": "https://pets.example"}},
+        {"auth": auth, "base_url": "https://pets.example"},
+    ):
+        with pytest.raises(SourceUnavailable, match="wants to know who asks"):
+            RESTToolLoader(f"{address}/pets.json", "pets", **elsewhere).load()
 
 
 def test_nobody_there_is_unavailable():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
+from toolyard.links.http.auth_entry import suggest_auth, write_flow
 from toolyard.links.http.media import bare_media_type, charset_of, media_kind
 from toolyard.links.http.messages import HARMLESS, RETRYABLE, Incoming, retry_after
+from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
 from toolyard.words.redactor import Redactor
@@ -29,10 +32,20 @@ _TELLING = ("message", "detail", "error_description", "title", "error", "reason"
 class Expected:
     """What is known beforehand of an operation's answers."""
 
-    __slots__ = ("json", "method", "needs", "what")
+    __slots__ = ("auth", "json", "method", "needs", "what")
 
-    def __init__(self, method: str, where: str, accepts: Sequence[str], security: Sequence[Sequence[str]] = ()) -> None:
+    def __init__(
+        self,
+        method: str,
+        where: str,
+        accepts: Sequence[str],
+        security: Sequence[Sequence[str]] = (),
+        schemes: Mapping[str, RestScheme] = MappingProxyType({}),
+    ) -> None:
         self.method = method
+        first = next((schemes.get(name) for names in security for name in names), None)
+        self.auth = f"auth: {write_flow(suggest_auth(first, '${{API_{}}}'.format))}"
+        """What a config says so that it is met."""
         self.needs = " or ".join(" with ".join(names) for names in security if names)
         """The security schemes that the specification asks for."""
         self.json = bool(accepts) and all(media_kind(item) == "json" and "*" not in item for item in accepts)
@@ -116,8 +129,10 @@ def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], cloc
         after = retry_after(incoming.header("retry-after"), clock)
         return Unavailable(message, effect=effect, retry_after=after, details=details)
     hint = None
-    if status in _REFUSALS and expected.needs:
-        hint = f"it asks for {redactor.text(expected.needs)[:_SAID]}; the operator gives the engine 'auth' for that"
+    if status in _REFUSALS:
+        asks = f"it asks for {redactor.text(expected.needs)[:_SAID]}; " if expected.needs else ""
+        sent = "the credential that was sent is refused" if secrets else "no credential was sent"
+        hint = f"{asks}{sent}: the operator sets the variable in `auth` of the source or engine, {expected.auth}"
     return ToolFailed(message, effect=effect, retryable=False, hint=hint, details=details)
 
 

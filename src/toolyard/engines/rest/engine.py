@@ -16,9 +16,10 @@ from toolyard.dialects.telemetry import carry_trace
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.options import RestEngineOptions, SimulationOptions
 from toolyard.engines.rest.answer import read_answer
-from toolyard.engines.rest.options import AuthEntry, Chosen, choose_credentials, make_client, read_auth, read_base_url
+from toolyard.engines.rest.options import Chosen, choose_credentials, make_client, read_base_url
 from toolyard.engines.rest.request import RestOperation, named_hosts
 from toolyard.links.http.auth import NoToken
+from toolyard.links.http.auth_entry import AuthEntry, read_auth
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Incoming, Outgoing
 from toolyard.loop.pacing import Breaker

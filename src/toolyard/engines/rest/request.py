@@ -117,7 +117,7 @@ class RestOperation:
         """The operator said where this goes; it is not what a specification says alone."""
         # The path as the document has it: what stands in the place of {id}, or in a query, may be secret.
         where = f"{binding.path.partition('?')[0][:_LONGEST_PATH]} at {self.origin}"
-        self.expected = Expected(binding.method.upper(), where, binding.accepts, binding.security)
+        self.expected = Expected(binding.method.upper(), where, binding.accepts, binding.security, binding.schemes)
         self._by_place: dict[str, list[RestParameter]] = {"query": [], "header": [], "cookie": []}
         places: dict[str, RestParameter] = {}
         for parameter in binding.parameters:

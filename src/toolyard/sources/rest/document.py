@@ -17,7 +17,7 @@ import msgspec
 
 from toolyard.links.http.addresses import with_port
 from toolyard.links.http.client import GuardedClient
-from toolyard.links.http.messages import Outgoing
+from toolyard.links.http.messages import Credential, Outgoing
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import CallError, DefinitionError, MalformedSource, SourceUnavailable
 from toolyard.model.names import pointer_of
@@ -73,7 +73,9 @@ def _forgiving_yaml(data: bytes, what: str, error: MalformedSource) -> tuple[Any
 _ACCEPT = ("accept", "application/json, */*;q=0.5")
 
 
-def fetch_document(url: str, *, headers: Mapping[str, str], timeout: float, max_bytes: int) -> bytes:
+def fetch_document(
+    url: str, *, headers: Mapping[str, str], credential: Credential | None, timeout: float, max_bytes: int
+) -> bytes:
     """What the address answers; `SourceUnavailable` unless that is a document. Redirects stay within its origin."""
     try:
         target = read_url(url)
@@ -82,6 +84,7 @@ def fetch_document(url: str, *, headers: Mapping[str, str], timeout: float, max_
             url=url,
             headers=(*headers.items(), _ACCEPT),
             deadline=time.monotonic() + timeout,
+            credential=credential,
             # The operator wrote this address, so it may be private; what it leads to may not.
             named=(with_port(target.host, target.port),),
         )
@@ -94,11 +97,10 @@ def fetch_document(url: str, *, headers: Mapping[str, str], timeout: float, max_
             f"{_show_url(url)} answers {answer.status}: the document is elsewhere; give that address"
         )
     if answer.status in (401, 403):
-        given = "the headers given for it are refused" if headers else "it wants to know who asks"
+        given = "what it is given is refused" if headers or credential else "it wants to know who asks"
         raise SourceUnavailable(
-            # No example of a header here: what hides secrets in errors would hide it, and the rest of the line.
-            f"{_show_url(url)} answers {answer.status}: {given}; give the source `headers` with the credential: "
-            "an engine's `auth` goes with calls, not with the request for the document"
+            f"{_show_url(url)} answers {answer.status}: {given}; give the source the credential for it, "
+            'auth: {type: bearer, token: "${NAME}"}, where NAME is the variable that has it'
         )
     if answer.status != 200:
         raise SourceUnavailable(f"{_show_url(url)} answers {answer.status} instead of a document")

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.links.http.addresses import with_port
+from toolyard.links.http.auth_entry import join_credentials, read_auth
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.model.names import check_namespace
@@ -47,6 +48,13 @@ class RestOptions(LoaderOptions, frozen=True, kw_only=True):
         Mapping[str, str] | None, Meta(description="Values for variables in the specification's server address.")
     ]
     headers: Annotated[Mapping[str, str] | None, Meta(description="Headers of the request for the specification.")]
+    auth: Annotated[
+        Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        Meta(
+            description="One credential or several, as the engine `rest` has them: for the specification's address "
+            "and, if the source names no engine, for its calls."
+        ),
+    ]
     timeout: Annotated[float, Meta(gt=0, description="Seconds that fetching the specification may take.")]
     max_bytes: Annotated[int, Meta(ge=1, description="Size of the largest specification that is read.")]
     allow_hosts: Annotated[
@@ -131,9 +139,9 @@ class RESTToolLoader(ToolLoader):
 
     `base_url` stands for every server the document names. `include` and `exclude` take rules as
     `{"tags": [...], "paths": ["/pets/*"], "methods": ["GET"], "operations": ["get*"]}`. References to files are
-    followed within `ref_root`, by default the document's own folder; references to addresses never. `headers` go
-    with the request for the document, not with calls. `allow_hosts` names further hosts that calls may reach
-    although they are private.
+    followed within `ref_root`, by default the document's own folder; references to addresses never. `headers` and
+    `auth` go with the request for the document; in a config, `auth` goes with calls as well, unless the source names an
+    engine. `allow_hosts` names further hosts that calls may reach although they are private.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (RestOptions,)
@@ -148,6 +156,7 @@ class RESTToolLoader(ToolLoader):
         exclude: Any = None,
         server_variables: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        auth: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         timeout: float = 30.0,
         max_bytes: int = MAX_BYTES,
         allow_hosts: Sequence[str] = (),
@@ -165,6 +174,7 @@ class RESTToolLoader(ToolLoader):
         read = read_arguments(RestOptions, **limits, server_variables=server_variables, headers=headers)
         self._variables = dict(read["server_variables"] or {})
         self._headers = dict(read["headers"] or {})
+        self._auth = read_auth(auth, "auth")
         self._timeout: float = read["timeout"]
         self._max_bytes: int = read["max_bytes"]
         self._allow_hosts = tuple(read["allow_hosts"])
@@ -217,7 +227,12 @@ class RESTToolLoader(ToolLoader):
         if self._url is not None:
             from toolyard.sources.rest.document import fetch_document
 
-            return fetch_document(self._url, headers=self._headers, timeout=self._timeout, max_bytes=self._max_bytes)
+            origin = read_url(self._url).origin
+            # Whoever says where the service is means that by a credential without an origin.
+            is_home = self.base_url is None or read_url(self.base_url).origin == origin
+            credential = join_credentials([entry for entry in self._auth if entry.serves(origin, is_home)], origin)
+            limits: dict[str, Any] = {"timeout": self._timeout, "max_bytes": self._max_bytes}
+            return fetch_document(self._url, headers=self._headers, credential=credential, **limits)
         assert self._path is not None
         return read_bytes(self._path, max_bytes=self._max_bytes)
 

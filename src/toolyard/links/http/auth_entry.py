@@ -1,0 +1,151 @@
+"""`auth` of a source or an engine: a credential as the operator writes it, for as many origins as it is meant for.
+
+A credential is for its `origin`. One without goes to where the operator said that things are, and to no place that only
+a specification names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from toolyard.links.http.auth import AUTH_KINDS, Together, token_hosts
+from toolyard.links.http.messages import Credential
+from toolyard.links.http.url import read_origin
+from toolyard.model.bindings import RestScheme
+from toolyard.model.errors import CallError, ConfigError
+from toolyard.model.names import json_type
+from toolyard.schema.options import Text, check_keys, option_type, read_value
+
+_TEXT = option_type(Text)
+_TEXTS = option_type(Annotated[tuple[Text, ...], Meta(min_length=1, extra={"one": True})])
+_KIND = option_type(Literal["bearer", "basic", "api_key", "oauth2"])
+_PLACE = option_type(Literal["header", "query", "cookie"])
+_TOKENS = frozenset({"bearer", "oauth2"})
+
+
+class AuthEntry:
+    """One credential of the config, for as many origins as it is meant for."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        check_keys(value, value if isinstance(value, dict) else (), where)
+        block: dict[str, Any] = value
+        if "type" not in block:
+            raise ConfigError(f"{where}: needs a 'type': {', '.join(AUTH_KINDS)}")
+        self.kind: str = read_value(_KIND, block["type"], f"{where}.type")
+        keys = AUTH_KINDS[self.kind]
+        check_keys(block, ("type", "origin", "scheme", *keys.needed, *keys.optional), where)
+        # Where a key goes is for the operator to say: a service may take it anywhere.
+        needed = ("in", *keys.needed) if "in" in keys.optional else keys.needed
+        for key in needed:
+            if key not in block:
+                raise ConfigError(f"{where}: {self.kind} needs {key!r}")
+        texts = {key: str(read_value(_TEXT, block[key], f"{where}.{key}")) for key in needed}
+        self.scheme = (
+            str(read_value(_TEXT, block["scheme"], f"{where}.scheme")) if block.get("scheme") is not None else None
+        )
+        self.origin = _read_origin(block["origin"], where) if block.get("origin") is not None else None
+        self.place = (texts.get("in", ""), texts.get("name", ""))
+        self.named: tuple[str, ...] = ()
+        """Hosts that are asked besides the origin: the operator named them, so they may be private."""
+        self._make = self._read_maker(texts, block, where)
+        self._made: dict[str, Credential] = {}
+        # What is wrong with it is said now, not with the first call.
+        self._secrets = self.at(self.origin or "https://toolyard.invalid").secrets
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be shown nowhere."""
+        return self._secrets
+
+    @property
+    def slot(self) -> tuple[str, str]:
+        """Where in a request it goes: two for one slot cannot go together."""
+        return self.place if self.kind == "api_key" else ("header", "authorization")
+
+    def at(self, origin: str) -> Credential:
+        """The credential for one origin."""
+        if origin not in self._made:
+            self._made.setdefault(origin, self._make(origin))
+        return self._made[origin]
+
+    def serves(self, origin: str, trusted: bool) -> bool:
+        """Whether it may go there; without an origin of its own, to where the operator said that things are."""
+        return trusted if self.origin is None else self.origin == origin
+
+    def fits(self, name: str, scheme: RestScheme | None) -> bool:
+        """Whether it is what a specification calls by that name."""
+        if self.scheme is not None:
+            return self.scheme == name
+        if scheme is None:
+            return False
+        if scheme.type == "api_key":
+            place, key = self.place
+            same = key.lower() == scheme.name.lower() if place == "header" else key == scheme.name
+            return self.kind == "api_key" and place == scheme.location and same
+        return self.kind == scheme.type or {self.kind, scheme.type} == _TOKENS
+
+    def _read_maker(self, texts: dict[str, str], block: dict[str, Any], where: str) -> Callable[[str], Credential]:
+        fields: dict[str, Any] = dict(texts)
+        if "in" in fields:
+            read_value(_PLACE, fields["in"], f"{where}.in")
+        if block.get("scopes"):
+            fields["scopes"] = read_value(_TEXTS, block["scopes"], f"{where}.scopes")
+        fields["in_body"] = block.get("in_body") is True
+        try:
+            self.named = token_hosts(fields)
+        except CallError as error:
+            raise ConfigError(f"{where}.token_url: {error}") from None
+        make = AUTH_KINDS[self.kind].make
+        return lambda origin: make(origin, fields)
+
+
+def read_auth(value: Any, where: str) -> tuple[AuthEntry, ...]:
+    """One credential or a list of them; one with nothing in it, as of a variable that is not set, is none."""
+    if value is None or _is_blank(value):
+        return ()
+    if isinstance(value, dict):
+        return (AuthEntry(value, where),)
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where}: must be a mapping or a list of them, not {json_type(value)}")
+    return tuple(AuthEntry(item, f"{where}[{index}]") for index, item in enumerate(value) if not _is_blank(item))
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        value.get(key) == "" for key in ("token", "password", "value", "client_secret")
+    )
+
+
+def join_credentials(entries: Sequence[AuthEntry], origin: str) -> Credential | None:
+    """What goes to an origin, of those that may go there; None if that is nothing."""
+    parts = [entry.at(origin) for entry in entries]
+    return None if not parts else parts[0] if len(parts) == 1 else Together(*parts)
+
+
+def suggest_auth(scheme: RestScheme | None, write: Callable[[str], str]) -> dict[str, str]:
+    """The `auth` that a scheme of a specification asks for; `write` gives what stands for a secret of that name."""
+    match scheme:
+        case RestScheme(type="basic"):
+            return {"type": "basic", "user": write("USER"), "password": write("PASSWORD")}
+        case RestScheme(type="api_key"):
+            return {"type": "api_key", "in": str(scheme.location), "name": scheme.name, "value": write("KEY")}
+        case RestScheme(type="oauth2", token_url=str(url)):
+            client = {"client_id": write("CLIENT_ID"), "client_secret": write("CLIENT_SECRET")}
+            return {"type": "oauth2", "token_url": url, **client}
+    return {"type": "bearer", "token": write("TOKEN")}
+
+
+def write_flow(auth: Mapping[str, str]) -> str:
+    """As a config has it; keys without quotes, as what hides secrets takes `"token": "..."` for one."""
+    return f"{{{', '.join(f'{key}: {json.dumps(value)}' for key, value in auth.items())}}}"
+
+
+def _read_origin(value: Any, where: str) -> str:
+    try:
+        return read_origin(read_value(_TEXT, value, f"{where}.origin"))
+    except ValueError as error:
+        raise ConfigError(f"{where}.origin: {error}") from None
