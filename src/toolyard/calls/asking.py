@@ -54,6 +54,7 @@ class Asked(msgspec.Struct, frozen=True):
     """That the policy leaves a call to somebody's word, by which rule, and for whom."""
 
     policy: Policy
+    bound: Bound
     line: RuleLine
     keys: tuple[str, ...] | None
     shared: dict[str, int] | None
@@ -70,13 +71,12 @@ def ask_first(
     trace: CallTrace | None,
 ) -> Flow:
     """The call that may go on, and its plan; raises `Held` or `Denied` if it may not. `run` answers previews."""
-    bound = batch.bound
-    assert bound is not None
+    bound = asked.bound
     # What was sent, read again: what is approved is what runs, whoever else still has the caller's object.
     call = replace(call, arguments=msgspec.json.decode(bound.sent))
     claimed: Approval | None = None
     if batch.mode == "execute":
-        claimed = yield from _obtain_approval(run, path, batch, session, call, asked, bound, trace)
+        claimed = yield from _obtain_approval(run, path, batch, session, call, asked, trace)
     else:
         plans = plans.restricted
     try:
@@ -123,12 +123,11 @@ def _obtain_approval(
     session: Session,
     call: ToolCall,
     asked: Asked,
-    bound: Bound,
     trace: CallTrace | None,
 ) -> Flow:
     """The approval of this very call, now used; raises `Held` or `Denied` if there is none."""
-    approvals, line = path.approvals, asked.line
-    draft: Approval = yield run_beside(path.threads, _draft_approval, path, session, call, asked, bound)
+    approvals, line, bound = path.approvals, asked.line, asked.bound
+    draft: Approval = yield run_beside(path.threads, _draft_approval, path, session, call, asked)
     standing: Approval | None = None
     while standing is None or standing.state == "approved":
         standing = yield _use_store(path, partial(approvals.claim, draft), undo=approvals.release)
@@ -156,8 +155,8 @@ def _obtain_approval(
     )
 
 
-def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Asked, bound: Bound) -> Approval:
-    rule, keys, tool = asked.line.rule, asked.keys, bound.tool
+def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Asked) -> Approval:
+    rule, keys, bound, tool = asked.line.rule, asked.keys, asked.bound, asked.bound.tool
     if len(bound.sent) > _LONGEST_ARGUMENTS:
         raise Denied(
             f"{tool.qualified_name} needs approval, and its arguments, {len(bound.sent):,} bytes, are too long to show",

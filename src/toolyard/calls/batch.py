@@ -142,21 +142,17 @@ def check_known(tool: Tool, definitions: frozenset[str]) -> None:
         )
 
 
-class Batch(Conditions, eq=False, kw_only=True):
+class Batch(Conditions, eq=False):
     """What the calls share: the conditions under which they are made, and what has become of them so far."""
 
-    on_loop: bool
+    on_loop: bool = False
     """True in a task, which must not wait for a thread."""
     cut_off: tuple[ToolCall, ToolResult] | None = None
     """The call that was under way when the batch was stopped, and what is known of it."""
     left_behind: Future[Any] | None = None
     """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
-    bound: Bound | None = None
-    """The call that is being made, as far as it is bound."""
     begun: float = 0.0
-    """When it was begun, by the clock of the sessions."""
-    announced: Bound | None = None
-    """The last of which a store knows that it is about to begin."""
+    """When the call that is being made was begun, by the clock of the sessions."""
     claim: tuple[Approval, State, Callable[[], None]] | None = None
     """The approval that it runs by, the session's world before that, and what gives its budget back."""
 

@@ -224,11 +224,11 @@ def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:
 
 def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
     """Answer one call in a session whose turn the batch has; a failure is a result too."""
-    invocation, cancelled, batch.bound, batch.begun = None, None, None, path.clock()
+    bound, invocation, cancelled, batch.begun = None, None, None, (clock := path.clock)()
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode, batch.request_id)
     try:
         bound = _bind_call(plans, batch, session, call, batch.on_loop)
-        bound = batch.bound = bound or (yield run_beside(path.threads, _bind_beside, plans, batch, session, call))
+        bound = bound or (yield run_beside(path.threads, _bind_beside, plans, batch, session, call))
         plan = plans.get(bound.prepared)
         if plan is None or plan.is_async or trace is not None or batch.definitions is not None:
             plan = _plan_call(path.policy, plans, batch, bound, trace)
@@ -236,18 +236,18 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
             call, plan = yield from ask_first(call_flow, path, plans, batch, session, call, asked, trace)
         invocation = _make_invocation(plan, batch, session, call, bound, trace)
         if session.durable and plan.announces and not session.over:
-            yield from _announce_call(path, batch, session, call, trace)
+            yield from _announce_call(path, session, invocation, trace)
         if plan.is_limited or (plan.blocks and (batch.on_loop or invocation.deadline is not None)):
             value = yield from _answer_elsewhere(plan, batch, invocation)
         else:
-            invocation.begun = True
-            value = call_engine(plan.engine, invocation) if plan.function is None else plan.function(bound.arguments)
+            invocation.begun, function = True, plan.function
+            value = call_engine(plan.engine, invocation) if function is None else function(bound.arguments)
         if type(value) is CoroutineType:
             value = yield await_coroutine(value, invocation)
         made = make_result(plan, invocation, value if trace is None else trace.take_answer(value), batch.on_loop)
         result, entry, changes = made or (yield run_beside(path.threads, make_result, plan, invocation, value))
     except CallError as error:
-        result, entry, changes = failure_result(call, batch.bound, invocation, error, path)
+        result, entry, changes = failure_result(call, bound, invocation, error, path)
         if invocation is not None:
             batch.leave_behind(invocation)
         elif type(error) is Held:
@@ -263,7 +263,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     elif changes or path.counting or (room := session.room - len(entry)) < 0:
         _commit_entry(path, session, _stamp_entry(path, batch, entry), changes, invocation)
     elif session.kept:
-        session.history.keep((entry, at := path.clock(), at - batch.begun, None))
+        session.history.keep((entry, at := clock(), at - batch.begun, None))
         session.room = room
     if trace is not None:
         trace.end(invocation, result)
@@ -274,11 +274,11 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     return result
 
 
-def _announce_call(path: CallPath, batch: Batch, session: Session, call: ToolCall, trace: CallTrace | None) -> Flow:
+def _announce_call(path: CallPath, session: Session, invocation: Invocation, trace: CallTrace | None) -> Flow:
     """Have the store know that a call which may change something is about to begin."""
-    assert batch.bound is not None
-    cancelled = yield write_store(path.sessions, path.sessions.intent(session, call_text(call, batch.bound.sent)))
-    batch.announced = batch.bound
+    text = call_text(invocation.call, invocation.bound.sent)
+    cancelled = yield write_store(path.sessions, path.sessions.intent(session, text))
+    invocation.announced = True
     if trace is not None:
         trace.end_step("policy")
     if cancelled is not None:
@@ -403,7 +403,7 @@ def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session
         counts = count_calls(session, path.registry.snapshot)
     keys = (owner,) if batch.keys is None and owner else batch.keys
     line = policy.check(bound.tool, session_id=session_id, counts=counts, keys=keys, shared=shared)
-    return None if line is None else Asked(policy, line, keys, shared)
+    return None if line is None else Asked(policy, bound, line, keys, shared)
 
 
 def _make_invocation(
@@ -427,7 +427,7 @@ def _make_invocation(
         batch.context,
         batch.trace,
         None if batch.notify is None else partial(batch.notify, call),
-        held=plan.held,
+        plan.held,
     )
 
 
@@ -448,7 +448,7 @@ def _stop_call(
         yield from settle_claim(path, batch, session, None, begun=begun)
     if invocation is None or not begun:
         _cut_trace(trace, invocation)
-        if batch.announced is not None and batch.announced is batch.bound and not session.over:
+        if invocation is not None and invocation.announced and not session.over:
             yield write_store(path.sessions, path.sessions.withdrawal(session))
         return
     stamped = _stamp_entry(path, batch, _interruption(batch, invocation))

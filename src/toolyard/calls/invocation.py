@@ -41,9 +41,11 @@ class Invocation(msgspec.Struct, eq=False):
     """The caller's own ids for it."""
     listener: Notify | None = None
     """Who is told of progress; None if nobody asked."""
-    begun: bool = False
     held: bool = True
     """Whether the session waits for work that is left behind."""
+    announced: bool = False
+    """True once a store knows that the call is about to begin."""
+    begun: bool = False
     left_behind: Future[Any] | None = None
     """Work that goes on although nobody waits for it any more."""
     kept: EngineState | None = None

@@ -338,7 +338,7 @@ class ToolEngine(SessionReading, Closing):
             return home_loop.run(self.aexecute(session_id, tool_calls, **options), twin="aexecute")
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         session = self.sessions.find(session_id, owner)
-        return run_batch(self._path, session, tool_calls, Batch(mode, timeout, context, on_loop=False))
+        return run_batch(self._path, session, tool_calls, Batch(mode, timeout, context))
 
     def simulate(
         self,
@@ -361,7 +361,7 @@ class ToolEngine(SessionReading, Closing):
             with simulating():
                 return fill_in(refused, self.execute(session_id, calls_left(tool_calls, refused), **options))
         session = self.sessions.find(session_id, owner)
-        return run_batch(self._path, session, tool_calls, Batch("simulate", timeout, context, on_loop=False))
+        return run_batch(self._path, session, tool_calls, Batch("simulate", timeout, context))
 
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
         """End a session; nothing happens if there is none."""
