@@ -182,6 +182,29 @@ def test_json_folds_and_is_copied_whole(browser, url):
         assert copied["required"] == ["room", "day", "projector"] and page.problems == []
 
 
+def test_json_that_can_be_folded_reads_as_it_was(page, url):
+    page.goto(url)
+    text = json.dumps({"rows": [{"n": 1}, [2, {"deep": [[3]]}], "{"], "end": {}}, indent=2)
+    shown = page.evaluate(
+        """text => {
+            const block = document.createElement("y-json"), code = document.createElement("code")
+            code.textContent = text
+            block.append(code)
+            document.querySelector("main").append(block)
+            return code.innerText
+        }""",
+        text,
+    )
+    assert shown.split() == text.split() and page.locator(".fold").count() > 3
+
+
+def test_a_phone_shows_every_place_of_the_navigation(page, url):
+    page.goto(f"{url}/console/connect")
+    for link in page.locator(".places a").all():
+        box = link.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"], link.inner_text()
+
+
 class SlowTool:
     """Says how far it is until somebody lets it go on, and what has become of its calls."""
 

@@ -102,7 +102,7 @@ def test_sessions_of_another_key_are_not_there(tmp_path, browse):
         assert client.get("/console/sessions/mine").status_code == 404
         sign_in(client, looking)
         page = client.get("/console/sessions").text
-        assert "Begin one" not in page
+        assert "New session" not in page
         data = {"form_token": form_token(client, "/console/tools")}
         assert client.post("/console/sessions", data=data).status_code == 403
         sign_in(client, mine)

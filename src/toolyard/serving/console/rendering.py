@@ -325,6 +325,7 @@ def _environment(root: str = "") -> Environment:
         coloured=coloured,
         runs_of=runs_of,
         thousands="{:,}".format,
+        moment=lambda text: f"{text[:19].replace('T', ' ')} UTC",
     )
     environment.globals.update(
         version=VERSION,

@@ -117,9 +117,9 @@ class JsonBlock extends CodeBlock {
     const indent = (line) => /^ */.exec(line.textContent)[0].length;
     const found = [];
     for (let at = start; at < end; at++) {
-      const line = lines[at], text = line.textContent;
+      const line = lines[at], text = line.textContent, depth = indent(line);
       let close = at + 1;
-      if (/[[{]$/.test(text)) while (close < end && indent(lines[close]) > indent(line)) close++;
+      if (/[[{]$/.test(text)) while (close < end && indent(lines[close]) > depth) close++;
       const last = at === lines.length - 1;
       if (close > at + 1 && close < end) {
         const inside = make("span", {}, ...this.nest(lines, at + 1, close));
@@ -131,9 +131,9 @@ class JsonBlock extends CodeBlock {
           button.setAttribute("aria-expanded", String(!inside.hidden));
         });
         const blank = line.firstChild;
-        if (indent(line) && blank?.nodeType === Node.TEXT_NODE) {
-          line.prepend(text.slice(0, indent(line)), button);
-          blank.textContent = blank.textContent.slice(indent(line));
+        if (depth && blank?.nodeType === Node.TEXT_NODE) {
+          line.prepend(text.slice(0, depth), button);
+          blank.textContent = blank.textContent.slice(depth);
         } else line.prepend(button);
         found.push(line, "\n", note, inside);
         at = close - 1;
