@@ -37,7 +37,7 @@ MAX_OVERLOADS = 256
 class Snapshot:
     """Tools, the overload index, artifacts and a generation number. Never changed."""
 
-    __slots__ = ("__dict__", "names")
+    __slots__ = ("__dict__", "__weakref__", "names")
 
     def __init__(
         self,
