@@ -13,7 +13,7 @@ from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import TOKENS, fit_types, token_vectors
-from toolyard.insight.dataflow.names import SORTS
+from toolyard.insight.dataflow.sorts import SORTS
 from toolyard.insight.dataflow.profile import told_of, types_of
 
 

@@ -22,9 +22,10 @@ from toolyard.insight.dataflow.artifact import (
     number_distinct,
     offsets_of,
 )
-from toolyard.insight.dataflow.names import SORTS, words_in
+from toolyard.insight.dataflow.names import words_in
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
 from toolyard.insight.dataflow.profile import Kind, Told, Values, types_of
+from toolyard.insight.dataflow.sorts import SORTS
 
 DIMENSIONS = 384
 _COMMON = frozenset(

@@ -6,93 +6,12 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from toolyard.insight.dataflow.sorts import CHANNELS, ROLES, SORT_NAMES, STANDARDS, rows_of
 from toolyard.words.identifiers import singular
 
 Phrase = tuple[str, ...]
 """Words of an entity, the one that counts last: `("service", "plan")`."""
 
-
-def rows_of(table: str) -> list[list[str]]:
-    """The words of each row of a table, whose rows end with commas."""
-    return [row.split() for row in table.split(",")]
-
-
-# What an entity is told by; any of them may be asked for by the name of the entity alone: `channel`, `repo`.
-HANDLES = {"id": 0.9, "name": 0.82, "key": 0.85, "code": 0.85, "arn": 0.82, "slug": 0.85, "login": 0.85, "number": 0.8,
-           "symbol": 0.8, "title": 0.75, "email": 0.6, "uuid": 0.85}  # fmt: skip
-
-# What means the same to everybody, whosever it is: the names it goes by, what it counts for where nothing says whose it
-# is, and what that comes to where one of the two names says whose.
-SORTS: dict[str, tuple[str, float, float]] = {
-    "email": ("email, email address, mail address", 0.95, 0.9),
-    "phone": ("phone, phone number, mobile, mobile number, mobile phone, cellphone, cellphone number, cell phone,"
-              " sms number, contact number, telephone number, fax number", 0.95, 0.9),
-    "url": ("url, website, web site, web address, webpage, page url, permalink", 0.9, 0.7),
-    "ip": ("ip, ip address, ipv4, ipv6", 0.9, 0.8),
-    "domain": ("domain, domain name", 0.9, 0.8),
-    "company": ("company name, business name, firm name, organization name, legal name", 0.9, 0.85),
-    "iban": ("iban, iban number", 0.95, 0.95),
-    "bic": ("bic, bic code, swift, swift code", 0.95, 0.95),
-    "birth": ("date of birth, birth date, birthday, birthdate", 0.95, 0.9),
-    "full name": ("full name, display name", 0.85, 0.8),
-    "first name": ("first name, given name, forename", 0.9, 0.9),
-    "last name": ("last name, family name, surname", 0.9, 0.9),
-    "street": ("street, street address, address line, line 1, address 1, address line 1, street 1", 0.9, 0.9),
-    "city": ("city, locality, town, city name", 0.95, 0.9),
-    "postal": ("postal, postal code", 0.95, 0.9),
-    "region": ("province, region, administrative area, state code", 0.8, 0.8),
-    "country": ("country, country code, iso country code", 0.9, 0.9),
-    "currency": ("currency, currency code", 0.9, 0.85),
-    "language": ("language, language code, locale", 0.85, 0.8),
-    "time zone": ("time zone", 0.9, 0.9),
-    "latitude": ("latitude", 0.95, 0.9),
-    "longitude": ("longitude", 0.95, 0.9),
-    "location": ("location, place, address, full address, formatted address", 0.8, 0.7),
-    "airport": ("airport, airport code, iata, iata code, iata airport code", 0.95, 0.9),
-    "symbol": ("symbol, ticker symbol, stock symbol, stock", 0.95, 0.9),
-    "subject": ("subject, subject line, headline", 0.8, 0.7),
-    "text": ("text, body, html, content, message text, message body", 0.8, 0.7),
-}  # fmt: skip
-SORT_NAMES = {name: sort for sort, (names, *_) in SORTS.items() for name in names.split(", ")}
-FORMATS = {"email": "email", "idn-email": "email", "uri": "url", "url": "url", "iri": "url", "uri-reference": "url",
-           "ipv4": "ip", "ipv6": "ip", "hostname": "domain", "phone": "phone", "phone-number": "phone",
-           "e164": "phone"}  # fmt: skip
-
-# Who takes part: one person or another, so that what tells a user tells them, and where something begins or ends.
-PERSONS = frozenset(
-    """user person assignee author reviewer collaborator maintainer creator approver participant attendee invitee
-    recipient sender receiver committer requester reporter guest by login""".split()  # noqa: SIM905
-)
-ROLES = PERSONS | frozenset(
-    """owner contact to from cc bcc origin destination departure arrival source target start end pickup dropoff base
-    quote primary secondary main home work default billing shipping mailing current my own new or and""".split()  # noqa: SIM905
-)
-# Written in a description they say of which sort a value is, whatever it is called.
-STANDARDS = {r"e\.?164": "phone", r"iso[- ]?4217": "currency", r"iso[- ]?3166(?!-2)": "country", r"iata\b": "airport",
-             r"iso[- ]?639|bcp[- ]?47": "language", r"iana\b": "time zone"}  # fmt: skip
-# What a tool reaches people by, where a parameter only says whom.
-CHANNELS = {
-    "email": "email",
-    "e-mail": "email",
-    "mail": "email",
-    "sms": "phone",
-    "call": "phone",
-    "dial": "phone",
-    "fax": "phone",
-}
-
-# One thing under two names: an output called the first may be asked for as the second.
-SAME = {
-    (given, asked): float(weight)
-    for given, asked, weight in rows_of("""
-    uuid id 0.9, id uuid 0.75, code id 0.8, number id 0.75, number index 0.85, key id 0.65, arn id 0.75, slug id
-    0.75, reference id 0.75, id reference 0.7, id key 0.6, id code 0.7, id number 0.7, id arn 0.6, name path 0.75,
-    name title 0.85, title name 0.85, login name 0.9, name login 0.75, email login 0.7, term query 0.85, query term
-    0.85, keyword query 0.8, title subject 0.8, subject title 0.8, city location 0.85, location city 0.7, street
-    location 0.7, airport location 0.6, price amount 0.7, total amount 0.7, day date 0.8, picture image 0.9, photo
-    image 0.9, image photo 0.9
-    """)
-}  # fmt: skip
 
 # Names that many unrelated things have: they count only where whose they are agrees as well.
 GENERIC = frozenset(

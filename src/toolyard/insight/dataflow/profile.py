@@ -11,18 +11,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from toolyard.insight.dataflow.names import (
-    FORMATS,
     GONE,
-    HANDLES,
     IDENTITY,
     MAKING,
     ONES,
-    PERSONS,
     REMEMBERED,
-    ROLES,
-    SAME,
     SCOPED,
-    SORTS,
     STATE,
     WEAK_WRAPPERS,
     WRAPPERS,
@@ -38,6 +32,7 @@ from toolyard.insight.dataflow.names import (
     words_of,
 )
 from toolyard.insight.dataflow.paths import BOOLEAN, OBJECT, SCALAR, STRING, Holder, SchemaField, fields_of, needed_of
+from toolyard.insight.dataflow.sorts import FORMATS, HANDLES, PERSONS, ROLES, SAME, SORTS
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 
