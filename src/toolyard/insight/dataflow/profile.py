@@ -32,7 +32,7 @@ from toolyard.insight.dataflow.names import (
     words_of,
 )
 from toolyard.insight.dataflow.paths import BOOLEAN, OBJECT, SCALAR, STRING, Holder, SchemaField, fields_of, needed_of
-from toolyard.insight.dataflow.sorts import FORMATS, HANDLES, PERSONS, ROLES, SAME, SORTS
+from toolyard.insight.dataflow.sorts import FORMATS, HANDLES, PERSONS, REACHED, ROLES, SAME, SORTS
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 
@@ -336,6 +336,9 @@ def _read_kind(field: SchemaField, place: _Place, subject: _Subject) -> Kind | N
     name = read_name(field.name) if field.name else read_words(noun)
     if name is None or (side and name.state and name.attribute != "state"):
         return None
+    if name.alone and field.holder.parents and read_name(f"{field.holder.parents[-1]}_{field.name}") is None:
+        # `sort.by` is `sort_by`.
+        return None
     if field.items and name.listed:
         name = read_words(name.listed) or name
     name = _read_sort(name, field, place, channel)
@@ -401,15 +404,17 @@ def _read_sort(name: Name, field: SchemaField, place: _Place, channel: str) -> N
         return name._replace(attribute=around, generic=True, state=False)
     if name.attribute == "state" and any("address" in words_of(parent) for parent in field.holder.parents):
         return name._replace(attribute="region", own=(), generic=True, state=False)
+    what, whose = head_of(field.description[:_MAX_READ]) if field.description else ("", ())
     if name.tells:
-        return name
+        # A login that is said to be an address of mail is one.
+        person = name.attribute == "login" or (name.own and name.own[-1] in PERSONS)
+        return name._replace(attribute=what, own=(), tells=False) if person and what in REACHED else name
     sort = FORMATS.get(field.format, "")
     if sort:
         own = (*name.own, *name.attribute.split("_")) if name.attribute not in ROLES else name.own
         return name._replace(
             attribute=sort, own=() if own and own[-1] in ROLES | IDENTITY else own, generic=True, state=False
         )
-    what, whose = head_of(field.description[:_MAX_READ]) if field.description else ("", ())
     if what in SORTS and not name.state:
         return name._replace(attribute=what, own=() if whose and whose[-1] in ROLES else whose, generic=True)
     if what and whose and not name.own:

@@ -61,6 +61,7 @@ ROLES = PERSONS | frozenset(
 # Written in a description they say of which sort a value is, whatever it is called.
 STANDARDS = {r"e\.?164": "phone", r"iso[- ]?4217": "currency", r"iso[- ]?3166(?!-2)": "country", r"iata\b": "airport",
              r"iso[- ]?639|bcp[- ]?47": "language", r"iana\b": "time zone"}  # fmt: skip
+REACHED = frozenset(("email", "phone", "url"))
 # What a tool reaches people by, where a parameter only says whom.
 CHANNELS = {
     "email": "email",
