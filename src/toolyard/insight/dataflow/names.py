@@ -72,6 +72,7 @@ VERBS_FIRST = frozenset(
 VERBS_LAST = frozenset(("list", "search", "count", "query"))
 
 MAKING = frozenset(("create", "post", "register", "insert", "make", "new"))
+READING = frozenset(("get", "list", "search", "find", "fetch", "query", "read", "retrieve", "lookup", "show", "filter"))
 GONE = frozenset(("delete", "remove", "destroy", "drop", "erase", "purge"))
 STOPS = frozenset(("by", "for", "from", "of", "in", "on", "with", "using", "to", "via", "at", "and", "or"))
 

@@ -15,6 +15,7 @@ from toolyard.insight.dataflow.names import (
     IDENTITY,
     MAKING,
     ONES,
+    READING,
     REMEMBERED,
     SCOPED,
     STATE,
@@ -32,7 +33,7 @@ from toolyard.insight.dataflow.names import (
     words_of,
 )
 from toolyard.insight.dataflow.paths import BOOLEAN, OBJECT, SCALAR, STRING, Holder, SchemaField, fields_of, needed_of
-from toolyard.insight.dataflow.sorts import FORMATS, HANDLES, PERSONS, REACHED, ROLES, SAME, SORTS
+from toolyard.insight.dataflow.sorts import FORMATS, HANDLES, OWN, PERSONS, REACHED, ROLES, SAME, SELF, SENDERS, SORTS
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 
@@ -266,6 +267,16 @@ class _Subject(NamedTuple):
     """The sort of value that it reaches people by."""
     makes: bool
     """Whether it makes the thing that it is about."""
+    words: Phrase
+    """Its name."""
+
+    def sends(self, name: str) -> bool:
+        """Whether a parameter of this name says who sends."""
+        return bool(self.channel) and self.words[0] not in READING and not SENDERS.isdisjoint(words_of(name))
+
+    def owns(self, sort: str) -> bool:
+        """Whether the addresses that it gives are those of whoever asks."""
+        return sort_in(self.noun)[0] == sort or not SELF.isdisjoint(self.words)
 
 
 def told_of(tool: Tool) -> Told:
@@ -276,8 +287,8 @@ def told_of(tool: Tool) -> Told:
     noun, held = _read_subject(tool, words)
     taken, given = fields_of(tool.parameters), fields_of(tool.output_parameters)
     needed = needed_of(field.path for field in taken.found if field.required)
-    inputs = _read_values(taken.found, _Subject(0, noun, held, channel, not MAKING.isdisjoint(words)), needed)
-    outputs = _read_values(given.found, _Subject(OUTPUT, noun, {}, "", False), frozenset())
+    inputs = _read_values(taken.found, _Subject(0, noun, held, channel, not MAKING.isdisjoint(words), words), needed)
+    outputs = _read_values(given.found, _Subject(OUTPUT, noun, {}, "", False, words), frozenset())
     if not GONE.isdisjoint(words[:2]):
         # The id that came in goes out again, and stands for nothing any more.
         gone = frozenset(map(_last_words, inputs.paths))
@@ -332,7 +343,7 @@ _TELLING = SCALAR & ~BOOLEAN | OBJECT
 
 def _read_kind(field: SchemaField, place: _Place, subject: _Subject) -> Kind | None:
     """What is compared of one value; None for what no other tool's answer is for, or is nobody's."""
-    side, noun, held, channel, makes = subject
+    side, noun, held, channel, makes, _ = subject
     name = read_name(field.name) if field.name else read_words(noun)
     if name is None or (side and name.state and name.attribute != "state"):
         return None
@@ -342,6 +353,8 @@ def _read_kind(field: SchemaField, place: _Place, subject: _Subject) -> Kind | N
     if field.items and name.listed:
         name = read_words(name.listed) or name
     name = _read_sort(name, field, place, channel)
+    if name.attribute in OWN and (subject.sends(field.name) if not side else subject.owns(name.attribute)):
+        name = name._replace(attribute=OWN[name.attribute])
     if side and name.state:
         return None
     if name.tells:

@@ -18,6 +18,8 @@ SORTS: dict[str, tuple[str, float, float]] = {
     "email": ("email, email address, mail address", 0.95, 0.9),
     "phone": ("phone, phone number, mobile, mobile number, mobile phone, cellphone, cellphone number, cell phone,"
               " sms number, contact number, telephone number, fax number", 0.95, 0.9),
+    "own_email": ("", 0.95, 0.9),
+    "own_phone": ("", 0.95, 0.9),
     "url": ("url, website, web site, web address, webpage, page url, permalink", 0.9, 0.7),
     "ip": ("ip, ip address, ipv4, ipv6", 0.9, 0.8),
     "domain": ("domain, domain name", 0.9, 0.8),
@@ -44,7 +46,7 @@ SORTS: dict[str, tuple[str, float, float]] = {
     "subject": ("subject, subject line, headline", 0.8, 0.7),
     "text": ("text, body, html, content, message text, message body", 0.8, 0.7),
 }  # fmt: skip
-SORT_NAMES = {name: sort for sort, (names, *_) in SORTS.items() for name in names.split(", ")}
+SORT_NAMES = {name: sort for sort, (names, *_) in SORTS.items() for name in names.split(", ") if name}
 FORMATS = {"email": "email", "idn-email": "email", "uri": "url", "url": "url", "iri": "url", "uri-reference": "url",
            "ipv4": "ip", "ipv6": "ip", "hostname": "domain", "phone": "phone", "phone-number": "phone",
            "e164": "phone"}  # fmt: skip
@@ -62,6 +64,10 @@ ROLES = PERSONS | frozenset(
 STANDARDS = {r"e\.?164": "phone", r"iso[- ]?4217": "currency", r"iso[- ]?3166(?!-2)": "country", r"iata\b": "airport",
              r"iso[- ]?639|bcp[- ]?47": "language", r"iana\b": "time zone"}  # fmt: skip
 REACHED = frozenset(("email", "phone", "url"))
+# Whoever sends has the address that is sent from: what tells one of somebody else is none.
+SENDERS = frozenset(("from", "sender", "caller"))
+OWN = {"email": "own_email", "phone": "own_phone"}
+SELF = frozenset(("me", "my", "self", "current", "authenticated", "whoami"))
 # What a tool reaches people by, where a parameter only says whom.
 CHANNELS = {
     "email": "email",
@@ -82,6 +88,6 @@ SAME = {
     name title 0.85, title name 0.85, login name 0.9, name login 0.75, email login 0.7, term query 0.85, query term
     0.85, keyword query 0.8, title subject 0.8, subject title 0.8, city location 0.85, location city 0.7, street
     location 0.7, airport location 0.6, price amount 0.7, total amount 0.7, day date 0.8, picture image 0.9, photo
-    image 0.9, image photo 0.9
+    image 0.9, image photo 0.9, own_phone phone 1, phone own_phone 0.45, own_email email 1, email own_email 0.45
     """)
 }  # fmt: skip
