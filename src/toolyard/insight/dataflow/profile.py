@@ -32,8 +32,31 @@ from toolyard.insight.dataflow.names import (
     tool_nouns,
     words_of,
 )
-from toolyard.insight.dataflow.paths import BOOLEAN, OBJECT, SCALAR, STRING, Holder, SchemaField, fields_of, needed_of
-from toolyard.insight.dataflow.sorts import FORMATS, HANDLES, OWN, PERSONS, REACHED, ROLES, SAME, SELF, SENDERS, SORTS
+from toolyard.insight.dataflow.paths import (
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    SCALAR,
+    STRING,
+    Holder,
+    SchemaField,
+    fields_of,
+    needed_of,
+)
+from toolyard.insight.dataflow.sorts import (
+    FORMATS,
+    HANDLES,
+    OWN,
+    PERSONS,
+    REACHED,
+    ROLES,
+    SAME,
+    SELF,
+    SENDERS,
+    SORTS,
+    moment_in,
+)
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 
@@ -353,6 +376,8 @@ def _read_kind(field: SchemaField, place: _Place, subject: _Subject) -> Kind | N
     if field.items and name.listed:
         name = read_words(name.listed) or name
     name = _read_sort(name, field, place, channel)
+    if not name.tells and name.attribute not in SORTS:
+        name = _read_moment(name, field, subject)
     if name.attribute in OWN and (subject.sends(field.name) if not side else subject.owns(name.attribute)):
         name = name._replace(attribute=OWN[name.attribute])
     if side and name.state:
@@ -390,6 +415,23 @@ def _read_kind(field: SchemaField, place: _Place, subject: _Subject) -> Kind | N
         owners=owners,
         role=side | (HANDLE if not side or (field.kinds | field.items) & SCALAR else 0),
     )
+
+
+def _read_moment(name: Name, field: SchemaField, subject: _Subject) -> Name:
+    """A name as that of a moment, if it is one."""
+    kinds, words = field.kinds | field.items, words_of(field.name)
+    if not kinds & (STRING | INTEGER | NUMBER) or not words:
+        return name
+    if field.holder.parents and words_of(field.holder.parents[-1])[-1:] in (("start",), ("end",), ("due",)):
+        words = (*words_of(field.holder.parents[-1])[-1:], *words)
+    sort, own = moment_in(words, field.format, field.description[:_MAX_READ], plain=not kinds & STRING)
+    if not subject.side:
+        if subject.words[0] in READING:
+            sort = {"begin": "since", "end": "until"}.get(sort, sort)
+        elif sort == "past" and not own:
+            # When it was made is not for others to say.
+            sort = ""
+    return name._replace(attribute=sort, own=own, generic=True, state=False) if sort else name
 
 
 _NAMES = IDENTITY - {"id", "uuid", "number", "index", "sha", "reference"}

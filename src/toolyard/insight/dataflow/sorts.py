@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def rows_of(table: str) -> list[list[str]]:
     """The words of each row of a table, whose rows end with commas."""
@@ -41,6 +43,13 @@ SORTS: dict[str, tuple[str, float, float]] = {
     "latitude": ("latitude", 0.95, 0.9),
     "longitude": ("longitude", 0.95, 0.9),
     "location": ("location, place, address, full address, formatted address", 0.8, 0.7),
+    "begin": ("", 0.85, 0.85),
+    "end": ("", 0.85, 0.85),
+    "due": ("", 0.85, 0.85),
+    "moment": ("", 0.85, 0.75),
+    "past": ("", 0.8, 0.75),
+    "since": ("", 0.85, 0.85),
+    "until": ("", 0.85, 0.85),
     "airport": ("airport, airport code, iata, iata code, iata airport code", 0.95, 0.9),
     "symbol": ("symbol, ticker symbol, stock symbol, stock", 0.95, 0.9),
     "subject": ("subject, subject line, headline", 0.8, 0.7),
@@ -88,6 +97,44 @@ SAME = {
     name title 0.85, title name 0.85, login name 0.9, name login 0.75, email login 0.7, term query 0.85, query term
     0.85, keyword query 0.8, title subject 0.8, subject title 0.8, city location 0.85, location city 0.7, street
     location 0.7, airport location 0.6, price amount 0.7, total amount 0.7, day date 0.8, picture image 0.9, photo
-    image 0.9, image photo 0.9, own_phone phone 1, phone own_phone 0.45, own_email email 1, email own_email 0.45
+    image 0.9, image photo 0.9, own_phone phone 1, phone own_phone 0.45, own_email email 1, email own_email
+    0.45, begin since 0.9, end since 0.8, moment since 0.85, past since 0.8, end until 0.9, begin until 0.75, moment
+    until 0.8, past until 0.7, moment begin 0.85, due begin 0.85, moment end 0.7, due end 0.7, end due 0.75, moment
+    due 0.7, begin moment 0.85, due moment 0.8, end moment 0.6
     """)
 }  # fmt: skip
+
+
+# The names of moments: what of them is asked for depends on what they open or close.
+_CLOCK = frozenset(("date", "datetime", "timestamp", "time", "at", "on", "day"))
+_SIDES = {
+    "due": frozenset(("due", "deadline")),
+    "begin": frozenset(
+        ("start", "begin", "from", "since", "after", "min", "checkin", "departure", "gte", "gt", "earliest")
+    ),
+    "end": frozenset(("end", "until", "before", "to", "max", "checkout", "return", "lte", "lt", "latest")),
+}
+_MOMENTS = frozenset((*_CLOCK, "since", "until", "after", "before", "deadline", "due", "checkin", "checkout"))
+_NO_MOMENT = frozenset(("expire", "expires", "expiry", "expiration", "exp", "birth", "zone", "login", "deleted"))
+_PAST = frozenset(("created", "updated", "published", "modified", "last", "creation", "filter", "utc", "local"))
+_DATED = re.compile(r"iso[- ]?8601|rfc[- ]?3339|yyyy-?mm-?dd|\b(?:date|timestamp|epoch)\b")
+_EPOCH = re.compile(r"\b(?:timestamp|epoch)\b")
+_EITHER = frozenset(("to", "from", "start", "end", "begin"))
+
+
+def moment_in(words: tuple[str, ...], form: str, description: str, *, plain: bool) -> tuple[str, tuple[str, ...]]:
+    """Which moment a value of these words is, and of what; `plain` values, which are no text, must be said to be."""
+    if not _NO_MOMENT.isdisjoint(words):
+        return "", ()
+    if form not in ("date", "date-time"):
+        if plain:
+            known = bool(_EPOCH.search(description.lower()))
+        elif words[-1] in _EITHER:
+            known = bool(_DATED.search(description.lower()))
+        else:
+            known = words[-1] in _MOMENTS and words not in (("on",), ("at",))
+        if not known:
+            return "", ()
+    sort = next((sort for sort, names in _SIDES.items() if not names.isdisjoint(words)), "")
+    own = tuple(word for word in words if word not in _CLOCK | _PAST and word not in _SIDES.get(sort, ()))
+    return sort or ("moment" if "date" in words and _PAST.isdisjoint(words) else "past"), own
