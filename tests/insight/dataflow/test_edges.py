@@ -13,8 +13,8 @@ from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import TOKENS, fit_types, token_vectors
-from toolyard.insight.dataflow.sorts import SORTS
 from toolyard.insight.dataflow.profile import told_of, types_of
+from toolyard.insight.dataflow.sorts import SORTS
 
 
 def naive(tools, min_score):

@@ -161,9 +161,95 @@ FED = [
         tool("get-accounts-id-limits", {"id": TEXT}),
         ("accounts[].id", "id"),
     ),
+    (
+        "a login that is said to be an address",
+        tool("list_members", gives={"members": many(record(login=said("The primary email address of this user.")))}),
+        tool("send_email", {"to": TEXT, "subject": TEXT}, namespace="mail"),
+        ("members[].login", "to"),
+    ),
+    (
+        "dates: from when on",
+        tool("get_release", gives={"start_date": said("When it began", format="date-time")}, namespace="git"),
+        tool("list_issues", {"since": said("Only what was updated after this time, RFC 3339")}),
+        ("start_date", "since"),
+    ),
+    (
+        "dates: a stay as long as what it is for",
+        tool("get_event", gives={"start": record(date=TEXT), "end": record(date=TEXT)}, namespace="calendar"),
+        tool("search_stays", {"checkin": TEXT, "checkout": TEXT}),
+        ("end.date", "checkout"),
+    ),
+    (
+        "dates: due here, due there",
+        tool("get_issue", gives={"due_on": TEXT}, namespace="git"),
+        tool("create_task", {"due_date": TEXT}),
+        ("due_on", "due_date"),
+    ),
+    (
+        "a title is what is looked for",
+        tool("list_notes", gives={"notes": many(record(title=TEXT))}, namespace="vault"),
+        tool("web_search", {"query": TEXT}),
+        ("notes[].title", "query"),
+    ),
+    (
+        "a thing is looked for by its name",
+        tool("list_projects", gives={"projects": many(record(id=TEXT, name=TEXT))}),
+        tool("search_projects", {"query": TEXT}),
+        ("projects[].name", "query"),
+    ),
+    (
+        "a copy elsewhere is called the same",
+        tool("get_ticket", gives={"ticket": record(title=TEXT)}, namespace="desk"),
+        tool("create_issue", {"title": TEXT}, namespace="git"),
+        ("ticket.title", "title"),
+    ),
+    (
+        "what a ticket says is told to others",
+        tool("get_ticket", gives={"description": TEXT}, namespace="desk"),
+        tool("post_message", {"text": TEXT}, namespace="chat"),
+        ("description", "text"),
+    ),
+    (
+        "the name of a person is a person's name",
+        tool("list_employees", gives={"employees": many(record(name=TEXT))}, namespace="staff"),
+        tool("create_badge", {"full_name": TEXT}),
+        ("employees[].name", "full_name"),
+    ),
+    (
+        "a way ends at an address",
+        tool("get_event", gives={"location": TEXT}, namespace="calendar"),
+        tool("get_directions", {"origin": TEXT, "destination": TEXT}),
+        ("location", "destination"),
+    ),
+    (
+        "a number of one's own is sent from",
+        tool("list_phone_numbers", gives={"numbers": many(record(phone_number=TEXT))}),
+        tool("send_sms", {"from": TEXT, "text": TEXT}),
+        ("numbers[].phone_number", "from"),
+    ),
 ]
 
 NOT_FED = [
+    (
+        "nobody sends in the name of a contact",
+        tool("list_contacts", gives={"contacts": many(record(phone=TEXT))}),
+        tool("send_sms", {"from": TEXT, "text": TEXT}),
+    ),
+    (
+        "who made it is nothing to sort by",
+        tool("get_ticket", gives={"created_by": TEXT}),
+        tool("list_tickets", {"sort": record(by=TEXT)}),
+    ),
+    (
+        "what is said of one thing is not said of another beside it",
+        tool("get_team", gives={"description": TEXT}),
+        tool("create_label", {"description": TEXT}),
+    ),
+    (
+        "the title of a failure is no subject",
+        tool("check_address", gives={"errors": many(record(title=TEXT))}, namespace="post"),
+        tool("send_email", {"subject": TEXT}),
+    ),
     (
         "an action of another thing",
         tool("list_image_actions", {"image_id": TEXT}, {"actions": many(record(id=TEXT))}),

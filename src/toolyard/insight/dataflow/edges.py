@@ -13,31 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolyard.insight.dataflow.artifact import (
-    IN,
-    OUT,
-    Array,
-    Arrays,
-    by_target,
-    cut_blocks,
-    expand_ranges,
-    first_of,
-    number_distinct,
-    offsets_of,
-    pack_paths,
-    rank_in_runs,
-)
-from toolyard.insight.dataflow.match import (
-    MODEL,
-    TOKENS,
-    Matches,
-    MatchWeights,
-    Tables,
-    Vectors,
-    compare_rows,
-    match_kinds,
-    tables_of,
-)
+from toolyard.insight.dataflow import artifact, match
+from toolyard.insight.dataflow.artifact import Array, Arrays
+from toolyard.insight.dataflow.match import Matches, MatchWeights, Tables, Vectors
 from toolyard.insight.dataflow.profile import Told
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
@@ -85,7 +63,7 @@ def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: MatchWei
     """The edges that are kept, with their feeds."""
     pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
     cut = np.zeros(len(nature.spaces), np.int64)
-    for start, end in cut_blocks(_count_rows(tables, matches), _ROWS):
+    for start, end in artifact.cut_blocks(_count_rows(tables, matches), _ROWS):
         feeds = _find_feeds(tables, matches, nature, weights, limits, start, end)
         feeds = _keep_best(feeds, nature.spaces, limits.neighbors, cut)
         pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
@@ -116,10 +94,10 @@ def _find_feeds(
     first, last = int(outputs.tool_offsets[start]), int(outputs.tool_offsets[end])
     kinds = outputs.members[first:last]
     starts = matches.offsets[kinds]
-    rows, found = expand_ranges(starts, matches.offsets[kinds + 1] - starts)
+    rows, found = artifact.expand_ranges(starts, matches.offsets[kinds + 1] - starts)
     wanted = matches.inputs[found]
     begins = inputs.kind_offsets[wanted]
-    pairs, places = expand_ranges(begins, inputs.kind_offsets[wanted + 1] - begins)
+    pairs, places = artifact.expand_ranges(begins, inputs.kind_offsets[wanted + 1] - begins)
     takers = inputs.by_kind[places]
     given, met = rows[pairs] + first, found[pairs]
     sources, targets = outputs.tools[given], inputs.tools[takers]
@@ -127,10 +105,12 @@ def _find_feeds(
     logits = matches.logits[met]
     logits += apart * (weights.apart + weights.scoped * matches.scoped[met]) + weights.nested * outputs.nested[given]
     # Tools are compared only where that could make the difference.
-    promising = np.flatnonzero((logits + weights.tools >= limits.logit) & (sources != targets))
+    foreign = inputs.foreign[wanted][pairs] | outputs.foreign[kinds][rows][pairs]
+    allowed = (sources != targets) & (apart | ~foreign)
+    promising = np.flatnonzero((logits + weights.tools >= limits.logit) & allowed)
     columns = (sources, targets, logits, given, takers, met)
     feeds = Feeds(*(column[promising].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
-    logits = feeds.logits + weights.tools * compare_rows(nature.vectors, feeds.sources, feeds.targets)
+    logits = feeds.logits + weights.tools * match.compare_rows(nature.vectors, feeds.sources, feeds.targets)
     good = np.flatnonzero(logits >= limits.logit)
     # Not more exact than products are: what is equal but for rounding stays in its order, on every machine.
     return Feeds(*(column[good] for column in feeds._replace(logits=np.round(logits, _DIGITS))))
@@ -144,13 +124,13 @@ def _keep_best(feeds: Feeds, spaces: Array, neighbors: int, cut: Array) -> Feeds
     order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
     # An input belongs to one target: source and input are the parameter of the edge.
-    first = first_of(_pack_pair(feeds.sources, feeds.inputs))
+    first = artifact.first_of(_pack_pair(feeds.sources, feeds.inputs))
     feeds = Feeds(*(column[first] for column in feeds))
     order = np.lexsort((feeds.inputs, -feeds.logits, feeds.targets, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
     edges = _pack_pair(feeds.sources, feeds.targets)
-    feeds = Feeds(*(column[rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
-    begins = first_of(_pack_pair(feeds.sources, feeds.targets))
+    feeds = Feeds(*(column[artifact.rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
+    begins = artifact.first_of(_pack_pair(feeds.sources, feeds.targets))
     marks = marks_of(feeds, begins, spaces, neighbors)
     cut += np.bincount(feeds.targets[begins][marks == 0], minlength=len(cut))
     lengths = np.diff(np.append(begins, len(feeds.sources)))
@@ -166,9 +146,9 @@ def marks_of(feeds: Feeds, begins: Array, spaces: Array, neighbors: int) -> Arra
     """For each edge, whose feeds begin there, whether it is among the best of its source, and of a parameter."""
     marks = np.zeros(len(begins), np.uint8)
     sources, targets = feeds.sources[begins], feeds.targets[begins]
-    marks[_find_best(sources, sources, targets, feeds.logits[begins], spaces, neighbors)] |= OUT
+    marks[_find_best(sources, sources, targets, feeds.logits[begins], spaces, neighbors)] |= artifact.OUT
     best = _find_best(feeds.inputs, feeds.targets, feeds.sources, feeds.logits, spaces, neighbors)
-    marks[np.searchsorted(begins, best, side="right") - 1] |= IN
+    marks[np.searchsorted(begins, best, side="right") - 1] |= artifact.IN
     return marks
 
 
@@ -176,12 +156,12 @@ def _find_best(owners: Array, homes: Array, others: Array, logits: Array, spaces
     """The rows that are among the best of their owner, within its namespace and outside of it."""
     groups = owners.astype(np.int64) << 1 | (spaces[others] != spaces[homes])
     order = np.lexsort((others, -logits, groups))
-    return order[rank_in_runs(groups[order]) < neighbors]
+    return order[artifact.rank_in_runs(groups[order]) < neighbors]
 
 
 def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neighbors: int) -> Arrays:
     count = len(nature.spaces)
-    begins = first_of(_pack_pair(pool.sources, pool.targets))
+    begins = artifact.first_of(_pack_pair(pool.sources, pool.targets))
     sources, targets = pool.sources[begins], pool.targets[begins]
     lengths = np.diff(np.append(begins, len(pool.sources)))
     marks = marks_of(pool, begins, nature.spaces, neighbors)
@@ -190,15 +170,15 @@ def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds,
     owned = np.repeat(np.arange(len(begins)), lengths)
     fed = np.bincount(owned, weights=tables.inputs.needed[pool.inputs], minlength=len(begins))
     order = np.lexsort((targets, -scores, sources))
-    rows, positions = expand_ranges(begins[order], lengths[order])
+    rows, positions = artifact.expand_ranges(begins[order], lengths[order])
     pool, probabilities = Feeds(*(column[positions] for column in pool)), probabilities[positions]
     sources, targets, scores = sources[order], targets[order], scores[order]
-    in_offsets, in_edges = by_target(count, sources, targets, scores)
+    in_offsets, in_edges = artifact.by_target(count, sources, targets, scores)
     paths, numbers = _number_paths(tables, pool)
-    path_offsets, path_bytes = pack_paths(paths)
+    path_offsets, path_bytes = artifact.pack_paths(paths)
     required = nature.required[targets]
     return Arrays(
-        offsets=offsets_of(sources, count),
+        offsets=artifact.offsets_of(sources, count),
         targets=targets,
         scores=scores,
         marks=marks[order],
@@ -223,7 +203,7 @@ def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
     values = np.concatenate((pool.outputs, pool.inputs + len(tables.outputs.paths)))
     known = [*tables.outputs.paths, *tables.inputs.paths]
     used, places = np.unique(values, return_inverse=True)
-    paths, numbers = number_distinct(known[value] for value in used.tolist())
+    paths, numbers = artifact.number_distinct(known[value] for value in used.tolist())
     return paths, numbers[places]
 
 
@@ -243,7 +223,7 @@ def compute_edges(
     """The edges of tools."""
     with paused_gc():
         known = list(told)
-        tables = tables_of(known)
+        tables = match.tables_of(known)
     numbers = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
     nature = Nature(
         spaces=np.array([numbers[tool.namespace] for tool in tools], np.int32),
@@ -251,6 +231,6 @@ def compute_edges(
         required=np.array([one.required for one in known], np.int32),
         unread=np.array([one.unread for one in known], np.int64),
     )
-    weights = TOKENS if tokens else MODEL
-    matches = match_kinds(tables, nature.spaces, vectors, weights, limits.logit)
+    weights = match.TOKENS if tokens else match.MODEL
+    matches = match.match_kinds(tables, nature.spaces, vectors, weights, limits.logit)
     return edges_of(tables, matches, nature, weights, limits)

@@ -13,25 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.base import How
-from toolyard.insight.dataflow.artifact import (
-    HOWS,
-    Array,
-    cut_blocks,
-    expand_ranges,
-    first_of,
-    number_distinct,
-    offsets_of,
-)
+from toolyard.insight.dataflow import artifact
+from toolyard.insight.dataflow.artifact import Array
+from toolyard.insight.dataflow.facets import FOREIGN
 from toolyard.insight.dataflow.names import words_in
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
 from toolyard.insight.dataflow.profile import Kind, Told, Values, types_of
-from toolyard.insight.dataflow.sorts import SORTS
+from toolyard.insight.dataflow.sorts import SORTS, word_set
 
 DIMENSIONS = 384
-_COMMON = frozenset(
-    """the a an of to for and or in on is are be this that with by from as at it its which you your will can if
-    e g i optional required string value""".split()  # noqa: SIM905
-)
+_COMMON = word_set("""
+    the a an of to for and or in on is are be this that with by from as at it its which you your will can if
+    e g i optional required string value""")
 
 
 @lru_cache(maxsize=65536)
@@ -67,6 +60,8 @@ class Side(NamedTuple):
     required: Array
     scoped: Array
     """How far it means something only where it comes from: an id does, a city does not."""
+    foreign: Array
+    """Whether it comes from another namespace if at all."""
     sorted: Array
     """Whether it means the same to everybody."""
     facets: Array
@@ -105,8 +100,8 @@ def tables_of(told: Sequence[Told]) -> Tables:
 
 def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: bool) -> Side:
     """One side; facets that have no number get one if they are `fresh`, else they are left out."""
-    kinds, members = number_distinct(chain.from_iterable(one.kinds for one in values))
-    shapes, shaped = number_distinct((kind.shape, kind.required) for kind in kinds)
+    kinds, members = artifact.number_distinct(chain.from_iterable(one.kinds for one in values))
+    shapes, shaped = artifact.number_distinct((kind.shape, kind.required) for kind in kinds)
     facets = [kind.facets for kind in kinds]
     rows: list[tuple[int, int, float]] = []
     for at, found in enumerate(facets):
@@ -122,6 +117,7 @@ def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: boo
         state=np.array([kind.state for kind in kinds], np.bool_),
         required=np.array([kind.required for kind in kinds], np.bool_),
         scoped=np.array([found.scoped for found in facets], np.float32),
+        foreign=np.array([kind.role & FOREIGN for kind in kinds], np.bool_),
         sorted=np.array([kind.attribute in SORTS for kind in kinds], np.bool_),
         facets=np.array([number for number, _, _ in rows], np.int64),
         facet_kinds=np.array([at for _, at, _ in rows], np.int32),
@@ -132,8 +128,8 @@ def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: boo
         needed=np.fromiter(chain.from_iterable(one.needed for one in values), np.bool_, len(members)),
         nested=np.fromiter(chain.from_iterable(one.nested for one in values), np.float32, len(members)),
         by_kind=np.argsort(members, kind="stable").astype(np.int32),
-        kind_offsets=offsets_of(members, len(kinds)),
-        tool_offsets=offsets_of(tools, len(values)),
+        kind_offsets=artifact.offsets_of(members, len(kinds)),
+        tool_offsets=artifact.offsets_of(tools, len(values)),
     )
 
 
@@ -195,10 +191,7 @@ class MatchWeights(NamedTuple):
 MODEL = MatchWeights(-5.19, 6.91, 1.58, 1.03, -1.86, 1.11, 0.01, -0.29, -5.0, 0.39, -0.55)
 TOKENS = MatchWeights(-4.79, 6.92, 0.97, 1.06, -1.8, 1.1, 0.04, -0.29, -5.0, 0.37, -0.53)
 MIN_SCORE = 0.55
-"""The highest at which no edge of the half is wrong and nine of ten are still found.
-
-`make eval-dataflow` tells of both.
-"""
+"""What that comes to is told by `make eval-dataflow`."""
 
 
 _SCALARS = {
@@ -291,7 +284,7 @@ def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchW
     order = good[np.argsort(pairs[0][good], kind="stable")]
     rows, columns, names, fits, texts, logits = (part[order] for part in (*pairs, texts, logits))
     return Matches(
-        offsets=offsets_of(rows, len(tables.outputs.kinds)),
+        offsets=artifact.offsets_of(rows, len(tables.outputs.kinds)),
         inputs=columns,
         logits=logits,
         hows=hows[tables.outputs.shaped[rows], tables.inputs.shaped[columns]],
@@ -357,10 +350,10 @@ def _find_meetings(tables: Tables) -> Any:
     order, starts, counts = _join_facets(outputs, inputs)
     width = max(1, len(inputs.kinds))
     # Cut between two kinds, so that each block has a bounded number of meetings.
-    kinds = np.append(first_of(outputs.facet_kinds), len(outputs.facet_kinds))
+    kinds = np.append(artifact.first_of(outputs.facet_kinds), len(outputs.facet_kinds))
     meetings = np.add.reduceat(counts, kinds[:-1]) if len(counts) else counts
-    for begin, end in ((kinds[first], kinds[last]) for first, last in cut_blocks(meetings, _BLOCK)):
-        owners, positions = expand_ranges(starts[begin:end], counts[begin:end])
+    for begin, end in ((kinds[first], kinds[last]) for first, last in artifact.cut_blocks(meetings, _BLOCK)):
+        owners, positions = artifact.expand_ranges(starts[begin:end], counts[begin:end])
         entries = order[positions]
         signal = outputs.facet_weights[begin:end][owners] * inputs.facet_weights[entries]
         strong = signal >= MIN_NAME
@@ -369,7 +362,7 @@ def _find_meetings(tables: Tables) -> Any:
         signal = signal[strong]
         sort = np.argsort(keys)
         keys, signal = keys[sort], signal[sort]
-        runs = first_of(keys)
+        runs = artifact.first_of(keys)
         if len(runs):
             keys = keys[runs]
             yield (keys // width).astype(np.int32), (keys % width).astype(np.int32), np.maximum.reduceat(signal, runs)
@@ -379,7 +372,7 @@ def _join_facets(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
     """The rows of facets of inputs by facet, and for each of outputs where the same begin there, and how many."""
     order = np.argsort(inputs.facets)
     wanted = inputs.facets[order]
-    begins = first_of(wanted)
+    begins = artifact.first_of(wanted)
     if not len(begins):
         return order, np.zeros(len(outputs.facets), np.int64), np.zeros(len(outputs.facets), np.int64)
     runs = np.minimum(np.searchsorted(wanted[begins], outputs.facets), len(begins) - 1)
@@ -393,7 +386,7 @@ def _type_table(tables: Tables) -> tuple[Array, Array]:
     for row, (given, _) in enumerate(tables.outputs.shapes):
         for column, (wanted, required) in enumerate(tables.inputs.shapes):
             scores[row, column], how = fit_types(*types_of(given), *types_of(wanted), required)
-            hows[row, column] = HOWS.index(how)
+            hows[row, column] = artifact.HOWS.index(how)
     return scores, hows
 
 

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from toolyard.insight.dataflow.sorts import CHANNELS, ROLES, SORT_NAMES, STANDARDS, rows_of
+from toolyard.insight.dataflow.sorts import CHANNELS, ROLES, SORT_NAMES, STANDARDS, rows_of, word_set
 from toolyard.words.identifiers import singular
 
 Phrase = tuple[str, ...]
@@ -14,100 +14,86 @@ Phrase = tuple[str, ...]
 
 
 # Names that many unrelated things have: they count only where whose they are agrees as well.
-GENERIC = frozenset(
-    """id uuid token login key code number name title type kind status state description message value date time url
+GENERIC = word_set("""
+    id uuid token login key code number name title type kind status state description message value date time url
     reason content data result count total unit version label amount price size level rate score index path note
     comment reference detail information list item response body text duration format mode color distance weight
     height length width age year month day percent rating quantity start end begin method priority summary
     subject details option setting parameter configuration metadata mask scope range cost
-    gender sha temperature arn slug create created update updated modify modified delete deleted""".split()  # noqa: SIM905
-)
+    gender sha temperature arn slug create created update updated modify modified delete deleted""")
 
 # Of those: what tells an entity, and so is worth handing on.
-IDENTITY = frozenset(
-    ("id", "uuid", "key", "code", "number", "name", "arn", "slug", "reference", "title", "login", "index", "sha")
-)
+IDENTITY = word_set("id uuid key code number name arn slug reference title login index sha")
 
 # Of those: what is told of something, and is seldom what another call asks for.
-STATE = frozenset(
-    """type kind status state description message unit count total result reason version label level rate score created
+STATE = word_set("""
+    type kind status state description message unit count total result reason version label level rate score created
     updated modified deleted create update modify delete note comment summary details detail information success
     ok error duration format mode object response color age weight height size percent rating quantity optional
-    federal enabled active scope priority metadata""".split()  # noqa: SIM905
-)
+    federal enabled active scope priority metadata""")
 
 # How to page, sort and sign: never fed by another tool's answer.
-CONTROL = frozenset(
-    """limit page offset per_page page_size page_number page_token next_page_token next_token cursor next_cursor sort
+CONTROL = word_set("""
+    limit page offset per_page page_size page_number page_token next_page_token next_token cursor next_cursor sort
     sort_by order_by sort_order sort_direction direction max_result max_item start_index field fields expand
     pretty pretty_print verbose dry_run callback alt quota_user upload_protocol upload_type locale
     accept_language accept user_agent idempotency_key if_match if_none_match if_modified_since include_detail
     api_key apikey authorization oauth_token xgafv raw continue marker next_marker has_more total_count ok
     success token_type status_code http_status x_amz_date x_amz_algorithm x_amz_credential x_amz_security_token
     x_amz_signature x_amz_signed_header x_amz_content_sha x_amz_content_sha_256 x_amz_target execute_time
-    box_version x_tenant_id client_token update_mask rel etag""".split()  # noqa: SIM905
-)
+    box_version x_tenant_id client_token update_mask rel etag""")
 
 # Containers that only wrap what matters.
-WRAPPERS = frozenset(
-    """url data result results response payload body item items list entry entries record records object attribute
+WRAPPERS = word_set("""
+    url data result results response payload body item items list entry entries record records object attribute
     attributes value values content embedded output answer node edge edges meta metadata resource resources
-    message page details detail info information success""".split()  # noqa: SIM905
-)
+    message page details detail info information success""")
 
-VERBS = frozenset(
-    """get fetch read show find retrieve lookup create add make register insert put update patch edit modify replace
+VERBS = word_set("""
+    get fetch read show find retrieve lookup create add make register insert put update patch edit modify replace
     upsert delete remove destroy cancel revoke all one by for describe download upload execute bulk send
     submit compute calculate estimate generate resolve using v beta alpha rest admin do single multiple
     available current and or from to of in on at with the a an id is latest public private me my authenticated
     invoke trigger verify validate complete enable disable handle determine analyze analyse reserve
-    assign convert""".split()  # noqa: SIM905
-)
+    assign convert""")
 
 # Verbs as the first word of a name; anywhere else a thing: `set_timer`, `get_set`.
-VERBS_FIRST = frozenset(
-    """set list count book check place run schedule track request import export search query batch look view change new
-    open close start stop join leave post order contact monitor archive""".split()  # noqa: SIM905
-)
-VERBS_LAST = frozenset(("list", "search", "count", "query"))
+VERBS_FIRST = word_set("""
+    set list count book check place run schedule track request import export search query batch look view change new
+    open close start stop join leave post order contact monitor archive""")
+VERBS_LAST = word_set("list search count query")
 
-MAKING = frozenset(("create", "post", "register", "insert", "make", "new"))
-READING = frozenset(("get", "list", "search", "find", "fetch", "query", "read", "retrieve", "lookup", "show", "filter"))
-GONE = frozenset(("delete", "remove", "destroy", "drop", "erase", "purge"))
-STOPS = frozenset(("by", "for", "from", "of", "in", "on", "with", "using", "to", "via", "at", "and", "or"))
+MAKING = word_set("create post register insert make new")
+READING = word_set("get list search find fetch query read retrieve lookup show filter")
+GONE = word_set("delete remove destroy drop erase purge")
+STOPS = word_set("by for from of in on with using to via at and or")
 
-EMPTY_NOUNS = frozenset(
-    """resource object record item entity thing element entry specified given requested one value field property data
+EMPTY_NOUNS = word_set("""
+    resource object record item entity thing element entry specified given requested one value field property data
     result this that these it its your their user's api request response unique global created new target
-    existing associated specific particular single certain individual selected desired current""".split()  # noqa: SIM905
-)
+    existing associated specific particular single certain individual selected desired current""")
 
 # Words that tell one date or name of a thing from another, and not one thing from another.
-ADJECTIVES = frozenset(
-    """friendly display full short unique start end begin last first given family middle nick new old total max maximum
+ADJECTIVES = word_set("""
+    friendly display full short unique start end begin last first given family middle nick new old total max maximum
     min minimum original default primary secondary external internal created updated modified deleted creation
     modification publish published release due expiry expiration expire expires valid effective close closed
     open opened signed started finished completed submitted next previous current preferred estimated expected
     desired final initial public private additional base raw long local is has can self common formatted human
-    readable localized""".split()  # noqa: SIM905
-)
-PREPOSITIONS = frozenset(
-    ("at", "on", "by", "in", "to", "from", "for", "until", "since", "of", "after", "before", "ago")
-)
+    readable localized""")
+PREPOSITIONS = word_set("at on by in to from for until since of after before ago")
 
 # Containers that wrap in one place and are the thing itself in another.
-WEAK_WRAPPERS = frozenset(("resource", "message", "node", "content", "page", "collection", "value", "object", "item"))
-LISTS = frozenset(("list", "array", "collection", "history", "set"))
+WEAK_WRAPPERS = word_set("resource message node content page collection value object item")
+LISTS = word_set("list array collection history set")
 
 # Identifiers that somebody gave: they mean nothing to anybody else.
 SCOPED = IDENTITY - {"name", "title"}
 
 # At the end of a tool's name they say how much is told, not of what.
-SUFFIXES = frozenset(("information", "detail", "data", "list", "status", "result", "summary", "history", "info"))
+SUFFIXES = word_set("information detail data list status result summary history info")
 # At the end of a container's name they say that it is one of several.
-ONES = frozenset(
-    ("entry", "item", "record", "object", "element", "result", "response", "information", "detail", "data")
-)
+ONES = word_set("entry item record object element result response information detail data")
 
 REMEMBERED = 65536
 """Names of each sort that are worked out once; a catalog has few different ones, each of them many times."""
@@ -223,7 +209,7 @@ def read_words(words: Phrase, spoken: str = "") -> Name | None:
     return Name(spoken, False, attribute, own, generic, state, tells, listed, len(own) + 1 == len(words))
 
 
-COMPARISONS = frozenset(("gte", "lte", "gt", "lt", "eq", "ge", "le"))
+COMPARISONS = word_set("gte lte gt lt eq ge le")
 
 
 def sort_in(words: Phrase) -> tuple[str, Phrase]:
@@ -306,10 +292,9 @@ _OWNER = re.compile(
 _IDENTIFIES = re.compile(r"\bidentif(?:ies|y|ying)\s+(?:the|a|an|this)\s+([a-z][\w' -]{2,60})")
 # All of them are for texts in lower case, where they are found in half the time.
 _WORD = re.compile(r"\w+|[.,;:()\[\]]")
-_PHRASE_ENDS = frozenset(
-    """to that which for in of on from is are was will you whose where when with being used this as by or and if
-    associated created specified returned the can must should has have . , ; : ( ) [ ]""".split()  # noqa: SIM905
-)
+_PHRASE_ENDS = word_set("""
+    to that which for in of on from is are was will you whose where when with being used this as by or and if
+    associated created specified returned the can must should has have . , ; : ( ) [ ]""")
 
 
 @lru_cache(REMEMBERED // 4)

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 
 
+def word_set(words: str) -> frozenset[str]:
+    """Words, each once."""
+    return frozenset(words.split())
+
+
 def rows_of(table: str) -> list[list[str]]:
     """The words of each row of a table, whose rows end with commas."""
     return [row.split() for row in table.split(",")]
@@ -20,8 +25,6 @@ SORTS: dict[str, tuple[str, float, float]] = {
     "email": ("email, email address, mail address", 0.95, 0.9),
     "phone": ("phone, phone number, mobile, mobile number, mobile phone, cellphone, cellphone number, cell phone,"
               " sms number, contact number, telephone number, fax number", 0.95, 0.9),
-    "own_email": ("", 0.95, 0.9),
-    "own_phone": ("", 0.95, 0.9),
     "url": ("url, website, web site, web address, webpage, page url, permalink", 0.9, 0.7),
     "ip": ("ip, ip address, ipv4, ipv6", 0.9, 0.8),
     "domain": ("domain, domain name", 0.9, 0.8),
@@ -43,50 +46,56 @@ SORTS: dict[str, tuple[str, float, float]] = {
     "latitude": ("latitude", 0.95, 0.9),
     "longitude": ("longitude", 0.95, 0.9),
     "location": ("location, place, address, full address, formatted address", 0.8, 0.7),
-    "begin": ("", 0.85, 0.85),
-    "end": ("", 0.85, 0.85),
-    "due": ("", 0.85, 0.85),
-    "moment": ("", 0.85, 0.75),
-    "past": ("", 0.8, 0.75),
-    "since": ("", 0.85, 0.85),
-    "until": ("", 0.85, 0.85),
     "airport": ("airport, airport code, iata, iata code, iata airport code", 0.95, 0.9),
     "symbol": ("symbol, ticker symbol, stock symbol, stock", 0.95, 0.9),
     "subject": ("subject, subject line, headline", 0.8, 0.7),
-    "text": ("text, body, html, content, message text, message body", 0.8, 0.7),
+    "text": ("text, body, html, content, message text, message body, markdown, transcript, plain text, full text",
+             0.8, 0.7),
 }  # fmt: skip
+SORTS |= {
+    sort: ("", float(alone), float(owned))
+    for sort, alone, owned in rows_of("""
+    own_email .95 .9, own_phone .95 .9, begin .85 .85, end .85 .85, due .85 .85, since .85 .85, until .85 .85, moment
+    .85 .75, past .8 .75, gist .8 .8, query .95 .8""")
+}  # fmt: skip
+"""Those that are told by more than their names."""
 SORT_NAMES = {name: sort for sort, (names, *_) in SORTS.items() for name in names.split(", ") if name}
 FORMATS = {"email": "email", "idn-email": "email", "uri": "url", "url": "url", "iri": "url", "uri-reference": "url",
            "ipv4": "ip", "ipv6": "ip", "hostname": "domain", "phone": "phone", "phone-number": "phone",
            "e164": "phone"}  # fmt: skip
 
 # Who takes part: one person or another, so that what tells a user tells them, and where something begins or ends.
-PERSONS = frozenset(
-    """user person assignee author reviewer collaborator maintainer creator approver participant attendee invitee
-    recipient sender receiver committer requester reporter guest by login""".split()  # noqa: SIM905
-)
-ROLES = PERSONS | frozenset(
-    """owner contact to from cc bcc origin destination departure arrival source target start end pickup dropoff base
-    quote primary secondary main home work default billing shipping mailing current my own new or and""".split()  # noqa: SIM905
-)
+PERSONS = word_set("""
+    user person assignee author reviewer collaborator maintainer creator approver participant attendee invitee
+    recipient sender receiver committer requester reporter guest by login""")
+ROLES = PERSONS | word_set("""
+    owner contact to from cc bcc origin destination departure arrival source target start end pickup dropoff base
+    quote primary secondary main home work default billing shipping mailing current my own new or and""")
 # Written in a description they say of which sort a value is, whatever it is called.
 STANDARDS = {r"e\.?164": "phone", r"iso[- ]?4217": "currency", r"iso[- ]?3166(?!-2)": "country", r"iata\b": "airport",
              r"iso[- ]?639|bcp[- ]?47": "language", r"iana\b": "time zone"}  # fmt: skip
-REACHED = frozenset(("email", "phone", "url"))
+REACHED = word_set("email phone url")
 # Whoever sends has the address that is sent from: what tells one of somebody else is none.
-SENDERS = frozenset(("from", "sender", "caller"))
+SENDERS = word_set("from sender caller")
 OWN = {"email": "own_email", "phone": "own_phone"}
-SELF = frozenset(("me", "my", "self", "current", "authenticated", "whoami"))
+SELF = word_set("me my self current authenticated whoami")
 # What a tool reaches people by, where a parameter only says whom.
-CHANNELS = {
-    "email": "email",
-    "e-mail": "email",
-    "mail": "email",
-    "sms": "phone",
-    "call": "phone",
-    "dial": "phone",
-    "fax": "phone",
+CHANNELS = {word: sort for sort, *words in rows_of("""
+    email email e-mail mail, phone sms call dial fax, location direction route travel distance trip ride transit
+    """) for word in words}  # fmt: skip
+# From where to where, of a way.
+ENDS = word_set("to from origin destination start end pickup dropoff waypoint")
+# What the name of such a thing is.
+NAMED = {
+    **dict.fromkeys(PERSONS - {"by", "login"} | {"contact", "customer", "member", "employee", "lead"}, "full name"),
+    **dict.fromkeys(("company", "organization", "business", "employer", "supplier", "vendor"), "company"),
+    **dict.fromkeys(("city", "town"), "city"),
 }
+# What is looked for, in words.
+QUERIES = word_set("q query search term keyword free_text text_query name_pattern search_query search_term search_text "
+                   "search_string search_keyword search_pattern")  # fmt: skip
+# What is said of something in words, and what may be said of another.
+GISTS = word_set("description summary note comment message snippet excerpt abstract caption")
 
 # One thing under two names: an output called the first may be asked for as the second.
 SAME = {
@@ -100,40 +109,32 @@ SAME = {
     image 0.9, image photo 0.9, own_phone phone 1, phone own_phone 0.45, own_email email 1, email own_email
     0.45, begin since 0.9, end since 0.8, moment since 0.85, past since 0.8, end until 0.9, begin until 0.75, moment
     until 0.8, past until 0.7, moment begin 0.85, due begin 0.85, moment end 0.7, due end 0.7, end due 0.75, moment
-    due 0.7, begin moment 0.85, due moment 0.8, end moment 0.6
+    due 0.7, begin moment 0.85, due moment 0.8, end moment 0.6, gist text 0.85, text gist 0.85
     """)
 }  # fmt: skip
 
 
 # The names of moments: what of them is asked for depends on what they open or close.
-_CLOCK = frozenset(("date", "datetime", "timestamp", "time", "at", "on", "day"))
-_SIDES = {
-    "due": frozenset(("due", "deadline")),
-    "begin": frozenset(
-        ("start", "begin", "from", "since", "after", "min", "checkin", "departure", "gte", "gt", "earliest")
-    ),
-    "end": frozenset(("end", "until", "before", "to", "max", "checkout", "return", "lte", "lt", "latest")),
-}
+_CLOCK = word_set("date datetime timestamp time at on day")
+_SIDES = {sort: frozenset(words) for sort, *words in rows_of("""
+    due due deadline, begin start begin from since after min checkin departure gte gt earliest,
+    end end until before to max checkout return lte lt latest""")}  # fmt: skip
 _MOMENTS = frozenset((*_CLOCK, "since", "until", "after", "before", "deadline", "due", "checkin", "checkout"))
-_NO_MOMENT = frozenset(("expire", "expires", "expiry", "expiration", "exp", "birth", "zone", "login", "deleted"))
-_PAST = frozenset(("created", "updated", "published", "modified", "last", "creation", "filter", "utc", "local"))
+_NO_MOMENT = word_set("expire expires expiry expiration exp birth zone login deleted")
+_PAST = word_set("created updated published modified last creation filter utc local")
 _DATED = re.compile(r"iso[- ]?8601|rfc[- ]?3339|yyyy-?mm-?dd|\b(?:date|timestamp|epoch)\b")
 _EPOCH = re.compile(r"\b(?:timestamp|epoch)\b")
-_EITHER = frozenset(("to", "from", "start", "end", "begin"))
+_EITHER = word_set("to from start end begin")
 
 
 def moment_in(words: tuple[str, ...], form: str, description: str, *, plain: bool) -> tuple[str, tuple[str, ...]]:
     """Which moment a value of these words is, and of what; `plain` values, which are no text, must be said to be."""
+    words = tuple(" ".join(words).replace("check in", "checkin").replace("check out", "checkout").split())
     if not _NO_MOMENT.isdisjoint(words):
         return "", ()
     if form not in ("date", "date-time"):
-        if plain:
-            known = bool(_EPOCH.search(description.lower()))
-        elif words[-1] in _EITHER:
-            known = bool(_DATED.search(description.lower()))
-        else:
-            known = words[-1] in _MOMENTS and words not in (("on",), ("at",))
-        if not known:
+        said = _EPOCH if plain else _DATED if words[-1] in _EITHER else None
+        if not (said.search(description.lower()) if said else words[-1] in _MOMENTS):
             return "", ()
     sort = next((sort for sort, names in _SIDES.items() if not names.isdisjoint(words)), "")
     own = tuple(word for word in words if word not in _CLOCK | _PAST and word not in _SIDES.get(sort, ()))

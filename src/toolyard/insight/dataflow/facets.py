@@ -1,0 +1,130 @@
+"""What a value is and whose, as keys that outputs and inputs meet by."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from toolyard.insight.dataflow import sorts
+from toolyard.insight.dataflow.names import REMEMBERED, SCOPED, STATE, Phrase
+
+Owners = tuple[tuple[Phrase, float], ...]
+"""Whose a value may be, and how much each counts."""
+Claim = tuple[str, Phrase, float]
+"""What it is (an attribute, or the name of a group of them), whose, and its weight."""
+Member = tuple[str, float, float]
+"""An attribute of a group; its weight, and what the whole counts for then."""
+
+OUTPUT, HANDLE, FOREIGN = 1, 2, 4
+"""That a value is given, may stand for an entity by its name alone, and comes from elsewhere if at all."""
+
+_USER: Phrase = ("user",)
+NOBODY: Phrase = ()
+"""The owner of what is the same whosoever it is."""
+
+# Names of groups begin with a space, which no attribute does.
+_ASKED = " a handle"
+HANDED = " id or name"
+_LIKE: dict[str, str] = {}
+"""For attributes of inputs that others will do for, the group of all."""
+_GROUPS: dict[str, list[Member]] = {
+    _ASKED: [(handle, weight, 1.0) for handle, weight in sorts.HANDLES.items()],
+    HANDED: [("id", 0.75, 1.0), ("name", 0.6, 1.0)],
+}
+for (_first, _second), _weight in sorts.SAME.items():
+    _LIKE[_second] = f" like {_second}"
+    _GROUPS.setdefault(_LIKE[_second], [(_second, 1.0, 1.0)]).append((_first, 1.0, _weight))
+
+
+TITLED = frozenset(("name", "error", "failure", "warning"))
+"""What has a title that nobody else would take: that of a name is Mr or Ms."""
+
+
+class Facets(NamedTuple):
+    """What a value is and whose, each with a weight."""
+
+    keys: tuple[str, ...]
+    weights: tuple[float, ...]
+    scoped: float
+    """How far it means something only where it comes from: an id does, a city does not."""
+
+
+@lru_cache(REMEMBERED)
+def facets_of(attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> Facets:
+    """What a value is and whose. `own` is whose it is by its name; `owners`, if any, by all that says so."""
+    facets: dict[str, float] = {}
+    output = role & OUTPUT
+    for name, owner, weight in _list_claims(attribute, own, generic, owners, role):
+        parts = parts_of(owner, output)
+        for member, share, rest in _GROUPS.get(name) or [(name, 1.0, 1.0)]:
+            for phrase, part in parts:
+                key = f"{member} of {phrase}" if phrase else member
+                facets[key] = max(facets.get(key, 0.0), weight * share * part * rest)
+    scoped = 0.0 if attribute in sorts.SORTS or role & FOREIGN else 1.0 if attribute in SCOPED else 0.5
+    return Facets(tuple(facets), tuple(facets.values()), scoped)
+
+
+def _list_claims(attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> list[Claim]:
+    claims: list[Claim] = []
+    output = role & OUTPUT
+    named = attribute if output else _LIKE.get(attribute, attribute)
+    if attribute in sorts.SORTS:
+        _, alone, owned = sorts.SORTS[attribute]
+        claims.append((named, NOBODY, (alone if output else 1.0) * (owned if own else 1.0)))
+    if generic or own:
+        scale = 0.9 if attribute in STATE else 1.0
+        for owner, weight in owners or ((own, 1.0),) if own or owners else ():
+            claims.append((named, owner, weight * scale))
+            if owner[-1] in sorts.PERSONS:
+                claims.append((named, _USER, 0.88 * weight * scale))
+    if not generic:
+        claims.append((named, NOBODY, 0.95 if not own else 0.7))
+        if role & HANDLE:
+            handle, words = HANDED if output else _ASKED, (*own, attribute)
+            claims.append((handle, words, 1.0))
+            if attribute in sorts.PERSONS:
+                claims.append((handle, _USER, 1.0))
+            if not output and attribute in sorts.HANDLES:
+                claims.append((named, words, sorts.HANDLES[attribute]))
+        if output and not own:
+            claims += [(attribute, owner, 0.9 * weight) for owner, weight in owners]
+    elif attribute == "uuid":
+        # Good whatever it identifies.
+        claims.append((named, NOBODY, 0.8))
+    if attribute == "login":
+        claims.append((named, _USER, 0.92))
+    elif attribute == "name":
+        known = [(owner[-1], weight) for owner, weight in owners or ((own, 1.0),) if owner]
+        claims += [(sorts.NAMED[last], NOBODY, 0.85 * weight) for last, weight in known if last in sorts.NAMED]
+    elif attribute == "query" and not output:
+        for owner, _ in owners:
+            person = sorts.NAMED.get(owner[-1]) == "full name"
+            claims += [("name", owner, 0.9), ("title", owner, 0.9), *([("email", NOBODY, 0.85)] if person else ())]
+        claims += [("subject", NOBODY, 0.8), ("full name", NOBODY, 0.8), ("company", NOBODY, 0.8)]
+    elif attribute == "title" and (output or role & FOREIGN) and not any(owner[-1] in TITLED for owner, _ in owners):
+        claims.append(("subject", NOBODY, 0.85))
+    return claims
+
+
+def parts_of(owner: Phrase, output: int) -> list[tuple[str, float]]:
+    """The names an owner goes by: `service plan` and `serviceplan`, and, as one of several kinds of plan, `plan`.
+
+    Where both are of some kind, the kinds must agree. So what is given as `service plan` is also given as `plan`, and
+    what is asked for as `service plan` is also asked for as `a plan`, which only what is given as `plan` is called.
+    """
+    if not owner:
+        return [("", 1.0)]
+    whole = " ".join(owner)
+    found = [(whole, 1.0)]
+    if output:
+        found.append((f"a {whole}", 1.0))
+    if len(owner) > 1:
+        found.append(("".join(owner), 0.95))
+        for cut in range(1, min(len(owner), 4)):
+            tail = " ".join(owner[cut:])
+            found.append((tail if output else f"a {tail}", SHARES[cut - 1]))
+    return found
+
+
+SHARES = (0.9, 0.8, 0.8)
+"""What a name counts for that leaves out so many of the words before it."""

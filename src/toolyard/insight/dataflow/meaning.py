@@ -1,0 +1,212 @@
+"""What a value is by its name, its surroundings, its description and the tool that takes or gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from toolyard.insight.dataflow import names, sorts
+from toolyard.insight.dataflow.facets import FOREIGN, TITLED, Owners
+from toolyard.insight.dataflow.names import Name, Phrase, head_of, read_name, read_words, sort_in, tool_nouns, words_of
+from toolyard.insight.dataflow.paths import INTEGER, NUMBER, SCALAR, STRING, Holder, SchemaField
+
+MAX_READ = 240
+"""Letters of a description, at most."""
+
+
+class ValuePlace(NamedTuple):
+    """All that the surroundings of a value say."""
+
+    inner: Phrase
+    """The entity that holds it."""
+    wrapper: Phrase
+    """The container nearer to it that may be more than a wrapper."""
+    hint: Phrase
+    owners: Owners
+    """What they come to."""
+    around: Phrase
+    spoken: str
+    nested: int
+    """How many entities around it are not what the tool is about."""
+    sort: str
+    """The sort of value that the entity which holds it is called as."""
+
+
+class ToolSubject(NamedTuple):
+    """What a tool says of the values that it takes or gives."""
+
+    side: int
+    """`OUTPUT` for what it gives."""
+    noun: Phrase
+    """What it is about."""
+    held: Mapping[str, Phrase]
+    """Whose the ids are that stand in its path, or in its name."""
+    channel: str
+    """The sort of value that it reaches people by."""
+    words: Phrase
+    """Its name."""
+
+    @property
+    def makes(self) -> bool:
+        """Whether it takes the values of a thing that it makes."""
+        return not self.side and not names.MAKING.isdisjoint(self.words)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it looks for something."""
+        return not names.READING.isdisjoint(self.words[:1])
+
+    def sends(self, name: str) -> bool:
+        """Whether a parameter of this name says who sends."""
+        return bool(self.channel) and not self.reads and not sorts.SENDERS.isdisjoint(words_of(name))
+
+    def owns(self, sort: str) -> bool:
+        """Whether the addresses that it gives are those of whoever asks."""
+        return sort_in(self.noun)[0] == sort or not sorts.SELF.isdisjoint(self.words)
+
+
+def read_meaning(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> tuple[Name | None, int]:
+    """What a value should be called, and whether it is `FOREIGN`; None for what no other tool's answer is for."""
+    side, kinds, parents = subject.side, field.kinds | field.items, field.holder.parents
+    name = read_name(field.name) if field.name else read_words(subject.noun)
+    if name is None or (side and name.state and name.attribute != "state" and name.attribute not in sorts.GISTS):
+        return None, 0
+    if name.alone and parents and read_name(f"{parents[-1]}_{field.name}") is None:
+        # `sort.by` is `sort_by`.
+        return None, 0
+    if field.items and name.listed:
+        name = read_words(name.listed) or name
+    if name.spoken.replace(" ", "_") in sorts.QUERIES and not side:
+        return name._replace(attribute="query", own=(), generic=True, tells=False), 0
+    name = _read_sort(name, field, place, subject.channel)
+    if not name.tells and name.attribute not in sorts.SORTS:
+        name = _read_moment(name, field, subject)
+    if name.attribute in sorts.GISTS and field.kinds & STRING and _is_said(place, subject):
+        return name._replace(attribute="gist", own=(), generic=True, state=False), FOREIGN
+    if name.attribute in sorts.OWN and (subject.owns(name.attribute) if side else subject.sends(field.name)):
+        name = name._replace(attribute=sorts.OWN[name.attribute])
+    return name, FOREIGN if subject.makes and name.attribute == "text" and kinds & STRING else 0
+
+
+_NAMED = frozenset((word,) for word in (*sorts.NAMED, *TITLED))
+
+
+def _is_said(place: ValuePlace, subject: ToolSubject) -> bool:
+    """Whether a text is worth handing on: no remark by the way, nor of a person, nor what is looked for."""
+    told = place.nested == 0 and (place.inner or subject.noun)[-1:] not in _NAMED
+    return told if subject.side else not subject.reads
+
+
+def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
+    """A name as that of a moment, if it is one."""
+    kinds, words = field.kinds | field.items, words_of(field.name)
+    if not kinds & (STRING | INTEGER | NUMBER) or not words:
+        return name
+    if field.holder.parents and words_of(field.holder.parents[-1])[-1:] in (("start",), ("end",), ("due",)):
+        words = (*words_of(field.holder.parents[-1])[-1:], *words)
+    sort, own = sorts.moment_in(words, field.format, field.description[:MAX_READ], plain=not kinds & STRING)
+    if not subject.side:
+        if subject.reads:
+            sort = {"begin": "since", "end": "until"}.get(sort, sort)
+        elif sort == "past" and not own:
+            # When it was made is not for others to say.
+            sort = ""
+    return name._replace(attribute=sort, own=own, generic=True, state=False) if sort else name
+
+
+def qualify(entity: Phrase, noun: Phrase) -> Phrase:
+    """An entity as the tool calls it: of a tool about image actions, an action is an image action. A user is a user."""
+    known = len(noun) > len(entity) > 0 and noun[-len(entity) :] == entity and entity[-1] not in sorts.PERSONS
+    return noun if known else entity
+
+
+def _read_sort(name: Name, field: SchemaField, place: ValuePlace, channel: str) -> Name:
+    """A name as its format, surroundings and description would have it, where it does not say itself what it is."""
+    if not (field.kinds | field.items) & SCALAR:
+        return name
+    if name.attribute in sorts.SORTS and (name.attribute != "text" or place.sort != "url"):
+        if channel and name.attribute == "location" and not sorts.ROLES.isdisjoint(words_of(field.name)):
+            return name._replace(attribute=channel)
+        whose = head_of(field.description[:MAX_READ])[1] if name.own and field.description else ()
+        return (
+            name._replace(own=whose) if whose and whose[-1] not in sorts.ROLES and len(whose) <= len(name.own) else name
+        )
+    around = place.sort
+    if around and not name.own and (name.attribute in _BARE or (around == "url" and not name.state)):
+        return name._replace(attribute=around, generic=True, state=False)
+    if name.attribute == "state" and any("address" in words_of(parent) for parent in field.holder.parents):
+        return name._replace(attribute="region", own=(), generic=True, state=False)
+    what, whose = head_of(field.description[:MAX_READ]) if field.description else ("", ())
+    if name.tells:
+        # A login that is said to be an address of mail is one.
+        person = name.attribute == "login" or (name.own and name.own[-1] in sorts.PERSONS)
+        return name._replace(attribute=what, own=(), tells=False) if person and what in sorts.REACHED else name
+    sort = sorts.FORMATS.get(field.format, "")
+    if sort:
+        own = (*name.own, *name.attribute.split("_")) if name.attribute not in sorts.ROLES else name.own
+        return name._replace(
+            attribute=sort,
+            own=() if own and own[-1] in sorts.ROLES | names.IDENTITY else own,
+            generic=True,
+            state=False,
+        )
+    if what in sorts.SORTS and not name.state:
+        return name._replace(attribute=what, own=() if whose and whose[-1] in sorts.ROLES else whose, generic=True)
+    if what and whose and not name.own:
+        return name._replace(attribute=what, own=whose, generic=True, state=False)
+    if channel and name.attribute in (sorts.ENDS if channel == "location" else sorts.ROLES) and not name.own:
+        return name._replace(attribute=channel, generic=True)
+    return name
+
+
+_BARE = frozenset(("value", "number", "address", "code"))
+"""Names that say nothing beside the name of what holds them."""
+
+
+@lru_cache(names.REMEMBERED)
+def read_place(holder: Holder, noun: Phrase) -> ValuePlace:
+    """What the surroundings of values say, in a tool about `noun`."""
+    inner, wrapper = _find_containers(holder.parents)
+    inner = qualify(inner, noun)
+    nouns = tool_nouns(holder.hint) if holder.hint else ()
+    hint = qualify(_read_entity(nouns[-1]), noun) if nouns else ()
+    around = inner or noun
+    owners = find_owners((), inner, wrapper, hint, noun)
+    entities = filter(None, (_read_entity(words_of(name)) for name in holder.parents))
+    nested = sum(entity[-1] not in noun for entity in entities)
+    return ValuePlace(inner, wrapper, hint, owners, around, " ".join(dict.fromkeys(around)), nested, sort_in(inner)[0])
+
+
+def told_owners(told: Phrase, own: Phrase) -> Owners:
+    """Whose value it is where both its name and its description name an entity."""
+    # `request_id`, described as the id of a check, is rather the check's.
+    return ((own, 1.0 if told[-1] in own else 0.85), (told, 0.9))
+
+
+def find_owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Phrase) -> Owners:
+    """Whose value it is where its name does not say so, by everything else: (phrase, how much it counts)."""
+    around = (() if inner else noun, 0.75 if told else 0.88)
+    found = ((told, 0.97), (inner, 0.97), (wrapper, 0.85), (() if hint == inner else hint, 0.9), around)
+    return tuple(row for row in found if row[0])
+
+
+def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
+    """The entity that holds a value, and the container nearer to it that may be more than a wrapper."""
+    wrapper: Phrase = ()
+    for name in reversed(parents):
+        words = words_of(name)
+        entity = _read_entity(words)
+        if entity:
+            return entity, wrapper
+        if words and words[-1] in names.WEAK_WRAPPERS and not wrapper:
+            wrapper = words
+    return (), wrapper
+
+
+def _read_entity(words: Phrase) -> Phrase:
+    """A container's name as an entity; empty if it only wraps."""
+    kept = tuple(word for word in words if not word.isdigit())
+    while len(kept) > 1 and kept[-1] in names.ONES:
+        kept = kept[:-1]
+    return () if not kept or (kept[-1] in names.WRAPPERS and len(kept) == 1) else kept
