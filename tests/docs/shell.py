@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from waiting import SOON
+from warm_python import warm_toolyard
 
 from .pages import ROOT
 
@@ -82,12 +84,19 @@ def write_files(page, folder):
 
 @pytest.fixture
 def shell(tmp_path, pets):
-    """Runs a command as a new user has it: in an empty folder and home, with the installed `toolyard` on the path."""
-    folder, home = tmp_path / "folder", tmp_path / "home"
-    folder.mkdir()
-    home.mkdir()
+    """Runs a command as a new user has it: in an empty folder and home, with the installed `toolyard` on the path.
+
+    What is waited for runs in a Python that has imported it already; what stays behind, like a server, is started anew.
+    """
+    folder, home, quick = tmp_path / "folder", tmp_path / "home", tmp_path / "quick"
+    for made in (folder, home, quick):
+        made.mkdir()
+    installed = Path(sys.executable).parent
+    warm = quick / "toolyard"
+    warm.write_text(f'#!/bin/sh\nexec {shlex.join(warm_toolyard().command(installed / "toolyard"))} "$@"\n')
+    warm.chmod(0o755)
     env = {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{installed}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(home),
     }
     ports, approvals, started = {}, ["none yet"], []
@@ -104,7 +113,7 @@ def shell(tmp_path, pets):
         process = subprocess.Popen(
             ["sh", "-c", f"exec {command.removesuffix(' &')}" if behind else command],
             cwd=folder,
-            env=env,
+            env=env if behind else {**env, "PATH": f"{quick}{os.pathsep}{env['PATH']}"},
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -53,23 +53,23 @@ def is_function(node):
 
 
 @pytest.fixture(scope="module")
-def nodes():
+def trees():
+    return {path: ast.parse(path.read_text()) for path in SOURCES}
+
+
+@pytest.fixture(scope="module")
+def nodes(trees):
     """What the rules below are about, of every file: its functions and its imports."""
-    found = {}
-    for path in SOURCES:
-        tree = ast.walk(ast.parse(path.read_text()))
-        found[names(path)] = [
-            node for node in tree if is_function(node) or isinstance(node, ast.Import | ast.ImportFrom)
-        ]
-    return found
+    wanted = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)
+    return {names(path): [node for node in ast.walk(tree) if isinstance(node, wanted)] for path, tree in trees.items()}
 
 
 def test_files_stay_under_500_lines():
     assert [names(path) for path in SOURCES if len(path.read_text().splitlines()) > 500] == []
 
 
-def test_a_public_class_name_exists_once():
-    assert find_repeated_classes({path: ast.parse(path.read_text()) for path in SOURCES}) == []
+def test_a_public_class_name_exists_once(trees):
+    assert find_repeated_classes(trees) == []
 
 
 def test_functions_stay_under_50_lines(nodes):
