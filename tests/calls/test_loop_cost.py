@@ -16,7 +16,7 @@ from schema.hostile import CASES
 from schema.test_walk import DOCUMENTS, VALUES, compiled_or_none
 from schema.test_weight import count_judgements
 
-from conftest import examples
+from conftest import SOAK, examples
 from toolyard import PythonToolEngine, Tool, ToolCall, ToolRegistry
 from toolyard.calls import result
 from toolyard.model.bindings import PythonBinding
@@ -183,5 +183,7 @@ HEAVY = {
 @pytest.mark.parametrize("name", [*CASES, *HEAVY])
 def test_what_once_stalled_a_server_is_bounded_as_arguments_and_as_an_answer(name):
     schema, value = {**CASES, **HEAVY}[name]
+    if name == "long integers with a minimum" and not SOAK:
+        value = value[:100]  # all of them take a thread a second each time, which does not count here
     most = asyncio.run(call_often(schema, schema, value, value))
     assert most < MOST

@@ -114,9 +114,9 @@ def test_completion_knows_every_verb(capsys, shell):
     assert run(["completion", shell]) == 0
     script = capsys.readouterr().out
     assert all(target.partition(":")[2].removesuffix("_") in script for target in _VERBS)
-    assert run(["completion", shell, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["script"].strip() == script.strip()
     if shell == "bash":
+        assert run(["completion", shell, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["script"].strip() == script.strip()
         words = "COMP_WORDS=(toolyard session sh); COMP_CWORD=2; _toolyard; echo ${COMPREPLY[@]}; complete -p toolyard"
         done = subprocess.run(["bash"], input=f"{script}\n{words}", text=True, check=True, capture_output=True)
         assert done.stdout.splitlines() == ["show", "complete -o default -F _toolyard toolyard"]

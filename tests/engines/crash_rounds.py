@@ -1,10 +1,11 @@
 """Rounds of killing `crash_worker.py`, and what must be in the store after each."""
 
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from pathlib import Path
+
+from warm_python import warm_toolyard
 
 from engines.crash_worker import open_store, registry
 from toolyard.engines.python import PythonToolEngine
@@ -65,8 +66,8 @@ class Rounds:
     def _killed(self, number, again):
         said = self.folder / f"said{number}.txt"
         with said.open("wb") as out:
-            command = [sys.executable, str(WORKER), *self.place, str(number), again, *self.sessions]
-            worker = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE)
+            words = [WORKER, *self.place, number, again, *self.sessions]
+            worker = warm_toolyard().start(words, stdout=out, stderr=subprocess.PIPE)
             try:
                 # After some work, not after some time: a busy machine would have done none.
                 wanted = self.rng.randrange(60)

@@ -76,7 +76,11 @@ class Run:
 
 @pytest.fixture(scope="module")
 def python():
-    found = WarmPython("pytest", "xdist", "toolyard.app", "toolyard.engines.python", "toolyard.engines.replay.engine")
+    found = WarmPython(
+        *("pytest", "xdist", "_pytest.junitxml", "_pytest.unittest", "_pytest.debugging", "pdb", "toolyard.app"),
+        *("toolyard.engines.python", "toolyard.engines.replay.engine", "toolyard.sources.python"),
+        "toolyard.parsing.yaml_events",
+    )
     yield found
     found.close()
 
@@ -286,7 +290,7 @@ def test_tests_that_share_a_cassette_record_it_from_several_processes(pytest_in,
     assert len(Cassette.load(tmp_path / f"cassettes/{name}{'' if '.' in name else '.jsonl'}")) == len(places)
     assert [file for file in os.listdir(tmp_path / "cassettes") if file.startswith(".")] == []
     assert [file for file in os.listdir(shared) if file.startswith("toolyard-")] == []
-    assert "6 passed" in pytest_in("-p", "xdist", "-n", "2")
+    assert "6 passed" in pytest_in()
 
 
 ALONE = """\

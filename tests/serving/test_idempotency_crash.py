@@ -2,13 +2,14 @@
 
 import random
 import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 from sessions import conftest as places
+from waiting import until
+from warm_python import warm_toolyard
 
 from serving.idempotency_worker import Requests
 
@@ -33,21 +34,33 @@ class Killed:
         try:
             for said in self.said:
                 with said.open("wb") as out:
-                    command = [sys.executable, str(WORKER), *where, str(ledger), *span]
-                    workers.append(subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE))
-            while not all(b"ready" in said.read_bytes() for said in self.said):
-                dead = [worker for worker in workers if worker.poll() is not None]
-                assert not dead, dead[0].stderr.read().decode()
-                time.sleep(0.005)
-            time.sleep(rng.uniform(0.05, 0.4))
+                    words = [WORKER, *where, ledger, *span]
+                    workers.append(warm_toolyard().start(words, stdout=out, stderr=subprocess.PIPE))
+            # After some work, not after some time: a busy machine would have done none.
+            self.wait_for_answers(workers, [rng.randrange(10, 100), 0])
+            time.sleep(rng.uniform(0, 0.02))
             workers[0].kill()
-            time.sleep(rng.uniform(0.1, 0.4))
+            self.wait_for_answers(workers[1:], [0, self.count_answers(1) + rng.randrange(10, 100)])
+            time.sleep(rng.uniform(0, 0.02))
         finally:
             complaints = []
             for worker in workers:
                 worker.kill()
                 complaints.append(worker.communicate()[1].decode())
         assert complaints == ["", ""]
+
+    def count_answers(self, which):
+        return self.said[which].read_bytes().count(b"\n") - 1
+
+    def wait_for_answers(self, workers, wanted):
+        """Until each has told of so many; none of the workers may end before."""
+
+        def told():
+            dead = [worker for worker in workers if worker.poll() is not None]
+            assert not dead, dead[0].stderr.read().decode()
+            return all(self.count_answers(which) >= number for which, number in enumerate(wanted))
+
+        until(told)
 
     def told(self):
         for said in self.said:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import examples
 from serving.service_support import desk_tools, served
 
 pytestmark = pytest.mark.process
@@ -60,7 +61,16 @@ def test_no_request_made_up_from_the_document_gets_an_answer_that_is_not_in_it(t
         done = subprocess.run(
             [
                 *(command, "--config-file", "schemathesis.toml", "run", f"{yard.url}/openapi.json", "--no-color"),
-                *("--max-examples", "12", "--workers", "1", "--seed", str(seed), "--generation-database", "none"),
+                *(
+                    "--max-examples",
+                    str(examples(4)),
+                    "--workers",
+                    "1",
+                    "--seed",
+                    str(seed),
+                    "--generation-database",
+                    "none",
+                ),
             ],
             cwd=tmp_path,
             capture_output=True,
