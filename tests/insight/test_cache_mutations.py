@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from links.lm.model_server import ModelServer
 
+from conftest import SOAK
 from insight.embedder_stub import HashEmbedder
 from toolyard import (
     DataflowEnrichment,
@@ -19,7 +20,7 @@ from toolyard import (
 )
 from toolyard.insight.cache import FILE, ItemCache
 
-MUTATIONS = 200
+MUTATIONS = 200 if SOAK else 60
 IRRELEVANT = ("namespace", "metadata", "tags", "aliases", "version", "source", "effects")
 """Fields that no text and no schema is made of."""
 SILENT = IRRELEVANT[1:]
