@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -35,6 +36,18 @@ CORPUS = Path(os.environ.get("TOOLYARD_CORPUS") or DATA)
 def corpus() -> list[Path]:
     """Folders with real material, the copy shipped with the project first; never empty."""
     return [DATA, *([CORPUS] if CORPUS != DATA else [])]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """DSN of the one server of this test process; one that cannot start fails the test, it is not skipped.
+
+    A fixture that modules import is another one in each, so this stands where all find it.
+    """
+    from sessions.postgres_server import running_postgres
+
+    with running_postgres() as dsn:
+        yield dsn
 
 
 def material(pattern: str) -> list[Path]:

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sessions.conftest import Place, postgres as postgres, postgres_place as postgres_place
+from sessions.conftest import Place, postgres_place as postgres_place
 
 from conftest import examples
 from toolyard.calls.approvals import Approvals

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from sessions.conftest import (
-    place as place,
-    postgres as postgres,
-    postgres_place as postgres_place,
-    sqlite_place as sqlite_place,
-)
+from sessions.conftest import place as place, postgres_place as postgres_place, sqlite_place as sqlite_place
 from waiting import until
 
 from toolyard.calls import journal

@@ -1,7 +1,7 @@
 """The places of tests/sessions, and what every test of an engine checks in the end."""
 
 import pytest
-from sessions.conftest import Place, place, postgres, postgres_place, sqlite_place  # noqa: F401 - fixtures
+from sessions.conftest import Place, place, postgres_place, sqlite_place  # noqa: F401 - fixtures
 
 from toolyard.sessions.sessions import Sessions
 

@@ -19,8 +19,7 @@ from toolyard.sessions.records import open_records
 REPLAYED = (b"idempotent-replayed", b"true")
 INTERRUPTED = Response(500, b"interrupted")
 
-place, postgres = places.place, places.postgres
-postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
+place, postgres_place, sqlite_place = places.place, places.postgres_place, places.sqlite_place
 
 
 class Tool:

@@ -15,8 +15,7 @@ from serving.idempotency_worker import Requests
 
 pytestmark = pytest.mark.process
 
-place, postgres = places.place, places.postgres
-postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
+place, postgres_place, sqlite_place = places.place, places.postgres_place, places.sqlite_place
 
 WORKER = Path(__file__).with_name("idempotency_worker.py")
 ROUNDS = 6

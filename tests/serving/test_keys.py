@@ -17,8 +17,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import ALL, VERBS, Grant, KeyLimits, KeyRing, Scopes, read_scopes
 from toolyard.sessions.records import open_records
 
-place, postgres = places.place, places.postgres
-postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
+place, postgres_place, sqlite_place = places.place, places.postgres_place, places.sqlite_place
 
 HR = read_scopes(["hr:list,execute"])
 

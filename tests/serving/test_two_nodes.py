@@ -4,19 +4,12 @@ import json
 import random
 
 import pytest
-from sessions.postgres_server import running_postgres
 from waiting import until
 from warm_python import warm_toolyard
 
 from serving.nodes_support import Link, Nodes, Rounds, kill_worker, read_history, workers_of, write_yard
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    with running_postgres() as dsn:
-        yield dsn
 
 
 @pytest.fixture

@@ -8,20 +8,12 @@ import warnings
 
 import pytest
 
-from sessions.postgres_server import running_postgres
 from toolyard.sessions.store.postgres import PostgresStore
 from toolyard.sessions.store.sqlite import SqliteStore
 
 TABLES = ("sessions", "branches", "entries", "intents")
 
 _schemas = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    """DSN of a server of this test process's own; one that cannot start fails the test, it is not skipped."""
-    with running_postgres() as dsn:
-        yield dsn
 
 
 class Place:

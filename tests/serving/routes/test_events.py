@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from sessions.conftest import postgres, postgres_place  # noqa: F401 - fixtures
+from sessions.conftest import postgres_place  # noqa: F401 - fixtures
 from waiting import SOON, until
 
 from serving.routes.test_approvals import bank, decide, held_id, invoke
