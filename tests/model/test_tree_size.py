@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
-from toolyard.model.tree_size import fits, is_shallow
+from toolyard.model.tree_size import LEAVES, fits, is_shallow, is_small
 
 leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
 values = st.recursive(
@@ -32,6 +32,28 @@ def measured(value):
         return 1, 0
     inside = [measured(child) for child in value]
     return 1 + sum(count for count, _ in inside), 1 + max((levels for _, levels in inside), default=0)
+
+
+def containers(value):
+    """Every dict and list in it, as often as it is referred to; None for what is neither, nor a leaf."""
+    if not isinstance(value, dict | list):
+        return [] if type(value) in LEAVES else [None]
+    inside = value.values() if isinstance(value, dict) else value
+    return [value, *[found for child in inside for found in containers(child)]]
+
+
+@given(values | st.lists(st.lists(leaves, max_size=20), min_size=60, max_size=66))
+def test_small_is_what_has_few_containers_and_nothing_else(value):
+    found = containers(value)
+    assert is_small(value) == (len(found) <= 64 and None not in found)
+
+
+def test_what_holds_itself_or_very_many_values_is_not_small():
+    endless = []
+    endless.append(endless)
+    assert not is_small(endless)
+    assert is_small([0] * 3_999)
+    assert not is_small({"a": [0] * 4_000})
 
 
 @given(values)

@@ -11,6 +11,7 @@ LEAVES = frozenset({str, int, float, bool, type(None)})
 """What holds nothing else."""
 _FEW = 64
 """Dicts and lists that are surely few, and cannot nest too deep."""
+_SHORT = 16
 _PLAIN = LEAVES | {dict, list}
 _PLAIN_VALUES = 200_000
 _MANY = 4_000
@@ -22,24 +23,21 @@ def is_small(value: Any) -> bool:
 
     Then writing it is safe, and quick.
     """
-    if type(value) is dict and LEAVES.issuperset(map(type, value.values())):
-        return True
-    stack, seen = [value], 0
-    while stack:
-        item = stack.pop()
+    found = [value]
+    for item in found:
         kind = type(item)
         if kind is dict:
             inside = item.values()
         elif kind is list:
             inside = item
         else:
-            return kind in LEAVES and not stack and not seen
-        seen += 1
+            return kind in LEAVES
         if len(inside) >= _MANY:
             return False
-        if not LEAVES.issuperset(map(type, inside)):
-            stack.extend([child for child in inside if type(child) not in LEAVES])
-        if seen + len(stack) > _FEW:
+        # Of a few, those that hold others are found as quickly as it is found that there are none.
+        if len(inside) < _SHORT or not LEAVES.issuperset(map(type, inside)):
+            found += [child for child in inside if type(child) not in LEAVES]
+        if len(found) > _FEW:
             return False
     return True
 
