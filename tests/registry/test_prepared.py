@@ -51,6 +51,23 @@ def test_defaults_are_copied_and_only_fill_gaps():
     assert made.with_defaults({}) == {"e": [{"x": 1}]}
 
 
+def test_a_wrong_default_is_left_out_however_much_else_is_missing():
+    names = [f"r{number}" for number in range(40)]
+    properties = {name: {"type": "string"} for name in names} | {"a": {"type": "string", "default": 1}}
+    made = candidate({"type": "object", "properties": properties, "required": names})
+    given_ = dict.fromkeys(names, "x")
+    assert made.with_defaults(given_) is given_
+
+
+def test_defaults_come_behind_what_was_sent_whatever_is_said_of_other_properties():
+    part = {"type": "integer", "default": 1}
+    for more in ({}, {"maxProperties": 3}, {"additionalProperties": False}, {"dependentRequired": {"a": ["b"]}}):
+        made = candidate({"type": "object", "properties": {"a": part, "b": part, "c": {}}, **more})
+        assert list(made.with_defaults({"c": 3, "b": 2}).items()) == [("c", 3), ("b", 2), ("a", 1)]
+    made = candidate({"type": "object", "properties": {"a": part, "b": part}, "maxProperties": 1})
+    assert made.with_defaults({"b": 2}) == {"b": 2}
+
+
 def test_defaults_of_an_http_operation_are_the_servers_matter():
     schema = {"type": "object", "properties": {"private": {"type": "boolean", "default": False}}}
     local, remote = (

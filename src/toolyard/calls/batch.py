@@ -94,7 +94,7 @@ def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *,
     """`bind`, telling nothing about tools that the caller does not see: no names, no schemas, no hints."""
     everything = scope.sees_all
     candidates = find(snapshot, call.name, sees=None if everything else scope.sees, hints=everything or scope.lists)
-    bound = bind(snapshot, call, candidates=candidates, at_once=at_once)
+    bound = bind(snapshot, call, candidates, at_once)
     if not scope.may(mode, bound.tool):
         name, scope_needed = bound.tool.qualified_name, f"{bound.tool.namespace}:{mode}"
         raise Denied(f"this key may not {mode} {name}", hint=f"ask for a key with the scope {scope_needed}")

@@ -370,7 +370,7 @@ def _bind_call(
         check_writable(call.call_id)
     try:
         if batch.scope is None:
-            return bind(plans.snapshot, call, at_once=at_once)
+            return bind(plans.snapshot, call, (), at_once)
         return bind_within(plans.snapshot, batch.mode, call, batch.scope, at_once=at_once)
     except TakesLong:
         return None

@@ -49,10 +49,11 @@ _encode_plain = msgspec.json.Encoder(enc_hook=_refuse).encode
 
 def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[Any, bytes]:
     """The value as JSON of its own and its text; raises `InvalidOutput` for what is no JSON or too large."""
-    if type(value) in _LEAVES:
+    kind = type(value)
+    if kind in _LEAVES:
         text, plain = _encode_leaf(value, invocation), value
     else:
-        if (type(value) is not dict or not LEAVES.issuperset(map(type, value.values()))) and not is_small(value):
+        if (kind is not dict or not LEAVES.issuperset(map(type, value.values()))) and not is_small(value):
             _check_size(value, invocation, max_bytes)
         try:
             text = _encode_plain(value)

@@ -1,8 +1,8 @@
 """Which overload runs, and with which arguments: the one bind every path shares.
 
 The candidates whose schema accepts the arguments compete; the most specific wins (most declared
-properties used, then fewest undeclared), a tie goes to the first registered. With `coerce`, lossless
-repairs are tried only when nothing matches exactly. Arguments that no schema accepts never run.
+properties used, then fewest undeclared), a tie goes to the first registered. Lossless repairs are
+tried only when nothing matches exactly. Arguments that no schema accepts never run.
 """
 
 from __future__ import annotations
@@ -33,25 +33,18 @@ class Bound(msgspec.Struct, frozen=True):
 
     tool: Tool
     arguments: Arguments
-    """The caller's own object for `coerce=False`; else a copy that shares nothing with it."""
+    """A copy that shares nothing with the caller's; their own object where nothing was to be repaired."""
     prepared: PreparedTool
     coercions: tuple[Coercion, ...] = ()
     sent: bytes = b""
-    """The arguments as they were sent, as JSON text; empty for `coerce=False`."""
+    """The arguments as they were sent, as JSON text; empty where nothing was to be repaired."""
 
 
 class TakesLong(Exception):
     """It may take longer than an event loop has, and nothing was done yet; a thread should do it."""
 
 
-def bind(
-    snapshot: Snapshot,
-    call: ToolCall,
-    *,
-    coerce: bool = True,
-    candidates: tuple[PreparedTool, ...] = (),
-    at_once: bool = False,
-) -> Bound:
+def bind(snapshot: Snapshot, call: ToolCall, candidates: tuple[PreparedTool, ...] = (), at_once: bool = False) -> Bound:
     """Resolve and check one call; raises `UnknownToolError` or `InvalidArguments`.
 
     `candidates` are what its name stands for, where somebody has found that out already. With `at_once`, it raises
@@ -59,18 +52,15 @@ def bind(
     """
     candidates = candidates or snapshot.names.get(call.name) or find(snapshot, call.name)
     if call.overload is not None:
-        candidates = _pinned(candidates, call)
+        candidates = pin_overload(candidates, call)
     arguments = call.arguments
-    if coerce and len(candidates) == 1 and type(arguments) is dict and (not at_once or candidates[0].is_ready):
+    if len(candidates) == 1 and type(arguments) is dict and (not at_once or candidates[0].is_ready):
         bound = _bind_small(candidates[0], arguments)
         if bound is not None:
             return bound
     if at_once and takes_long(candidates, arguments):
         raise TakesLong
     arguments = read_arguments(arguments)
-    if not coerce:
-        candidate, arguments = bind_exact(candidates, arguments)
-        return Bound(candidate.tool, arguments, candidate)
     sent = json_text(arguments)
     try:
         return _bind_slowly(candidates, arguments, sent)
@@ -171,7 +161,8 @@ def hint_missing(snapshot: Snapshot | None, name: str, near: Sequence[str] = ())
     return rejected or (f"did you mean {' or '.join(near)}?" if near else None)
 
 
-def _pinned(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[PreparedTool, ...]:
+def pin_overload(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[PreparedTool, ...]:
+    """Those of the candidates that the call is pinned to."""
     chosen = tuple(c for c in candidates if c.tool.fingerprint.startswith(call.overload or ""))
     if not chosen:
         raise UnknownToolError(f"{show(call.name)} has no overload with fingerprint {show(call.overload)}")

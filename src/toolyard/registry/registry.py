@@ -25,7 +25,7 @@ from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, SearchHits, ToolSearch, check_loader, get_tool_loader, new_search
-from toolyard.registry.bind import Bound, bind, bind_exact, find
+from toolyard.registry.bind import Bound, bind, bind_exact, find, pin_overload
 from toolyard.registry.enriching import Enricher, in_order
 from toolyard.registry.function_call import check_dispatch, settle_function, wait_for
 from toolyard.registry.prepared import RawArguments, read_arguments
@@ -197,7 +197,13 @@ class ToolRegistry:
 
     def bind(self, call: ToolCall, *, coerce: bool = True) -> Bound:
         """The overload and the arguments the call would run with, or the `CallError` it would give."""
-        return bind(self.snapshot, call, coerce=coerce)
+        if coerce:
+            return bind(self.snapshot, call)
+        candidates = find(self.snapshot, call.name)
+        if call.overload is not None:
+            candidates = pin_overload(candidates, call)
+        candidate, arguments = bind_exact(candidates, read_arguments(call.arguments))
+        return Bound(candidate.tool, arguments, candidate)
 
     def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """Validate and call an in-process tool: its value, or it raises a `CallError`.
