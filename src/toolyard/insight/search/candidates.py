@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.cache import ItemCache
-from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
+from toolyard.insight.embeddings.embedder import Embedder, Matrix, multiply_rows, normalise_rows
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.query import Query, QueryVectors, fields, is_stop, list_views, stems, words
 from toolyard.model.tool import Tool
@@ -250,7 +250,8 @@ def soft_signals(
     if not len(there) or not len(places):
         return zero, zero, zero
     terms, inverse = np.unique(gathered.terms[there], return_inverse=True)
-    like = np.clip((vectors.words @ words.matrix[words.row[terms]].T - _SOFT_FROM) / (1 - _SOFT_FROM), 0, 1)
+    like = multiply_rows(vectors.words, words.matrix[words.row[terms]])
+    like = np.clip((like - _SOFT_FROM) / (1 - _SOFT_FROM), 0, 1)
     like *= np.sqrt(like)  # to the power of 1.5, in a tenth of the time
     owner, zones = gathered.owner[there], gathered.zones[there]
     weight = gathered.rarity[there] * np.where(words.stop[gathered.terms[there]], _STOP_WEIGHT, 1.0)
@@ -338,8 +339,8 @@ class Known(msgspec.Struct, frozen=True):
 
     def compare(self, segments: Matrix) -> tuple[Matrix, Matrix]:
         """Likeness of every tool to each segment: as the vectors are, and as they are seen from the tools' mean."""
-        # One product with every tool for both: exact, and 200,000 vectors take milliseconds.
-        plain = np.asarray(segments @ self.tools.T, np.float32)
+        # One product with every tool for both: exact, and 10,000 vectors take a millisecond.
+        plain = multiply_rows(segments, self.tools)
         mean = self.tool_mean
         lengths = np.maximum(np.linalg.norm(segments - mean, axis=1, keepdims=True), _TINY)
         centred = (plain - self.shift - (segments @ mean - mean @ mean)[:, None]) * self.scale / lengths
