@@ -7,7 +7,6 @@ import asyncio
 import itertools
 import signal
 import subprocess
-import sys
 from collections import Counter
 from contextlib import closing, suppress
 
@@ -25,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from sessions.conftest import Place, postgres_place as postgres_place
+from warm_python import warm_toolyard
 
 from conftest import examples
 from toolyard.calls.approvals import Approvals
@@ -252,8 +252,8 @@ sys.stdin.read()
 class TestKilled:
     def begin(self, folder, *more):
         """Another process that makes the call; the first line that it says."""
-        words = [sys.executable, "-c", WORKER, str(folder / "s.db"), str(folder / "paid"), *more]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        words = ["-c", WORKER, folder / "s.db", folder / "paid", *more]
+        self.process = warm_toolyard().start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self.process.stdout.readline().strip()
 
     def kill(self):

@@ -4,11 +4,10 @@ import json
 import logging
 import os
 import stat
-import subprocess
-import sys
 import threading
 
 import pytest
+from warm_python import warm_toolyard
 
 from toolyard.calls.sinks import CallEvent, JsonlSink, LoggingSink
 from toolyard.calls.tracer import Tracer
@@ -176,7 +175,7 @@ def test_several_processes_share_a_file_and_move_it_without_losing_more_than_the
         "    sink.emit(CallEvent(time=1.0, latency=0.1, mode='execute', session_id=sys.argv[2], name='a::b', seq=seq))\n"
     )
     # Together more than one file and less than two: nothing may be lost.
-    running = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(6)]
+    running = [warm_toolyard().start(["-c", code, path, n]) for n in range(6)]
     assert [process.wait() for process in running] == [0] * 6
     old = tmp_path / "calls.jsonl.1"
     found = [*(lines(old) if old.exists() else []), *lines(path)]

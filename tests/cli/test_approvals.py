@@ -4,10 +4,10 @@ import os
 import pty
 import select
 import subprocess
-import sys
 
 import pytest
 from waiting import SOON
+from warm_python import warm_toolyard
 
 from cli.running import as_json, output
 
@@ -108,8 +108,8 @@ def test_a_denied_call_is_refused_and_nobody_decides_twice(capsys, folder):
 @pytest.mark.process
 @pytest.mark.parametrize(("verb", "ends"), [("approve", (0, "5\n")), ("deny", (1, ""))])
 def test_a_call_that_waits_goes_on_when_somebody_else_has_decided(capsys, folder, verb, ends):
-    command = [sys.executable, "-m", "toolyard", "call", "yard.yaml", "desk::pay", "amount=5", "--wait", "600"]
-    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = ["-m", "toolyard", "call", "yard.yaml", "desk::pay", "amount=5", "--wait", "600"]
+    waiting = warm_toolyard().start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "desk::pay waits" in waiting.stderr.readline()
     [approval] = as_json(capsys, "approvals", "list", "yard.yaml")[1]
     assert f"toolyard approvals approve {approval['id']} -c yard.yaml" in waiting.stderr.readline()
@@ -153,8 +153,8 @@ class Terminal:
 
     def __init__(self, *arguments):
         self.master, slave = pty.openpty()
-        command = [sys.executable, "-m", "toolyard", "call", *arguments]
-        self.process = subprocess.Popen(command, stdin=slave, stderr=slave, stdout=subprocess.PIPE, text=True)
+        words = ["-m", "toolyard", "call", *arguments]
+        self.process = warm_toolyard().start(words, stdin=slave, stderr=slave, stdout=subprocess.PIPE, text=True)
         os.close(slave)
         self.seen = ""
 

@@ -9,12 +9,13 @@ from urllib.request import Request, urlopen
 
 import pytest
 from waiting import SOON
+from warm_python import warm_toolyard
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "serve", "--port", "0"],
+    process = warm_toolyard().start(
+        ["-m", "toolyard", "serve", "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

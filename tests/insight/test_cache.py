@@ -5,11 +5,11 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 
 import pytest
 from hypothesis import given, strategies as st
+from warm_python import warm_toolyard
 
 from toolyard.insight.cache import FILE, ItemCache, cache_folder, item_key
 from toolyard.model.errors import ConfigError
@@ -182,7 +182,7 @@ for n in range(30):
 
 @pytest.mark.process
 def test_processes_that_begin_on_a_new_file_at_once_lose_nothing(tmp_path):
-    running = [subprocess.Popen([sys.executable, "-c", _WRITER, str(tmp_path), str(n)]) for n in range(4)]
+    running = [warm_toolyard().start(["-c", _WRITER, tmp_path, n]) for n in range(4)]
     assert [one.wait(120) for one in running] == [0] * 4
     keys = [b"%d-%d" % (writer, n) for writer in range(4) for n in range(30)]
     assert len(ItemCache(tmp_path).get_many("k", keys)) == 120
@@ -204,7 +204,7 @@ ItemCache(sys.argv[1]).fill("k", [b"%d" % n for n in range(100)], compute, chunk
 
 @pytest.mark.process
 def test_a_process_that_is_killed_loses_nothing_that_was_finished(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path)], stdout=subprocess.PIPE) as running:
+    with warm_toolyard().start(["-c", _KILLED, tmp_path], stdout=subprocess.PIPE) as running:
         assert running.stdout.readline() == b"computing\n"
         os.kill(running.pid, signal.SIGKILL)
     asked = []

@@ -4,12 +4,11 @@ import logging
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 from contextlib import closing
 
 import pytest
+from warm_python import warm_toolyard
 
 from toolyard.insight import cache_file as database_file
 from toolyard.insight.cache import FILE, ItemCache
@@ -218,7 +217,7 @@ for n in range(20):
 @pytest.mark.parametrize("spoil", [_garbage, _cut_off])
 def test_processes_that_meet_a_damaged_file_at_once_set_it_aside_once_and_lose_nothing(tmp_path, spoil):
     spoil(filled(tmp_path).path)
-    running = [subprocess.Popen([sys.executable, "-c", _WRITER, str(tmp_path), str(n)]) for n in range(6)]
+    running = [warm_toolyard().start(["-c", _WRITER, tmp_path, n]) for n in range(6)]
     assert [one.wait(120) for one in running] == [0] * 6
     keys = [b"%d-%d" % (writer, n) for writer in range(6) for n in range(20)]
     assert len(ItemCache(tmp_path).get_many("k", keys)) == 120

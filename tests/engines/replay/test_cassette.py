@@ -1,12 +1,10 @@
 """The file of a cassette: everything JSON can say survives both spellings, and nothing is lost to a crash."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, strategies as st
+from warm_python import warm_toolyard
 
 from toolyard import ConfigError, MalformedSource, SourceUnavailable
 from toolyard.engines.replay.cassette import Cassette, Recording, call_key, nearest
@@ -102,8 +100,7 @@ def test_processes_write_to_one_cassette_without_tearing_it(tmp_path, suffix):
         "c = Cassette(sys.argv[1])\n"
         "for n in range(100): c.add(Recording(name=f'p{sys.argv[2]}::t', arguments={'n': n, 'fill': 'x' * 3000}, result=n))\n"
     )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    running = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)], env=env) for number in range(4)]
+    running = [warm_toolyard().start(["-c", code, path, number]) for number in range(4)]
     assert [process.wait(120) for process in running] == [0] * 4
     cassette = Cassette.load(path)
     assert len(cassette) == 400

@@ -3,10 +3,10 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 from waiting import until
+from warm_python import warm_toolyard
 
 from engines.engine_support import call
 from engines.replay.support import counting, recorded
@@ -28,9 +28,7 @@ for number in range(100_000):
 def test_whoever_is_killed_while_it_records_leaves_a_cassette_that_can_be_read_and_added_to(tape):
     for _ in range(2):
         size = tape.stat().st_size if tape.exists() else 0
-        command = [sys.executable, "-c", WRITER, str(tape)]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        writers = [subprocess.Popen(command, stdout=subprocess.PIPE, env=env) for _ in range(2)]
+        writers = [warm_toolyard().start(["-c", WRITER, tape], stdout=subprocess.PIPE) for _ in range(2)]
         for writer in writers:
             writer.stdout.readline()
         until(lambda size=size: tape.exists() and tape.stat().st_size > size)

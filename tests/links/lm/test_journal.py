@@ -4,9 +4,9 @@ import asyncio
 import json
 import sqlite3
 import subprocess
-import sys
 
 import pytest
+from warm_python import warm_toolyard
 
 from links.lm.model_server import ModelServer
 from toolyard.links.lm import LMClient, Message, Spent
@@ -111,8 +111,8 @@ asyncio.run(main())
 def test_processes_that_share_a_journal_agree_on_every_answer(tmp_path):
     count = iter(range(10_000))
     with ModelServer(otherwise=lambda asked: f"{asked.messages[0][1]} by {next(count)}") as server:
-        command = [sys.executable, "-c", WORKER, server.url, str(tmp_path / "j")]
-        workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        words = ["-c", WORKER, server.url, tmp_path / "j"]
+        workers = [warm_toolyard().start(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
         said = [worker.communicate(timeout=60)[0].splitlines() for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0, 0]
     assert said[0] == said[1] == said[2]

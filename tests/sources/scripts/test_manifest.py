@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 
 import pytest
 from hypothesis import given, strategies as st
 from script_folder import Folder, script
 from waiting import until
+from warm_python import warm_toolyard
 
 from toolyard import ManifestError
 from toolyard.sources.scripts import manifest as changes
@@ -180,7 +180,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_manifest_and_no_lock(folde
     )
     before = 0
     for turn in range(4):
-        writer = subprocess.Popen([sys.executable, "-c", code, str(folder.path), f"w{turn}"], stdout=subprocess.PIPE)
+        writer = warm_toolyard().start(["-c", code, folder.path, f"w{turn}"], stdout=subprocess.PIPE)
         assert writer.stdout.readline()
         until(lambda least=before + turn: len(folder.allowed()) > least)
         writer.send_signal(signal.SIGKILL)
