@@ -18,8 +18,11 @@ import pytest
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCKS = dict(re.findall(r'```python title="(\S+)"\n(.*?)```', (ROOT / "docs/loops.md").read_text(), re.DOTALL))
+BLOCKS = dict(re.findall(r'```python title="([\w-]+)"\n(.*?)```', (ROOT / "docs/loops.md").read_text(), re.DOTALL))
+AGENT = re.search(r'title="agent.py"\n(.*?)```', (ROOT / "docs/first-hour.md").read_text(), re.DOTALL)[1]
+BLOCKS["first-hour"] = AGENT.replace("my_tools.py", "yard.yaml")
 SDKS = {
+    "first-hour": ("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "openai": ("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "openai-responses": ("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "anthropic": ("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
@@ -103,7 +106,7 @@ def test_the_loop_makes_the_calls_of_a_stream_and_goes_on(provider: str, tmp_pat
     module, address, key = SDKS[provider]
     for name, text in {"yard.yaml": YARD, "weather.py": WEATHER, "desk.py": DESK}.items():
         (tmp_path / name).write_text(text)
-    with played_back(provider) as (url, asked):
+    with played_back(provider.replace("first-hour", "openai")) as (url, asked):
         url += "/v1" if module == "openai" else ""
         env = {**os.environ, address: url, key: "none", "NO_PROXY": "127.0.0.1"}
         done = subprocess.run(

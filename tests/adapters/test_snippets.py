@@ -18,7 +18,7 @@ from .yard import HELD, make_engine
 pytestmark = pytest.mark.process
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/adapters.md"
-BLOCKS = dict(re.findall(r'```python title="(\S+)"\n(.*?)```', PAGE.read_text(), re.DOTALL))
+BLOCKS = dict(re.findall(r'```python title="([\w-]+)"\n(.*?)```', PAGE.read_text(), re.DOTALL))
 MODULES = {
     "pydantic-ai": "pydantic_ai",
     "langchain": "langchain",

@@ -93,6 +93,30 @@ def test_a_wrong_config_exits_2_and_names_the_nearest_key(capsys, tmp_path, conf
     assert says in err
 
 
+def test_check_warns_of_what_may_be_a_slip_and_fails_for_it_only_if_it_is_to_be_strict(capsys, caplog, tmp_path):
+    (tmp_path / "empty.yaml").write_text("[]")
+    sources = "{type: inline, namespace: n, tools: [{name: look, description: Look.}]}"
+    empty, idle = "{type: file, path: empty.yaml}", "policy: {rules: [{deny: 'n::lok'}]}"
+    for text, warned in (
+        (f"tools: [{sources}, {empty}]", "empty"),
+        (f"tools: [{sources}]\n{idle}", "lok"),
+        (f"tools: [{sources}]", ""),
+    ):
+        (tmp_path / "slip.yaml").write_text(text)
+        caplog.clear()
+        code, _, err = output(capsys, "check", "slip.yaml")
+        assert code == 0 and warned in err + caplog.text and bool(err + caplog.text) is bool(warned)
+        assert output(capsys, "check", "slip.yaml", "--strict")[0] == (1 if warned else 0)
+
+
+def test_tools_shows_what_a_policy_denies_or_asks_about(capsys, tmp_path):
+    tools = "[{name: a}, {name: b}, {name: c}]"
+    policy = "policy: {rules: [{deny: 'n::a'}, {ask: 'n::b'}, {deny: 'n::c', keys: [guest]}]}"
+    (tmp_path / "ruled.yaml").write_text(f"tools: [{{type: inline, namespace: n, tools: {tools}}}]\n{policy}\n")
+    lines = output(capsys, "tools", "ruled.yaml")[1].splitlines()
+    assert [line.split("\t")[2] for line in lines[:4]] == ["POLICY", "denied", "asks first", ""]
+
+
 def test_tools_lists_and_filters(capsys):
     code, listed = as_json(capsys, "tools", "--config", "good.yaml")
     assert code == 0

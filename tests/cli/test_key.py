@@ -142,3 +142,14 @@ def test_a_scope_of_no_namespace_is_made_with_a_warning(capsys, folder):
     code, token, err = output(capsys, "create", "x", "--scope", "cor:list", "--scope", "co*:list", "--scope", "*:list")
     assert code == 0 and token.startswith("ty_")
     assert "no namespace is called 'cor'; did you mean core?" in err and "co*'" not in err
+
+
+def test_a_rule_for_keys_that_there_are_not_is_told_beside_the_keys(capsys, folder):
+    config = folder / "toolyard.yaml"
+    rules = "policy: {rules: [{deny: '*', keys: [guests]}, {ask: '*', keys: ['ops-*'], approvers: [boss]}]}"
+    config.write_text(f"{config.read_text()}\n{rules}\n")
+    _, _, err = output(capsys, "create", "guest", "--scope", "*:*")
+    assert "policy.rules[0].keys: guests matches no key that there is; did you mean guest?" in err
+    output(capsys, "create", "ops-1", "--scope", "*:*")
+    _, _, err = output(capsys, "list")
+    assert "rules[1].keys" not in err and "policy.rules[1].approvers: boss matches no key" in err

@@ -44,6 +44,13 @@ def test_json_is_the_sample_as_data_and_a_seed_repeats_it(capsys):
     assert json.loads(output(capsys, *arguments)[1]) == sample
 
 
+def test_json_lines_are_the_samples_one_by_one(capsys):
+    arguments = ("tools.yaml", "tc/random", "-k", "2", "-n", "3", "--seed", "1")
+    code, out, _ = output(capsys, *arguments, "--jsonl")
+    assert code == 0 and out.count("\n") == 3
+    assert [json.loads(line) for line in out.splitlines()] == json.loads(output(capsys, *arguments, "--json")[1])
+
+
 def test_a_count_draws_a_series(capsys):
     code, out, _ = output(capsys, "tools.yaml", "tc/coverage", "-k", "2", "-n", "2", "--seed", "1", "--json")
     samples = json.loads(out)

@@ -9,7 +9,7 @@ GENERATED = ("configuration", "commands", "errors", "http-api", "python-api")
 """Pages that `make docs-reference` writes from the code."""
 INSTALLS = re.compile(
     r"(sudo )?(pip|pipx|uvx|make|docker|kubectl|systemctl|cp|git|npm|npx|install|systemd-run) |"
-    r"cd |python3 -m venv |/opt/toolyard/bin/pip install "
+    r"cd |echo \"POSTGRES_PASSWORD=|OPENAI_API_KEY=\.\.\. python |python3 -m venv |/opt/toolyard/bin/pip install "
 )
 """What a block of `sh` may do: install, build and deploy, which no test can do to the machine it runs on."""
 

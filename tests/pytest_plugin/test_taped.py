@@ -139,6 +139,15 @@ def test_what_drifted_is_told_at_the_end(pytest_in):
     assert "definition changed: n::look has another definition now" in pytest_in()
 
 
+def test_a_test_that_fails_is_told_beside_it_what_the_cassette_does_not_have(pytest_in):
+    pytest_in.write(TEST)
+    pytest_in("--toolyard-record")
+    pytest_in.write(TEST.replace('asked(toolyard_yard, "oslo")', 'asked(toolyard_yard, "bergen")'))
+    _, failure = pytest_in(code=1).split("= FAILURES =")
+    beside, _ = failure.split("= toolyard cassettes =")
+    assert 'arguments changed: n::look {"place":"bergen"}; recorded was n::look {"place":"oslo"}' in beside
+
+
 def test_an_engine_of_the_tests_own_is_recorded_under_the_tests_name(pytest_in, tmp_path):
     pytest_in.write(
         """\

@@ -339,7 +339,13 @@ def _warn_of_chosen_conditions(config: Config) -> None:
 
 
 def _warn_of_idle_patterns(config: Config, registry: ToolRegistry) -> None:
-    """Of what a policy says about tools that are not there: most often a name that is spelt otherwise."""
+    for text in find_idle_patterns(config, registry):
+        _log.warning("%s: policy.%s", config.where, text)
+
+
+def find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
+    """What a policy says about tools that are not there: most often a name that is spelt otherwise."""
+    found = []
     names = {tool.qualified_name for tool in registry}
     near_globs = sorted(names | {f"{tool.namespace}::*" for tool in registry})
     tags = {tag for tool in registry for tag in tool.tags}
@@ -351,7 +357,8 @@ def _warn_of_idle_patterns(config: Config, registry: ToolRegistry) -> None:
         idle += [(tag, nearest(tag, tags)) for tag in wanted or () if tag not in tags]
         for pattern, near in idle:
             guess = f"; did you mean {near[0]}?" if near else ""
-            _log.warning("%s: policy.%s: %s matches no tool that was loaded%s", config.where, where, pattern, guess)
+            found.append(f"{where}: {pattern} matches no tool that was loaded{guess}")
+    return found
 
 
 def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:

@@ -355,6 +355,10 @@ class Policy:
                 return True
         raise AssertionError("the default matches every call")
 
+    def foresee_action(self, tool: Tool) -> Action:
+        """What happens to a call of the tool by the program itself, in a session that no rule names."""
+        return self._find_line(tool, "", None).action
+
     def may_ask(self, tool: Tool, keys: Sequence[str]) -> bool:
         """True if calls of the tool over a wire with these keys wait for somebody's word, at least in some sessions."""
         for line in self._lines_for(tool):

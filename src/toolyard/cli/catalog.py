@@ -8,9 +8,11 @@ import msgspec
 from cyclopts import Parameter
 
 from toolyard.app import survey
+from toolyard.app.toolyard import find_idle_patterns
+from toolyard.calls.policy import Policy
 from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working
-from toolyard.cli.yard import config_path, domain_registry, open_registry, require_known, tell_of_default
+from toolyard.cli.yard import domain_registry, open_registry, read_named, require_known, tell_of_default
 from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
@@ -25,18 +27,26 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-def check(*, options: YardOptions = YARD) -> int:
+def check(
+    *,
+    strict: Annotated[bool, Parameter(negative="", help="Exit 1 for what is only warned of, too.")] = False,
+    options: YardOptions = YARD,
+) -> int:
     """Load a config, a catalog or a Python file and print what was loaded, rewritten and rejected, and why.
 
     Exits 1 when anything was rejected or a source failed. Where sessions are kept is not tried: no store is opened.
     """
-    path = config_path(options.config)
+    path, read = read_named(options.config)
     with working(f"checking {path or 'the domains'}"):
         registry = domain_registry(skip_bad=True) if path is None else survey(path)[0]
         registry.close()
     report = registry.report
+    empty = [source.source for source in report.sources if source.state == "ok" and not source.entries]
+    for name in empty:
+        warn(f"{name}: has no entries at all")
     print_json(report.to_dict()) if options.json else _show_report(report)
-    return 0 if report.ok else 1
+    warned = strict and (empty or report.warnings or find_idle_patterns(read, registry))
+    return 0 if report.ok and not warned else 1
 
 
 def _show_report(report: LoadReport) -> None:
@@ -80,7 +90,7 @@ def tools(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """List the tools, in registration order.
+    """List the tools, in registration order; where there is a policy, with what it denies you or asks about.
 
     Parameters
     ----------
@@ -97,8 +107,15 @@ def tools(
             if (namespace is None or tool.namespace == namespace) and (tag is None or tag in tool.tags)
         ]
     entries = (tool.to_dict(qualified=True) for tool in found)
-    rows = ((tool.qualified_name, tool.effects.value, tool.description.partition("\n")[0]) for tool in found)
-    return print_list(options.json, "tool", entries, ["name", "effects", "description"], rows)
+    policy = Policy.from_options(read_named(options.config)[1].policy)
+    said = {"allow": "", "deny": "denied", "ask": "asks first"}
+    marks = [() if policy.trivial else (said[policy.foresee_action(tool)],) for tool in found]
+    columns = ["name", "effects", *([] if policy.trivial else ["policy"]), "description"]
+    rows = (
+        (tool.qualified_name, tool.effects.value, *mark, tool.description.partition("\n")[0])
+        for tool, mark in zip(found, marks, strict=True)
+    )
+    return print_list(options.json, "tool", entries, columns, rows)
 
 
 def show(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,9 +25,9 @@ from toolyard.cli.output import (
     warn,
     write_time,
 )
-from toolyard.cli.yard import config_path, open_registry
+from toolyard.cli.yard import config_path, open_registry, read_named
 from toolyard.model.errors import ConfigError, ToolyardError
-from toolyard.model.names import glob_matcher
+from toolyard.model.names import glob_matcher, nearest
 from toolyard.serving.identity import POLL, ApiKey, KeyLimits, KeyRing, Scopes, read_scopes
 from toolyard.sessions.records import open_records
 
@@ -68,11 +68,13 @@ def create_(
     until = None if expires is None else time.time() + _read_span(expires)
     with _open_ring(options.config) as ring:
         key, token = ring.create(name, scopes, expires=until, limits=KeyLimits(rate, burst, concurrency))
+        keys = ring.list()
     if options.json:
         print_json({**_describe_key(key), "token": token})
         return 0
     print_text(token)
     _warn_of_namespaces(options.config, scopes)
+    _warn_of_idle_rules(options.config, keys)
     # Standard output is for the token alone, so that a script can take it.
     warn(f"key {key.id} ({key.name}) for {' '.join(key.scopes)}; the token is not shown again")
     return 0
@@ -82,6 +84,7 @@ def list_(*, options: YardOptions = YARD) -> int:
     """List the keys, without their tokens."""
     with _open_ring(options.config) as ring:
         keys = ring.list()
+    _warn_of_idle_rules(options.config, keys)
     entries = [_describe_key(key) for key in keys]
     columns = ["id", "name", "scopes", "state", "created", "expires"]
     rows = (
@@ -137,6 +140,17 @@ def _warn_of_namespaces(config: Path | None, scopes: Scopes) -> None:
     for glob in named:
         if not any(map(glob_matcher((glob,)), known)):
             warn(describe_missing("namespace", glob, known, "tools"))
+
+
+def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
+    """Say which globs of keys in the policy no key matches that lets in: most often a name that is spelt otherwise."""
+    names = [name for key in keys if key.revoked is None for name in (key.name, key.id)]
+    for number, line in enumerate(read_named(config)[1].policy.rules):
+        for option, globs in (("keys", line.rule.keys), ("approvers", line.rule.approvers)):
+            for glob in globs or ():
+                if not any(map(glob_matcher((glob,)), names)):
+                    guess = f"; did you mean {near[0]}?" if (near := nearest(glob, names)) else ""
+                    warn(f"policy.rules[{number}].{option}: {glob} matches no key that there is{guess}")
 
 
 @contextmanager

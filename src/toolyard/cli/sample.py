@@ -28,6 +28,7 @@ def sample(
     count: Annotated[int, Parameter(name=["--count", "-n"])] = 1,
     namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace"], negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),
+    jsonl: Annotated[bool, Parameter(negative="", help="Print each sample as a line of JSON.")] = False,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
@@ -62,12 +63,15 @@ def sample(
         except SamplingError as error:
             if isinstance(error, ConfigError):
                 raise
-            return _report_failure(error, options.json)
-    _print_sample(type, samples, options.json)
+            return _report_failure(error, options.json or jsonl)
+    _print_sample(type, samples, options.json, jsonl)
     return 0
 
 
-def _print_sample(kind: str, samples: list[Sample], as_json: bool) -> None:
+def _print_sample(kind: str, samples: list[Sample], as_json: bool, jsonl: bool) -> None:
+    if jsonl:
+        sys.stdout.writelines(f"{msgspec.json.encode(drawn.to_dict()).decode()}\n" for drawn in samples)
+        return
     if as_json:
         shown = [drawn.to_dict() for drawn in samples]
         print_json(shown[0] if len(shown) == 1 else shown)

@@ -40,6 +40,7 @@ _MARKS: pytest.StashKey[Path] = pytest.StashKey()
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 _TAPED: pytest.StashKey[Taped] = pytest.StashKey()
 """The cassette of a marked test."""
+_ANEW = "record anew with: pytest --toolyard-record"
 _MARKER = (
     "toolyard_cassette(name=None, *, config=None, match='arguments', repeat=True): "
     "play the test's tool calls from a cassette; --toolyard-record writes it"
@@ -116,10 +117,13 @@ def _open_mark(path: Path, config: pytest.Config) -> Iterator[int]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember what failed."""
+    """Remember what failed, and tell beside it of calls that the cassette had no answer for: they may be why."""
     report = yield
     if report.when != "teardown" and not report.passed:
         item.stash[_FAILED] = True
+        taped = item.stash.get(_TAPED, None)
+        if taped is not None and (lines := taped.find_moved()):
+            report.sections.append(("toolyard cassette", "\n".join([*lines, _ANEW])))
     return report
 
 
@@ -154,7 +158,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"  {line}")
         if len(lines) > _SHOWN:
             terminalreporter.write_line(f"  ... and {len(lines) - _SHOWN} more")
-    terminalreporter.write_line("record anew with: pytest --toolyard-record")
+    terminalreporter.write_line(_ANEW)
 
 
 @pytest.fixture

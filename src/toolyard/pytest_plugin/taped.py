@@ -19,6 +19,7 @@ from toolyard.calls.plan import CallPath
 from toolyard.engines import base
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.replay import ReplayMatch, ReplayMode, ReplayToolEngine
+from toolyard.engines.replay.cassette import Drift
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import digest
 from toolyard.pytest_plugin import MARK, put_in_place
@@ -122,9 +123,16 @@ class Taped:
         with Toolyard.from_config(config) as yard:
             yield Toolyard(yard.tool_registry, self.engine(yard.tool_engine))
 
+    def find_moved(self) -> list[str]:
+        """What was asked so far that the cassette does not have, or has of another definition."""
+        return _drift_lines([msgspec.structs.replace(drift, never_played=[]) for drift in self._list_drifts()])
+
+    def _list_drifts(self) -> list[Drift]:
+        return [engine.drift() for engine in (*self._engines, *(front for _, front in self._fronts.values()))]
+
     def close(self, *, keep: bool) -> list[str]:
         """Close the engines, put the new cassette in its place if it is to be kept, and tell what has drifted."""
-        drifts = [engine.drift() for engine in (*self._engines, *(front for _, front in self._fronts.values()))]
+        drifts = self._list_drifts()
         for made in self._engines:
             made.close()
         for engine, front in self._fronts.values():
@@ -173,7 +181,7 @@ _DOORS: dict[str, Callable[..., Any]] = {
 """By these, and no other way, engines send their calls along the call path."""
 
 
-def _drift_lines(drifts: list[Any]) -> list[str]:
+def _drift_lines(drifts: list[Drift]) -> list[str]:
     """Every line once; what one engine of the test has played, another need not."""
     unplayed: list[list[Any]] = [drift.never_played for drift in drifts]
     never = [item for item in unplayed[0] if all(item in other for other in unplayed)] if unplayed else []
