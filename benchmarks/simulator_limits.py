@@ -25,6 +25,8 @@ def allows_nothing(root: dict[str, Any], node: Any = None, seen: tuple[str, ...]
         plain = [_plain(root, branch) for branch in branches]
         if all(_repeated(at, plain) for at in range(len(plain))):
             return True
+    if any(allows_nothing(root, part, seen) for part in node.get("allOf") or ()):
+        return True
     properties = node.get("properties")
     required = node.get("required") or ()
     return isinstance(properties, dict) and any(
