@@ -71,6 +71,25 @@ def test_an_object_among_others_that_is_called_as_envelopes_are_is_a_part_of_the
     assert Profile(bare, 1).envelope == ()
 
 
+def test_where_one_or_several_are_made_the_answer_is_of_the_form_that_fits():
+    gene = an_object(code=TEXT, symbol=TEXT)
+    one, several = an_object(gene=gene), an_object(genes={"type": "array", "items": gene})
+    forms = {"oneOf": [{**one, "required": ["gene"]}, {**several, "required": ["genes"]}]}
+    tools = [
+        operation("create_genes", "POST", "/genes", forms, an_object(gene=gene, genes=several["properties"]["genes"])),
+        operation("get_gene", "GET", "/genes/{code}", gene),
+    ]
+    with LMToolEngine(ToolRegistry(tools), lm_config={"type": "schema", "seed": 5}) as engine:
+        engine.setup("s")
+        first, second = {"code": "a", "symbol": "A2M"}, {"code": "b", "symbol": "A1BG"}
+        calls = [ToolCall("n::create_genes", {"genes": [first, second]}), ToolCall("n::get_gene", {"code": "b"})]
+        calls.append(ToolCall("n::create_genes", {"gene": {"code": "c", "symbol": "NAT2"}}))
+        made, got, alone = [result.result for result in engine.execute("s", calls)]
+    assert made == {"genes": [first, second]}
+    assert got == second
+    assert alone == {"gene": {"code": "c", "symbol": "NAT2"}}
+
+
 def test_a_property_that_nothing_fits_is_left_out_though_it_was_sent():
     shown = an_object(id=WHOLE, status={"type": "integer", "enum": ["draft", "live"]})
     family = Family(an_object(status=WHOLE), shown)

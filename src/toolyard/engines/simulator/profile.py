@@ -135,10 +135,12 @@ def has_own_id(properties: Iterable[str], noun: str) -> bool:
     return any(plain_letters(name) in ids for name in properties)
 
 
-def find_list(root: dict[str, Any], noun: str, among: Collection[str] = _LISTS) -> AnswerPath | None:
-    """The list of objects that an answer is about; `among` are names of lists of anything."""
+def find_list(
+    root: dict[str, Any], noun: str, among: Collection[str] = _LISTS, node: SubSchema | None = None
+) -> AnswerPath | None:
+    """The list of objects that an answer, or one form of it, is about; `among` are names of lists of anything."""
     found: list[tuple[int, int, AnswerPath]] = []
-    stack: list[tuple[tuple[str, ...], SubSchema]] = [((), root)]
+    stack: list[tuple[tuple[str, ...], SubSchema]] = [((), root if node is None else node)]
     while stack:
         path, node = stack.pop(0)
         items = item_node(root, node)
@@ -199,6 +201,10 @@ class Profile:
         self.entity_path: AnswerPath | None = None
         if root is not None and self.role.verb != "list":
             self.entity_path = find_entity(root, noun)
+        if root is not None and self.role.verb == "create" and self.list_path is None:
+            # Where one or several are made, one form of the answer has the one, and another has several.
+            forms = [find_list(root, noun, node=way.schema) for way in find_ways(root, root)]
+            self.list_path = next((path for path in forms if path is not None), None)
         if self.role.verb == "create" and self._is_lookup():
             verb: CrudVerb = "list" if self.list_path is not None else "none"
             self.role = msgspec.structs.replace(self.role, verb=verb, writes=False)
