@@ -200,7 +200,7 @@ class Chain:
             return
         body = body_of(update, arguments)
         if isinstance(body, list) and body and isinstance(body[0], dict) and {"path", "value"} <= body[0].keys():
-            body = {body[0]["path"].strip("/"): body[0]["value"]}
+            body = {str(body[0]["path"]).strip("/"): body[0]["value"]}
         _, got = self._call("get")
         self._note("update", not got.is_error, got.error)
         if not got.is_error:
@@ -259,8 +259,10 @@ class Chain:
 
 def _calls(thing: dict[str, Any], fields: tuple[str, ...]) -> list[str]:
     """What a thing can be called by, the likeliest first."""
-    values = own_values(thing)
-    found = [values.get(field) for field in fields]
+    values, names = own_values(thing), {plain_letters(name) for name in thing}
+    # What is called an id goes before one that can be read from an address.
+    ids = [field for field in fields if field in names and field.endswith("id") and "id" not in names]
+    found = [values.get(field) for field in (*ids, *fields)]
     return [str(value) for value in found if is_name(value)]
 
 
