@@ -61,6 +61,30 @@ def test_data_with_an_id_is_the_thing_however_much_is_said_beside_it():
     assert "id" not in made
 
 
+def test_an_id_may_be_told_in_an_envelope_of_its_own():
+    page = an_object(id=WHOLE, title=TEXT)
+    tools = [
+        operation("create_page", "POST", "/pages", an_object(Id=an_object(id=WHOLE)), an_object(title=TEXT)),
+        operation("get_page", "GET", "/pages/{item_id}", page),
+    ]
+    with LMToolEngine(ToolRegistry(tools), lm_config={"type": "schema", "seed": 5}) as engine:
+        engine.setup("s")
+        made = engine.execute("s", [ToolCall("n::create_page", {"title": "First"})])[0].result
+        got = engine.execute("s", [ToolCall("n::get_page", {"item_id": str(made["Id"]["id"])})])[0].result
+    assert made == {"Id": {"id": 1001}}
+    assert got == {"id": 1001, "title": "First"}
+
+
+def test_the_items_of_an_order_are_its_parts():
+    item = an_object(id=WHOLE, price=WHOLE)
+    order = an_object(number=TEXT, email=TEXT, street=TEXT, note=TEXT, items={"type": "array", "items": item})
+    shown = Profile(operation("create_order", "POST", "/orders", order, order), 1).entity_path
+    assert shown is not None
+    assert shown.names == ()
+    wrapped = an_object(items={"type": "array", "items": item}, total=WHOLE)
+    assert Profile(operation("create_order", "POST", "/orders", wrapped, item), 1).entity_path.names == ("items", "[]")
+
+
 def test_an_object_among_others_that_is_called_as_envelopes_are_is_a_part_of_the_thing():
     link = an_object(title=TEXT, url=TEXT, summary=TEXT)
     sent = an_object(object=link, relationship=TEXT, application=TEXT)

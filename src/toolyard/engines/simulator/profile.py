@@ -76,7 +76,11 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
     if path is None or not has_own_id(path.properties, noun):
         listed = find_list(root, noun, among=("data", "result", "results", "items", "response"))
         named = find_list(root, noun, among=())
-        if named is not None or (listed is not None and has_own_id(listed.properties, noun)):
+        if listed is not None and not (
+            has_own_id(listed.properties, noun) and _is_envelope("data", listed.properties, _tell_contents(root, root))
+        ):
+            listed = None  # the `items` of an order are its parts
+        if named is not None or listed is not None:
             return named or listed
         alone = find_list(root, noun)
         if alone is not None and has_own_id(alone.properties, noun) and _tell_contents(root, root) == [alone.names[0]]:
@@ -105,8 +109,8 @@ def _open_envelopes(root: dict[str, Any], node: SubSchema, noun: str) -> AnswerP
 
 def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: str) -> str | None:
     """The envelope among the properties: called as the thing is, or as envelopes are, or with nothing beside it."""
-    if has_own_id(properties, noun):
-        return None
+    if has_own_id(properties, noun) and len(properties) > 1:
+        return None  # but `{"Id": {"id": 7}}` holds an id in an envelope of its own
     letters = {plain_letters(name): name for name in reversed(properties)}
     rest = {plain: name for plain, name in letters.items() if plain not in _ABOUT}
     for plain in (*nouns_of(noun), *_WRAPPERS):
