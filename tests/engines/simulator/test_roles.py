@@ -56,6 +56,10 @@ def at(method, path, *arguments, lists=False):
         (("PUT", "/pet", "id"), ("replace", "n/pet", "id", ())),
         (("GET", "/settings"), ("get", "n/settings", None, ())),
         (("POST", "/pages.json"), ("create", "n/pages", None, ())),
+        (("POST", "/projects/{id}/merge_requests"), ("create", "n/projects/{}/merge_requests", None, ("id",))),
+        (("POST", "/book-transfers"), ("create", "n/book-transfers", None, ())),
+        (("POST", "/create-pets"), ("create", "n/pet", None, ())),
+        (("GET", "/add_on"), ("get", "n/add_on", None, ())),
     ],
 )
 def test_paths_say_what_is_done_to_what(given, expected):
@@ -65,6 +69,7 @@ def test_paths_say_what_is_done_to_what(given, expected):
 def test_a_path_that_gives_a_list_lists():
     assert at("GET", "/pets", lists=True) == ("list", "n/pets", None, ())
     assert at("GET", "/pet/findByStatus", lists=True) == ("list", "n/pet", None, ())
+    assert at("GET", "/add_ons", lists=True) == ("list", "n/add_ons", None, ())
 
 
 def test_a_path_that_ends_in_what_says_which_ones_lists():

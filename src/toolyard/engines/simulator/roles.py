@@ -11,7 +11,15 @@ import msgspec
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Effects, Tool
-from toolyard.words.identifiers import CRUD_BY_METHOD, CRUD_BY_VERB, CrudVerb, plain_letters, singular, split_identifier
+from toolyard.words.identifiers import (
+    CRUD_BY_METHOD,
+    CRUD_BY_VERB,
+    CrudVerb,
+    is_plural,
+    plain_letters,
+    singular,
+    split_identifier,
+)
 
 _LINKS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
 _SEVERAL = frozenset(("batch", "bulk", "many", "several"))
@@ -34,6 +42,11 @@ _IDS = (*OWN, "key")
 _NAMES = ("name", "slug", "label", "login", "username", "fullname")
 THINGS = ("entity", "object", "resource", "record")
 """What anything may be called."""
+_NAMING = frozenset(
+    ("book", "schedule", "open", "post", "upload", "place", "start", "issue", "reserve", "view", "lookup")
+)
+_NAMING |= {"info", "index", "archive", "pay", "run", "transfer", "merge"}
+"""Verbs with which names of things begin: `/merge_requests`, `/pay-runs`."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
 
 
@@ -162,6 +175,10 @@ def _role_by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, n
     """A path that ends in a word: all things of a kind, or something that is done."""
     words = split_identifier(parts[-1])
     spoken = [word for word in words if word in CRUD_BY_VERB]
+    if method == "get":
+        spoken = [word for word in spoken if CRUD_BY_VERB[word] in ("get", "list")]
+    if len(words) > 1 and words[0] in _NAMING and is_plural(words[-1]):
+        spoken = []
     if spoken and (len(words) > 1 or method == "post" or spoken[0] in ("search", "find", "list")):
         front, scope = _collection_of(parts[:-1], named)
         if len(parts) > 1 and "{" in parts[-2] and CRUD_BY_VERB[spoken[0]] in ("act", "get", "update"):
