@@ -155,14 +155,16 @@ def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: 
     count = [sum(said.isdisjoint(words) for words in entry.lacks) for entry in entries]
     # Required parameters that the query neither names nor seems to have a value for: 0, 1/2, 2/3, 3/4, ...
     lacking = np.maximum(np.array(count, np.float32) - query.values, 0)
-    home = [len(entry.home & said) / max(len(entry.home), 1) for entry in entries]
+    spaces = {entry.tool.namespace: entry.home for entry in entries}
+    named = {name: len(home & said) / max(len(home), 1) for name, home in spaces.items()}
     kin: dict[str, list[float]] = {}
     for entry, value in zip(entries, near.tolist(), strict=True):
         kin.setdefault(entry.tool.namespace, []).append(value)
     shared = {name: sum(sorted(values)[-_KIN:]) / _KIN for name, values in kin.items()}
-    kinds = np.array([[entry.kind == kind for entry in entries] for kind in KINDS], np.float32)
+    kinds = (np.array(KINDS)[:, None] == np.array([entry.kind for entry in entries])).astype(np.float32)
+    home = np.array([named[entry.tool.namespace] for entry in entries])
     near_by = np.array([shared[entry.tool.namespace] for entry in entries])
-    found = [lacking / (1 + lacking), np.array(home), near_by, *(kinds * query.asks), *(kinds * (not query.asks))]
+    found = [lacking / (1 + lacking), home, near_by, *(kinds * query.asks), *(kinds * (not query.asks))]
     return np.array(found, np.float32)
 
 
