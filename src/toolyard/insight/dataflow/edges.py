@@ -105,8 +105,7 @@ def _find_feeds(
     logits = matches.logits[met]
     logits += apart * (weights.apart + weights.scoped * matches.scoped[met]) + weights.nested * outputs.nested[given]
     # Tools are compared only where that could make the difference.
-    foreign = inputs.foreign[wanted][pairs] | outputs.foreign[kinds][rows][pairs]
-    allowed = (sources != targets) & (apart | ~foreign)
+    allowed = (sources != targets) & (apart | ~matches.foreign[met])
     promising = np.flatnonzero((logits + weights.tools >= limits.logit) & allowed)
     columns = (sources, targets, logits, given, takers, met)
     feeds = Feeds(*(column[promising].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))

@@ -260,6 +260,7 @@ class Matches(NamedTuple):
     type: Array
     text: Array
     scoped: Array
+    foreign: Array
 
 
 def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchWeights, least: float) -> Matches:
@@ -292,6 +293,7 @@ def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchW
         type=fits,
         text=texts,
         scoped=tables.inputs.scoped[columns],
+        foreign=tables.outputs.foreign[rows] | tables.inputs.foreign[columns],
     )
 
 
@@ -304,7 +306,7 @@ class _Most:
 
     def __init__(self, tables: Tables, spaces: Array, weights: MatchWeights) -> None:
         self._weights = weights
-        self._scoped = tables.inputs.scoped
+        self._scoped, self._foreign = tables.inputs.scoped, (tables.outputs.foreign, tables.inputs.foreign)
         sides = tables.outputs, tables.inputs
         self._tools = [_find_common(side, side.tools) for side in sides]
         self._spaces = [_find_common(side, spaces[side.tools]) for side in sides]
@@ -315,6 +317,8 @@ class _Most:
         given, taken = outputs[rows], inputs[columns]
         apart = (given >= 0) & (taken >= 0) & (given != taken)
         found: Array = weights.tools + apart * (weights.apart + weights.scoped * self._scoped[columns])
+        foreign = self._foreign[0][rows] | self._foreign[1][columns]
+        found[foreign & (given >= 0) & (given == taken)] = -np.inf
         outputs, inputs = self._tools
         given = outputs[rows]
         found[(given >= 0) & (given == inputs[columns])] = -np.inf

@@ -47,15 +47,10 @@ class ToolSubject(NamedTuple):
     words: Phrase
     """Its name."""
 
-    @property
-    def makes(self) -> bool:
-        """Whether it takes the values of a thing that it makes."""
-        return not self.side and not names.MAKING.isdisjoint(self.words)
-
-    @property
-    def reads(self) -> bool:
-        """Whether it looks for something."""
-        return not names.READING.isdisjoint(self.words[:1])
+    makes: bool
+    """Whether it makes the thing that it is about."""
+    reads: bool
+    """Whether it looks for something."""
 
     def sends(self, name: str) -> bool:
         """Whether a parameter of this name says who sends."""
@@ -72,12 +67,12 @@ def read_meaning(field: SchemaField, place: ValuePlace, subject: ToolSubject) ->
     name = read_name(field.name) if field.name else read_words(subject.noun)
     if name is None or (side and name.state and name.attribute != "state" and name.attribute not in sorts.GISTS):
         return None, 0
-    if name.alone and parents and read_name(f"{parents[-1]}_{field.name}") is None:
+    if name.alone and parents and parents[-1] in _WAYS and read_name(f"{parents[-1]}_{field.name}") is None:
         # `sort.by` is `sort_by`.
         return None, 0
     if field.items and name.listed:
         name = read_words(name.listed) or name
-    if name.spoken.replace(" ", "_") in sorts.QUERIES and not side:
+    if not side and name.spoken in sorts.QUERIES:
         return name._replace(attribute="query", own=(), generic=True, tells=False), 0
     name = _read_sort(name, field, place, subject.channel)
     if not name.tells and name.attribute not in sorts.SORTS:
@@ -89,6 +84,8 @@ def read_meaning(field: SchemaField, place: ValuePlace, subject: ToolSubject) ->
     return name, FOREIGN if subject.makes and name.attribute == "text" and kinds & STRING else 0
 
 
+_SIDES = (("start",), ("end",), ("due",))
+_WAYS = frozenset(("sort", "order", "page", "pagination", "paging"))
 _NAMED = frozenset((word,) for word in (*sorts.NAMED, *TITLED))
 
 
@@ -100,12 +97,17 @@ def _is_said(place: ValuePlace, subject: ToolSubject) -> bool:
 
 def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
     """A name as that of a moment, if it is one."""
-    kinds, words = field.kinds | field.items, words_of(field.name)
-    if not kinds & (STRING | INTEGER | NUMBER) or not words:
+    kinds, words, description = field.kinds | field.items, words_of(field.name), ""
+    if not words or not kinds & (STRING | INTEGER | NUMBER):
         return name
-    if field.holder.parents and words_of(field.holder.parents[-1])[-1:] in (("start",), ("end",), ("due",)):
-        words = (*words_of(field.holder.parents[-1])[-1:], *words)
-    sort, own = sorts.moment_in(words, field.format, field.description[:MAX_READ], plain=not kinds & STRING)
+    plain = not kinds & STRING
+    if field.format not in sorts.DATES:
+        if words[-1] not in sorts.MOMENTS and not (plain and "epoch" in field.description):
+            return name
+        description = field.description[:MAX_READ] if plain or words[-1] in sorts.EITHER else ""
+    if field.holder.parents and (outer := words_of(field.holder.parents[-1])[-1:]) in _SIDES:
+        words = outer + words
+    sort, own = sorts.moment_in(words, field.format in sorts.DATES, description, plain)
     if not subject.side:
         if subject.reads:
             sort = {"begin": "since", "end": "until"}.get(sort, sort)
@@ -137,11 +139,12 @@ def _read_sort(name: Name, field: SchemaField, place: ValuePlace, channel: str) 
         return name._replace(attribute=around, generic=True, state=False)
     if name.attribute == "state" and any("address" in words_of(parent) for parent in field.holder.parents):
         return name._replace(attribute="region", own=(), generic=True, state=False)
+    if name.tells and name.attribute != "login" and not (name.own and name.own[-1] in sorts.PERSONS):
+        return name
     what, whose = head_of(field.description[:MAX_READ]) if field.description else ("", ())
     if name.tells:
         # A login that is said to be an address of mail is one.
-        person = name.attribute == "login" or (name.own and name.own[-1] in sorts.PERSONS)
-        return name._replace(attribute=what, own=(), tells=False) if person and what in sorts.REACHED else name
+        return name._replace(attribute=what, own=(), tells=False) if what in sorts.REACHED else name
     sort = sorts.FORMATS.get(field.format, "")
     if sort:
         own = (*name.own, *name.attribute.split("_")) if name.attribute not in sorts.ROLES else name.own

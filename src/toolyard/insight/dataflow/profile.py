@@ -12,7 +12,17 @@ from typing import NamedTuple
 from toolyard.insight.dataflow import meaning
 from toolyard.insight.dataflow.facets import FOREIGN, HANDLE, OUTPUT, Facets, Owners, facets_of
 from toolyard.insight.dataflow.meaning import MAX_READ, ToolSubject, ValuePlace, read_meaning, read_place
-from toolyard.insight.dataflow.names import GONE, IDENTITY, Phrase, channel_in, owner_in, tool_nouns, words_of
+from toolyard.insight.dataflow.names import (
+    GONE,
+    IDENTITY,
+    MAKING,
+    READING,
+    Phrase,
+    channel_in,
+    owner_in,
+    tool_nouns,
+    words_of,
+)
 from toolyard.insight.dataflow.paths import BOOLEAN, OBJECT, SCALAR, STRING, SchemaField, fields_of, needed_of
 from toolyard.insight.dataflow.sorts import SORTS
 from toolyard.model.bindings import RestBinding
@@ -106,10 +116,11 @@ def told_of(tool: Tool) -> Told:
     words = words_of(tool.name)
     text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
     noun, held = _read_subject(tool, words)
+    makes, reads = not MAKING.isdisjoint(words), not READING.isdisjoint(words[:1])
     taken, given = fields_of(tool.parameters), fields_of(tool.output_parameters)
     needed = needed_of(field.path for field in taken.found if field.required)
-    inputs = _read_values(taken.found, ToolSubject(0, noun, held, channel_in(text), words), needed)
-    outputs = _read_values(given.found, ToolSubject(OUTPUT, noun, {}, "", words), frozenset())
+    inputs = _read_values(taken.found, ToolSubject(0, noun, held, channel_in(text), words, makes, reads), needed)
+    outputs = _read_values(given.found, ToolSubject(OUTPUT, noun, {}, "", words, False, reads), frozenset())
     if not GONE.isdisjoint(words[:2]):
         # The id that came in goes out again, and stands for nothing any more.
         gone = frozenset(map(_last_words, inputs.paths))
@@ -175,7 +186,9 @@ def _read_kind(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> K
             if name.attribute not in _COPIED:
                 return None
             foreign = FOREIGN
-        name = name._replace(own=meaning.qualify(name.own or subject.held.get(field.path, ()), noun))
+        own = meaning.qualify(name.own or subject.held.get(field.path, ()), noun)
+        if own != name.own:
+            name = name._replace(own=own)
     elif subject.makes and name.attribute in SORTS and not name.own and (name.attribute != "text" or not foreign):
         name = name._replace(own=place.inner or noun)
     told = owner_in(field.description[:MAX_READ]) if name.tells and field.description else ()
@@ -190,18 +203,10 @@ def _read_kind(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> K
     if name.alone and place.around:
         spoken = f"{place.spoken} {spoken}" if spoken not in place.around else place.spoken
     measured = not (field.kinds | field.items) & STRING and not name.tells and name.attribute not in SORTS
-    return Kind(
-        required=field.required and not side,
-        state=name.state or measured,
-        spoken=spoken,
-        description=field.description,
-        shape=field.kinds | field.items << ITEMS | (1 << MANY if field.holder.lists else 0),
-        attribute=name.attribute,
-        own=name.own,
-        generic=name.generic,
-        owners=owners,
-        role=side | foreign | (HANDLE if not side or (field.kinds | field.items) & SCALAR else 0),
-    )
+    shape = field.kinds | field.items << ITEMS | (1 << MANY if field.holder.lists else 0)
+    role = side | foreign | (HANDLE if not side or (field.kinds | field.items) & SCALAR else 0)
+    told_as = spoken, field.description, shape, name.attribute, name.own, name.generic, owners, role
+    return Kind(field.required and not side, name.state or measured, *told_as)
 
 
 _COPIED = frozenset(("name", "title", "login"))

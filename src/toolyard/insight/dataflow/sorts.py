@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -92,8 +93,9 @@ NAMED = {
     **dict.fromkeys(("city", "town"), "city"),
 }
 # What is looked for, in words.
-QUERIES = word_set("q query search term keyword free_text text_query name_pattern search_query search_term search_text "
-                   "search_string search_keyword search_pattern")  # fmt: skip
+QUERIES = word_set("q query search term keyword") | frozenset(map(" ".join, rows_of(
+    "free text, text query, name pattern, search query, search term, search text, search string, search keyword"
+)))  # fmt: skip
 # What is said of something in words, and what may be said of another.
 GISTS = word_set("description summary note comment message snippet excerpt abstract caption")
 
@@ -119,23 +121,22 @@ _CLOCK = word_set("date datetime timestamp time at on day")
 _SIDES = {sort: frozenset(words) for sort, *words in rows_of("""
     due due deadline, begin start begin from since after min checkin departure gte gt earliest,
     end end until before to max checkout return lte lt latest""")}  # fmt: skip
-_MOMENTS = frozenset((*_CLOCK, "since", "until", "after", "before", "deadline", "due", "checkin", "checkout"))
+DATES = word_set("date date-time")
+EITHER = word_set("to from start end begin")
+MOMENTS = _CLOCK | EITHER | word_set("since until after before deadline due checkin checkout in out")
 _NO_MOMENT = word_set("expire expires expiry expiration exp birth zone login deleted")
 _PAST = word_set("created updated published modified last creation filter utc local")
 _DATED = re.compile(r"iso[- ]?8601|rfc[- ]?3339|yyyy-?mm-?dd|\b(?:date|timestamp|epoch)\b")
 _EPOCH = re.compile(r"\b(?:timestamp|epoch)\b")
-_EITHER = word_set("to from start end begin")
 
 
-def moment_in(words: tuple[str, ...], form: str, description: str, *, plain: bool) -> tuple[str, tuple[str, ...]]:
+@lru_cache(4096)
+def moment_in(words: tuple[str, ...], sure: bool, description: str, plain: bool) -> tuple[str, tuple[str, ...]]:
     """Which moment a value of these words is, and of what; `plain` values, which are no text, must be said to be."""
     words = tuple(" ".join(words).replace("check in", "checkin").replace("check out", "checkout").split())
-    if not _NO_MOMENT.isdisjoint(words):
+    said = _EPOCH if plain else _DATED if words[-1] in EITHER else None
+    if not _NO_MOMENT.isdisjoint(words) or not (sure or said is None or said.search(description.lower())):
         return "", ()
-    if form not in ("date", "date-time"):
-        said = _EPOCH if plain else _DATED if words[-1] in _EITHER else None
-        if not (said.search(description.lower()) if said else words[-1] in _MOMENTS):
-            return "", ()
     sort = next((sort for sort, names in _SIDES.items() if not names.isdisjoint(words)), "")
     own = tuple(word for word in words if word not in _CLOCK | _PAST and word not in _SIDES.get(sort, ()))
     return sort or ("moment" if "date" in words and _PAST.isdisjoint(words) else "past"), own
