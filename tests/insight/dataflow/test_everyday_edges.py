@@ -236,6 +236,11 @@ NOT_FED = [
         tool("send_sms", {"from": TEXT, "text": TEXT}),
     ),
     (
+        "after a date is not after a page",
+        tool("get_event", gives={"start_date": TEXT}, namespace="calendar"),
+        tool("search_contacts", {"after": said("The paging cursor of the last resource that was read.")}),
+    ),
+    (
         "who made it is nothing to sort by",
         tool("get_ticket", gives={"created_by": TEXT}),
         tool("list_tickets", {"sort": record(by=TEXT)}),

@@ -122,8 +122,8 @@ _SIDES = {sort: frozenset(words) for sort, *words in rows_of("""
     due due deadline, begin start begin from since after min checkin departure gte gt earliest,
     end end until before to max checkout return lte lt latest""")}  # fmt: skip
 DATES = word_set("date date-time")
-EITHER = word_set("to from start end begin")
-MOMENTS = _CLOCK | EITHER | word_set("since until after before deadline due checkin checkout in out")
+EITHER = word_set("to from start end begin after before")
+MOMENTS = _CLOCK | EITHER | word_set("since until deadline due checkin checkout in out")
 _NO_MOMENT = word_set("expire expires expiry expiration exp birth zone login deleted")
 _PAST = word_set("created updated published modified last creation filter utc local")
 _DATED = re.compile(r"iso[- ]?8601|rfc[- ]?3339|yyyy-?mm-?dd|\b(?:date|timestamp|epoch)\b")
