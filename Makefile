@@ -26,7 +26,7 @@ STAMP := $(VENV)/.ready
 FLOORS := .venv-floors
 BENCH := .venv-bench
 FRAMEWORKS := .venv-frameworks
-# Every process imports all tests first, which is a tenth of the work; two work while two wait for others.
+# Every process imports all tests first, 8 s of CPU each; two work while two wait for others.
 JOBS ?= 4
 # Tests of one file share servers, so they stay in one process; files in the order that tests/conftest.py gives them.
 PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder

@@ -104,12 +104,15 @@ def test_what_is_there_stays_and_comes_back_to_the_byte(client, home, capsys):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("client", NAMES)
-async def test_the_written_entry_starts_a_server_that_lists_and_calls_tools(client, home, monkeypatch):
-    assert run(["install", client, "yard.yaml", "--name", "my yard"]) == 0
-    entry = entries(client, place_of(client, home))["my yard"]
+async def test_the_entry_written_for_each_starts_the_same_server_that_lists_and_calls_tools(home, monkeypatch):
+    written = []
+    for client in NAMES:
+        assert run(["install", client, "yard.yaml", "--name", "my yard"]) == 0
+        entry = entries(client, place_of(client, home))["my yard"]
+        written.append({"command": entry["command"], "args": entry["args"], "env": entry.get("env")})
+    assert written == written[:1] * len(NAMES)
     monkeypatch.chdir("/")  # where desktop programs start what they start
-    server = StdioServerParameters(command=entry["command"], args=entry["args"], env=entry.get("env"))
+    server = StdioServerParameters(**written[0])
     async with McpClient(server) as started:
         assert [tool.name for tool in (await started.list_tools()).tools] == ["desk__add"]
         assert (await started.call_tool("desk__add", {"a": 1, "b": 2})).structured_content == {"result": 3}

@@ -24,16 +24,27 @@ def pid() -> int:
 """
 
 
-@pytest.fixture
-def yard(tmp_path):
-    (tmp_path / "who.py").write_text(TOOLS)
+def write_yard(folder):
+    (folder / "who.py").write_text(TOOLS)
     document = {
         "tools": [{"type": "python", "target": "who.py", "namespace": "who"}],
         "sessions": {"store": "sqlite", "path": "s.db"},
         "server": {"shutdown_timeout": 5},
     }
-    (tmp_path / "yard.json").write_text(json.dumps(document))
-    return tmp_path
+    (folder / "yard.json").write_text(json.dumps(document))
+    return folder
+
+
+@pytest.fixture
+def yard(tmp_path):
+    return write_yard(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Two workers, for those who neither end nor change them."""
+    with served(write_yard(tmp_path_factory.mktemp("yard")), "yard.json", "--port", "0", "--workers", "2") as found:
+        yield found
 
 
 def who(server):
@@ -55,30 +66,28 @@ def test_all_workers_answer_on_one_port_and_end_with_their_parent(yard):
     assert not any(map(is_alive, seen))
 
 
-def test_streams_of_all_workers_tell_of_the_calls_of_all_in_one_order(yard):
-    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
-        # Whichever worker has which: each tells of everything.
-        streams = [Stream(server) for _ in range(6)]
-        answered = []
-        until(lambda: answered.append(who(server)) or (len(set(answered)) == 2 and len(answered) > 5))
-        told = [[stream.read("call.ended")[1]["id"] for _ in answered] for stream in streams]
-        assert len(set(told[0])) == len(answered) and told == [told[0]] * 6
-        for stream in streams:
-            stream.close()
+def test_streams_of_all_workers_tell_of_the_calls_of_all_in_one_order(server):
+    # Whichever worker has which: each tells of everything.
+    streams = [Stream(server) for _ in range(6)]
+    answered = []
+    until(lambda: answered.append(who(server)) or (len(set(answered)) == 2 and len(answered) > 5))
+    told = [[stream.read("call.ended")[1]["id"] for _ in answered] for stream in streams]
+    assert len(set(told[0])) == len(answered) and told == [told[0]] * 6
+    for stream in streams:
+        stream.close()
 
 
-def test_a_session_begun_in_one_worker_goes_on_in_the_other(yard):
-    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
-        assert server.ask("/v1/sessions", {"session_id": "s"})[0] == 201
-        seen = set()
+def test_a_session_begun_in_one_worker_goes_on_in_the_other(server):
+    assert server.ask("/v1/sessions", {"session_id": "s"})[0] == 201
+    seen = set()
 
-        def call():
-            status, answer = server.ask("/v1/sessions/s/execute", {"calls": [{"name": "who::pid"}]})
-            assert status == 200, answer
-            seen.add(answer["results"][0]["result"])
-            return len(seen) == 2
+    def call():
+        status, answer = server.ask("/v1/sessions/s/execute", {"calls": [{"name": "who::pid"}]})
+        assert status == 200, answer
+        seen.add(answer["results"][0]["result"])
+        return len(seen) == 2
 
-        until(call)
+    until(call)
 
 
 def test_a_worker_that_dies_is_replaced_and_said_so(yard):
