@@ -167,7 +167,8 @@ def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
     """The arguments as an object; text that is none stays text, which the call path refuses and records."""
     for word in given:
         if word.startswith("--"):
-            near = nearest(word.partition("=")[0], _OPTIONS)
+            option = word.partition("=")[0]
+            near = nearest(option, _OPTIONS) if len(option) > len("--a") else ()  # which is near to everything short
             raise ConfigError(f"there is no option {word}; {f'did you mean {near[0]}?' if near else _ARGUMENTS}")
     if given and not given[0].startswith("{") and all("=" in word for word in given):
         words = _Words()
