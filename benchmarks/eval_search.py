@@ -1,18 +1,19 @@
 """`python -m benchmarks.eval_search [--fit] [--lexical] [--curve]`: how well search finds tools, on labelled requests.
 
-Two kinds of material. *Everyday*: what people say of tools of real servers, `tests/data/everyday`, in two halves that
-share no server; weights are chosen by the one that is `fitted`, the `kept` one is only measured. *Benchmark*: labelled
+Two kinds of material. *Everyday*: what people say of tools of real servers, `tests/data/everyday`, in folders that
+share no server; weights are chosen by those of `FITTED`, that of `KEPT` is only measured. *Benchmark*: labelled
 queries of public sets, in the corpus that `TOOLYARD_CORPUS` names, or beside the project, or the sample in the tests.
 
     everyday     for catalogs of each size, of the requests that have an answer: the right tool first, among three
                  and five; part of the foreign ones that is offered anything, and of the right first hits that is kept;
                  how many hits are called sure and likely, and which part of them is right; which part of the right
                  first hits is called sure, and of the near misses. The same for other languages, over the same tools
+    turns        the same for fitted servers, by weights fitted without them, and how far the turns are apart
     benchmark    hit@1 and recall@5 (right tools among the first five, of at most five) with the shipped weights; with
-                 weights fitted on one half of its queries (and all fitted everyday ones), on the other; and with a
+                 a ranking fitted on one half of its queries (and all fitted everyday ones), on the other; and with a
                  source kept aside whole
-    curve        the one against the other: everyday requests of servers kept aside in turn (of the fitted half), and
-                 the benchmark's other half, by the part of the loss that is everyday's
+    curve        the one against the other: everyday requests of servers kept aside in turn, and the benchmark's other
+                 half, by the part of the loss that is everyday's
 
 Vectors are kept in the cache folder, so a second run is fast. `--fit` writes new weights. Exits 1 if a goal is missed.
 """
@@ -22,13 +23,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from benchmarks.material import chosen_embedder, corpus_folder
-from benchmarks.search_fit import Asked, fit_weights
+from benchmarks.search_fit import Asked, deal_out, fit_ranking, fit_weights
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
@@ -41,6 +43,9 @@ from toolyard.insight.search.searcher import ToolIndex
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 EVERYDAY = DATA / "everyday"
+FITTED, KEPT = ("fitted", "kept"), "fresh"
+"""Folders: what weights are fitted on, and what is only measured; until it is there, the turns of the fitted count."""
+TURNS = 4
 NOTHING = DATA / "retrieval" / "nothing.txt"
 """Short requests that hardly any catalog has a tool for."""
 SMALL = (5, 200)
@@ -112,19 +117,18 @@ def main(arguments: Sequence[str]) -> int:
             continue
         meaning = None if inner is None else Meaning(KeptEmbedder(inner, ItemCache()), ItemCache())
         benchmark = list(ask_benchmark(corpus(), meaning))
-        fitted = list(ask_everyday(EVERYDAY / "fitted", meaning))
+        fitted = [each for folder in FITTED for each in ask_everyday(EVERYDAY / folder, meaning)]
         if "--fit" in arguments:
             write_weights(mode, fit_weights([*benchmark, *fitted]))
             continue
         weights = load_weights()[mode]
-        figures: dict[str, float] = {}
-        for half in ("fitted", "kept"):
-            if (EVERYDAY / half).is_dir():
-                asked = fitted if half == "fitted" else list(ask_everyday(EVERYDAY / half, meaning))
-                figures |= print_everyday(f"{mode}, everyday, {half} half", asked, weights)
+        print_everyday(f"{mode}, everyday, fitted", fitted, weights)
+        figures = print_turns(mode, benchmark, fitted)
+        if (EVERYDAY / KEPT).is_dir():
+            figures = print_everyday(f"{mode}, everyday, kept", list(ask_everyday(EVERYDAY / KEPT, meaning)), weights)
         figures |= print_benchmark(mode, benchmark, fitted, weights)
         if "--curve" in arguments or mode == "hybrid":
-            print_curve(benchmark, fitted)
+            print_curve(benchmark, fitted, weights)
         if mode == "hybrid":
             # What could not be measured is missed, too.
             missed = [name for name, least in GOALS.items() if not figures[name] >= least]
@@ -197,7 +201,10 @@ def ask_everyday(folder: Path, meaning: Meaning | None) -> Iterator[Asked]:
         yield from (padded.ask(line, line["kind"]) for line in english if line["kind"] != "foreign")
 
 
-def judge(asked: Sequence[Asked], weights: RankWeights) -> list[tuple[Asked, rank.Judgement, list[bool]]]:
+Judged = tuple[Asked, rank.Judgement, list[bool]]
+
+
+def judge(asked: Sequence[Asked], weights: RankWeights) -> list[Judged]:
     """What is made of each, and which of the first five are right."""
     found = []
     for each in asked:
@@ -209,7 +216,11 @@ def judge(asked: Sequence[Asked], weights: RankWeights) -> list[tuple[Asked, ran
 
 def measure(asked: Sequence[Asked], weights: RankWeights) -> dict[str, float]:
     """The figures of some requests."""
-    found = judge(asked, weights)
+    return count_judged(judge(asked, weights))
+
+
+def count_judged(found: Sequence[Judged]) -> dict[str, float]:
+    """The figures of what was made of requests."""
     first = [right[:1] == [True] for each, _, right in found if each.kind == "right"]
     shown = [
         (hit, good) for _, made, right in found if not made.foreign for hit, good in zip(made.hits, right, strict=True)
@@ -245,7 +256,7 @@ def print_everyday(title: str, asked: Sequence[Asked], weights: RankWeights) -> 
     """A line for each size of catalog, then for each language; the figures of the whole."""
     english = [each for each in asked if each.language == "en"]
     whole = measure([each for each in english if each.catalog == "whole"], weights)
-    print(f"\n{title}\n{'':14}" + "".join(f"{name:>14}" for name in whole if name not in ("recall@5", "hit@1")))
+    print(f"\n{title}\n{'':14}" + "".join(f"{name:>14}" for name in _shown(whole)))
     for catalog in dict.fromkeys(each.catalog for each in english):
         _print_row(catalog, measure([each for each in english if each.catalog == catalog], weights))
     for language in LANGUAGES:
@@ -253,12 +264,31 @@ def print_everyday(title: str, asked: Sequence[Asked], weights: RankWeights) -> 
     return whole
 
 
+def print_turns(mode: str, benchmark: Sequence[Asked], fitted: Sequence[Asked]) -> dict[str, float]:
+    """For catalogs of each size, what servers kept aside in turn gave together, and how far the turns are apart."""
+    turn = deal_out(fitted, TURNS)
+    found: dict[str, list[list[Judged]]] = {}
+    for now in range(TURNS):
+        weights = fit_weights([*benchmark, *(each for each, at in zip(fitted, turn, strict=True) if at != now)])
+        mine = [each for each, at in zip(fitted, turn, strict=True) if at == now and each.language == "en"]
+        for catalog in dict.fromkeys(each.catalog for each in mine):
+            found.setdefault(catalog, []).append(judge([each for each in mine if each.catalog == catalog], weights))
+    whole = count_judged(list(chain.from_iterable(found["whole"])))
+    print(f"\n{mode}, everyday, {TURNS} turns\n{'':14}" + "".join(f"{name:>14}" for name in _shown(whole)))
+    for catalog, turns in found.items():
+        _print_row(catalog, count_judged(list(chain.from_iterable(turns))))
+        every = [count_judged(one) for one in turns]
+        _print_row("  spread", {name: float(np.nanstd([one[name] for one in every])) for name in whole})
+    return whole
+
+
+def _shown(figures: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in figures.items() if name not in ("recall@5", "hit@1")}
+
+
 def _print_row(title: str, figures: dict[str, float]) -> None:
-    shown = {name: value for name, value in figures.items() if name not in ("recall@5", "hit@1")}
-    print(
-        f"{title:14}"
-        + "".join(f"{value:14}" if isinstance(value, int) else f"{value:14.3f}" for value in shown.values())
-    )
+    cells = _shown(figures).values()
+    print(f"{title:14}" + "".join(f"{value:14}" if isinstance(value, int) else f"{value:14.3f}" for value in cells))
 
 
 def print_benchmark(
@@ -266,14 +296,12 @@ def print_benchmark(
 ) -> dict[str, float]:
     """Halves and sources; the figures of what was kept aside."""
     print(f"\n{mode}, benchmark\n{'':22}{'queries':>8}{'hit@1':>8}{'recall@5':>10}")
-    generator = np.random.default_rng(0)
-    first = {text: bool(generator.random() < 0.5) for text in dict.fromkeys(each.text for each in asked)}
-    halves = [first[each.text] for each in asked]
+    halves = [bool(half) for half in deal_out(asked, 2)]
     plain = [each for each in asked if each.kind == "right" and each.catalog == "benchmark"]
     _print_found("shipped", measure(plain, weights))
-    kept = _print_found("half kept aside", _try_groups(asked, fitted, halves))
+    kept = _print_found("half kept aside", _try_groups(asked, fitted, weights, halves))
     sources, tried = [each.group for each in asked], dict.fromkeys(each.group for each in plain)
-    others = [_try_groups(asked, fitted, sources, only=source) for source in tried]
+    others = [_try_groups(asked, fitted, weights, sources, only=source) for source in tried]
     for source, figures in zip(tried, others, strict=True):
         _print_found(f"without {source}", figures)
     share = np.array([figures["requests"] for figures in others])
@@ -293,34 +321,29 @@ def _print_found(title: str, figures: dict[str, float]) -> dict[str, float]:
 
 
 def _try_groups(
-    asked: Sequence[Asked], fitted: Sequence[Asked], groups: Sequence[object], only: object = True, **options: float
+    asked: Sequence[Asked], fitted: Sequence[Asked], weights: RankWeights, groups: Sequence[object], only: object = True
 ) -> dict[str, float]:
-    """Weights fitted without a group and tried on its queries of the whole benchmark."""
-    weights = fit_weights(
-        [*fitted, *(each for each, group in zip(asked, groups, strict=True) if group != only)], **options
-    )
+    """A ranking fitted without a group and tried on its queries of the whole benchmark."""
+    found = fit_ranking([*fitted, *(each for each, group in zip(asked, groups, strict=True) if group != only)])
     mine = [each for each, group in zip(asked, groups, strict=True) if group == only]
-    return measure([each for each in mine if each.kind == "right" and each.catalog == "benchmark"], weights)
+    plain = [each for each in mine if each.kind == "right" and each.catalog == "benchmark"]
+    return measure(plain, msgspec.structs.replace(weights, rank=found))
 
 
-def print_curve(benchmark: Sequence[Asked], fitted: Sequence[Asked]) -> None:
+def print_curve(benchmark: Sequence[Asked], fitted: Sequence[Asked], weights: RankWeights) -> None:
     """What everyday requests gain and the benchmark loses."""
     print(f"\ncurve\n{'everyday part':>14}{'first':>8}{'three':>8}{'five':>8}{'hit@1':>8}{'recall@5':>10}")
-    generator = np.random.default_rng(0)
-    first = {text: bool(generator.random() < 0.5) for text in dict.fromkeys(each.text for each in benchmark)}
-    servers = sorted({each.group for each in fitted if each.group})
-    fold = {server: place % 4 for place, server in enumerate(generator.permutation(servers).tolist())}
-    half, other = ([each for each in benchmark if first[each.text] == mine] for mine in (True, False))
+    turn, first = deal_out(fitted, TURNS), deal_out(benchmark, 2)
+    half, other = ([each for each, at in zip(benchmark, first, strict=True) if at == mine] for mine in (0, 1))
     other = [each for each in other if each.kind == "right" and each.catalog == "benchmark"]
     for balance in BALANCES:
         every: list[dict[str, float]] = []
-        for turn in range(4):
-            weights = fit_weights([*half, *(each for each in fitted if fold.get(each.group) != turn)], balance)
-            mine = [each for each in fitted if fold.get(each.group) == turn and each.kind == "right"]
-            every.append(measure([each for each in mine if each.catalog == "whole" and each.language == "en"], weights))
-            every[-1] |= {
-                name: value for name, value in measure(other, weights).items() if name in ("hit@1", "recall@5")
-            }
+        for now in range(TURNS):
+            seen = [each for each, at in zip(fitted, turn, strict=True) if at != now]
+            found = msgspec.structs.replace(weights, rank=fit_ranking([*half, *seen], balance))
+            mine = [each for each, at in zip(fitted, turn, strict=True) if at == now and each.kind == "right"]
+            every.append(measure([each for each in mine if each.catalog == "whole" and each.language == "en"], found))
+            every[-1] |= {name: value for name, value in measure(other, found).items() if name in ("hit@1", "recall@5")}
         share = [one["requests"] for one in every]
         cells = [np.average([one[name] for one in every], weights=share) for name in ("first", "three", "five")]
         cells += [np.mean([one[name] for one in every]) for name in ("hit@1", "recall@5")]

@@ -25,7 +25,7 @@ from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
 from toolyard.insight.embeddings.vectors import cached_vectors
-from toolyard.insight.search import candidates
+from toolyard.insight.search import rank
 from toolyard.insight.search.candidates import IndexView, Known, Meaning
 from toolyard.insight.search.query import Query, QueryVectors, read_query
 from toolyard.insight.search.rank import judge_request, load_weights, table_of
@@ -128,11 +128,11 @@ def _found(query: Query, view: IndexView, known: Known, vectors: QueryVectors) -
 def _recall(queries: list[Query], view: IndexView, known: Known, vectors: list[QueryVectors]) -> float:
     """Beside the same search with the places of every word looked at."""
     found = [_found(query, view, known, vector) for query, vector in zip(queries, vectors, strict=True)]
-    usual, candidates._MOST_POSTINGS = candidates._MOST_POSTINGS, 10**9
+    usual, rank._MOST_POSTINGS = rank._MOST_POSTINGS, 10**9
     try:
         wanted = [_found(query, view, known, vector) for query, vector in zip(queries, vectors, strict=True)]
     finally:
-        candidates._MOST_POSTINGS = usual
+        rank._MOST_POSTINGS = usual
     shares = [len(set(want) & set(have)) / max(len(want), 1) for want, have in zip(wanted, found, strict=True)]
     return float(np.mean(shares))
 

@@ -22,12 +22,13 @@ from toolyard.insight.search.rank import (
 Array = NDArray[np.float64]
 BALANCE = 0.7
 """How much of the loss of the ranking is that of everyday requests; the rest is that of the benchmark's queries."""
-FOREIGN, LOST, LIKELY, SURE = 0.08, 0.25, 0.55, 0.88
+FOREIGN, LOST, LIKELY, SURE = 0.10, 0.25, 0.55, 0.88
 """What the cuts are set to, a little more than the goals, for what the fit has not seen: which part of the foreign
 requests is offered something, unless that would lose more than this part of the right first hits; which part of hits
 with these words is right."""
 MOST = 0.95
 """The chance that needs no other proof."""
+RIDGE = 3e-3
 
 
 @dataclass(frozen=True)
@@ -52,69 +53,79 @@ class Asked:
         return self.catalog not in ("benchmark", "part")
 
 
+def deal_out(asked: Sequence[Asked], parts: int, seed: int = 0) -> NDArray[np.intp]:
+    """Which part each is in: all requests of a server in one, what is of no server by its text."""
+    keys = [each.group if each.everyday and each.group else each.text for each in asked]
+    names = sorted(set(keys))
+    order = np.random.default_rng(seed).permutation(len(names)) % parts
+    part = dict(zip(names, order.tolist(), strict=True))
+    return np.array([part[key] for key in keys], np.intp)
+
+
 def fit_weights(asked: Sequence[Asked], balance: float = BALANCE) -> RankWeights:
     """All weights of one mode for these requests; those in other languages are left alone."""
-    asked = [each for each in asked if each.language == "en"]
-    ranked = [each for each in asked if each.is_right.any() and (each.everyday or each.catalog == "benchmark")]
-    counts = Counter(each.everyday for each in ranked)
-    shares = {True: balance / max(counts[True], 1), False: (1 - balance) / max(counts[False], 1)}
-    rank = _fit_ranking(ranked, np.array([shares[each.everyday] for each in ranked]))
-    weights = RankWeights(rank, {}, {}, 0.0, 1.0, 1.0)
-    there = [each for each in asked if len(each.table.rows)]
-    told = [each for each in there if each.kind != "gone"]
-    about = _fit_about(told)
-    evidence, right, shares_of = [], [], []
-    for each in there:
-        order, scores = order_rows(each.table, weights)
-        evidence.append(collect_evidence(each.table, order, scores, 5, sum_up(weigh_request(each.table), about)))
+    there = [each for each in asked if each.language == "en" and len(each.table.rows)]
+    rank = fit_ranking(there, balance)
+    about = _fit_about([each for each in there if each.kind != "gone"])
+    abouts = [sum_up(weigh_request(each.table), about) for each in there]
+    evidence, right, shares = [], [], []
+    for each, value in zip(there, abouts, strict=True):
+        order, scores = order_rows(each.table, rank)
+        evidence.append(collect_evidence(each.table, order, scores, 5, value))
         right.append(each.is_right[order[:5]])
-        shares_of.append(np.where(np.arange(len(right[-1])) == 0, 1.0, 0.3) * (1.0 if each.everyday else 0.2))
+        shares.append(np.where(np.arange(len(right[-1])) == 0, 1.0, 0.3) * (1.0 if each.everyday else 0.2))
     columns = {name: np.concatenate([one[name] for one in evidence]) for name in evidence[0]}
-    chances = _fit_logistic(columns, np.concatenate(right), np.concatenate(shares_of))
-    found = [to_chance(sum_up(one, chances)) for one in evidence]
-    abouts = [to_chance(sum_up(weigh_request(each.table), about)) for each in there]
-    foreign = [chance for each, chance in zip(there, abouts, strict=True) if each.kind == "foreign"]
-    judged = zip(there, right, abouts, strict=True)
-    firsts = [value for each, seen, value in judged if seen[0] and each.everyday]
-    chance, good = np.concatenate(found), np.concatenate(right)
+    good = np.concatenate(right)
+    chances = _fit_logistic(columns, good, np.concatenate(shares))
+    chance = to_chance(sum_up(columns, chances))
     spoken = np.repeat([each.everyday for each in there], [len(one) for one in right])
     sure = max(_find_cut(chance[mine], good[mine], SURE) for mine in (spoken, ~spoken))
     rest = [mine & (chance < sure) for mine in (spoken, ~spoken)]
     likely = max(_find_cut(chance[mine], good[mine], LIKELY) for mine in rest)
-    cut = min(np.quantile(foreign, 1 - FOREIGN), np.quantile(firsts, LOST)) if foreign else 0.0
-    return RankWeights(rank, about, chances, float(cut), likely, sure)
+    firsts = [value for each, seen, value in zip(there, right, abouts, strict=True) if seen[0] and each.everyday]
+    cut = min(0.0, float(np.quantile(firsts, LOST)))
+    return RankWeights(rank, about, chances, float(to_chance(cut)), likely, sure)
 
 
-def _fit_ranking(asked: Sequence[Asked], shares: Array, rounds: int = 250) -> dict[str, float]:
+def fit_ranking(asked: Sequence[Asked], balance: float = BALANCE) -> dict[str, float]:
     """Weights that put the right candidates of each query before its others (softmax over each query's)."""
-    values = np.concatenate([each.table.values for each in asked]).astype(np.float64)
-    wanted = np.concatenate([each.is_right for each in asked]).astype(np.float64)
-    counts = np.array([len(each.table.rows) for each in asked])
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    scale = values.std(axis=0) + 1e-9
+    asked = [each for each in asked if each.is_right.any() and each.language == "en" and each.catalog != "part"]
+    counts = Counter(each.everyday for each in asked)
+    by_kind = {True: balance / max(counts[True], 1), False: (1 - balance) / max(counts[False], 1)}
+    shares = np.array([by_kind[each.everyday] for each in asked], np.float32)
+    values = np.concatenate([each.table.values for each in asked])
+    wanted = np.concatenate([each.is_right for each in asked]).astype(np.float32)
+    sizes = np.array([len(each.table.rows) for each in asked])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    scale = values.std(axis=0) + np.float32(1e-9)
     values = values / scale
-    target = wanted / np.repeat(np.add.reduceat(wanted, starts), counts)
-    share = np.repeat(shares / shares.sum(), counts)
+    target = wanted / np.repeat(np.add.reduceat(wanted, starts), sizes)
+    share = np.repeat(shares / shares.sum(), sizes)
 
     def slope(weights: Array) -> Array:
-        scores = values @ weights
-        scores -= np.repeat(np.maximum.reduceat(scores, starts), counts)
+        scores = values @ weights.astype(np.float32)
+        scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
         chance = np.exp(scores)
-        chance /= np.repeat(np.add.reduceat(chance, starts), counts)
-        return np.asarray(values.T @ (share * (chance - target)) + 3e-3 * weights)
+        chance /= np.repeat(np.add.reduceat(chance, starts), sizes)
+        return np.asarray(values.T @ (share * (chance - target)) + RIDGE * weights)
 
-    found = _descend(slope, values.shape[1], rounds) / scale
+    found = _descend(slope, values.shape[1], 250) / scale
     return dict(zip(asked[0].table.names, found.tolist(), strict=True))
 
 
 def _fit_about(asked: Sequence[Asked]) -> dict[str, float]:
-    """What tells a foreign request; in each catalog the foreign ones count as much as the others."""
+    """What tells a foreign request: of catalogs of each size, as many of them are above nothing."""
     evidence = [weigh_request(each.table) for each in asked]
     columns = {name: np.array([one[name] for one in evidence]) for name in evidence[0]}
     places = [(each.catalog if each.everyday else "benchmark", each.kind == "foreign") for each in asked]
     counts = Counter(places)
     shares = np.array([1 / counts[place] if (place[0], True) in counts else 0.2 / counts[place] for place in places])
-    return _fit_logistic(columns, np.array([not foreign for _, foreign in places]), shares)
+    about = _fit_logistic(columns, np.array([not foreign for _, foreign in places]), shares)
+    logits, names = sum_up(columns, about), {name for name, foreign in counts if foreign} - {"benchmark"}
+    mine = [np.array([place == (name, True) for place in places]) for name in names]
+    sizes = [columns["size"][one].mean() for one in mine]
+    slope, height = np.polyfit(sizes, [np.quantile(logits[one], 1 - FOREIGN) for one in mine], 1)
+    return about | {"size": about["size"] - float(slope), "constant": about["constant"] - float(height)}
 
 
 def _fit_logistic(columns: dict[str, Array], right: NDArray[np.bool_], shares: Array) -> dict[str, float]:

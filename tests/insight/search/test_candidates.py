@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.search.candidates import _NO_LIKENESS, _find_highest
+from toolyard.insight.search.rank import _NO_LIKENESS, _find_highest
 
 
 @given(st.integers(0, 9000), st.integers(1, 30), st.integers(0, 2**32 - 1), st.sampled_from([None, 0.0, 0.9]))

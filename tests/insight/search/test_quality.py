@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.eval_search import EVERYDAY, Catalog, ask_benchmark, measure, read_lines, read_tools
+from benchmarks.eval_search import EVERYDAY, FITTED, Catalog, ask_benchmark, measure, read_lines, read_tools
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.search.candidates import Meaning
@@ -36,9 +36,9 @@ def test_of_the_benchmark_the_right_tool_comes_first_and_where_it_is_not_there_l
 
 
 def test_of_what_people_say_the_right_tool_is_offered_and_of_what_is_foreign_little(mode):
-    tools = [tool for tool in read_tools(EVERYDAY / "fitted") if tool.namespace in SERVERS]
+    tools = [tool for tool in read_tools(EVERYDAY / FITTED[0]) if tool.namespace in SERVERS]
     catalog = Catalog(tools, make_meaning(mode), "whole")
-    lines = [line for line in read_lines(EVERYDAY / "fitted" / "requests.jsonl") if line["language"] == "en"]
+    lines = [line for line in read_lines(EVERYDAY / FITTED[0] / "requests.jsonl") if line["language"] == "en"]
     there = [line for line in lines if any(name in catalog.places for name in line["acceptable"])]
     asked = [catalog.ask(line, "right") for line in there]
     asked += [catalog.ask(line, "foreign") for line in lines if line["kind"] == "foreign"]

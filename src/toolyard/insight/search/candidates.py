@@ -9,7 +9,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,12 +17,23 @@ from numpy.typing import NDArray
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.embedder import Embedder, Matrix, multiply_rows, normalise_rows
 from toolyard.insight.embeddings.vectors import cached_vectors
-from toolyard.insight.search.query import Query, QueryVectors, fields, is_stop, list_views, stems, words
+from toolyard.insight.search.query import (
+    Query,
+    QueryVectors,
+    fields,
+    is_latin,
+    is_stop,
+    list_views,
+    load_examples,
+    stems,
+    words,
+)
 from toolyard.model.tool import Tool
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Zones = NDArray[np.int8]
+Mask = NDArray[np.bool_]
 
 IN_TEXT, IN_NAME = 1, 2
 
@@ -336,6 +346,12 @@ class Known(msgspec.Struct, frozen=True):
     """One by its distance from there."""
     usual: tuple[float, float]
     """Mean and deviation of the likeness of a tool to a word of any other, by which models differ."""
+    wish: tuple[Matrix, Matrix]
+    """Half way from what is asked besides to what is asked of services, and the way, by its squared length."""
+
+    def liken_wish(self, request: Matrix) -> float:
+        """How far along that way a request is: 0 half way, 1/2 where what is asked of services is on average."""
+        return float((request - self.wish[0]) @ self.wish[1])
 
     def compare(self, segments: Matrix) -> tuple[Matrix, Matrix]:
         """Likeness of every tool to each segment: as the vectors are, and as they are seen from the tools' mean."""
@@ -362,7 +378,9 @@ class Meaning:
         """The vectors of all tools and words; those that the catalog before had are not made again."""
         views, words = list(zip(*map(list_views, tools), strict=True)), list(surfaces.values())
         texts = [text for view in views for text in view]
-        self._catalog = {**self._embed_texts(texts, "tools"), **self._embed_texts(words, "words")}
+        examples = load_examples()
+        words_too = [*words, *examples.served, *examples.foreign]
+        self._catalog = {**self._embed_texts(texts, "tools"), **self._embed_texts(words_too, "words")}
         # The product with the mean is the mean of the products.
         raw = np.mean([self._stack_rows(view) for view in views or [()]], axis=0)
         word_rows = self._stack_rows(words)
@@ -377,7 +395,10 @@ class Meaning:
         own = len(raw) / (len(raw) + _FEW)
         seen = np.array((some.mean(), some.std()) if some.size else _USUALLY)
         usual, spread = (own * seen + (1 - own) * np.array(_USUALLY)).tolist()
-        return Known(raw, vectors, mean, word_mean, numbers, raw @ mean, scale, (usual, spread))
+        served, foreign = (self._stack_rows(some).mean(axis=0) for some in (examples.served, examples.foreign))
+        way = (served - foreign) / max(float((served - foreign) @ (served - foreign)), _TINY)
+        wish = (served + foreign) / 2, way
+        return Known(raw, vectors, mean, word_mean, numbers, raw @ mean, scale, (usual, spread), wish)
 
     def _embed_texts(self, texts: Sequence[str], label: str) -> dict[str, Matrix]:
         known = self._catalog
@@ -413,7 +434,7 @@ class Meaning:
 
     def understands(self, query: Query) -> bool:
         """Whether the model was made for the script of the query: what it makes of another says nothing."""
-        return not getattr(self._embedder, "latin", False) or _is_latin(query.text)
+        return not getattr(self._embedder, "latin", False) or is_latin(query.text)
 
     def _encode_texts(self, texts: Sequence[str]) -> Matrix:
         with self._keeping:
@@ -429,72 +450,8 @@ class Meaning:
         return np.stack([there[text] for text in texts])
 
 
-def _is_latin(text: str) -> bool:
-    """Whether at least half of the letters are."""
-    letters = [letter for letter in text if letter.isalpha()]
-    return 2 * sum(letter < "\u0250" or "\u1e00" <= letter < "\u1f00" for letter in letters) >= len(letters)
-
-
 def _compute_mean(rows: Matrix) -> Matrix:
     """The mean, drawn to nothing where there are too few to know it."""
     if not len(rows):
         return np.zeros(rows.shape[1], np.float32)
     return np.asarray(rows.mean(axis=0) * (len(rows) / (len(rows) + _FIRM)), np.float32)
-
-
-OF_WHOLE, _OF_PART = 24, 8
-_MOST_POSTINGS = 12_000
-"""Places that are looked at for a query: those of its rarest words."""
-
-_NO_LIKENESS = -1.5
-"""Below every cosine, and above the mark of what is not to be found."""
-
-Mask = NDArray[np.bool_]
-
-
-def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -> NDArray[np.intp]:
-    """The rows that have the most of the rarest words; as many as `k`, if there are."""
-    if not len(weights.terms):
-        return np.empty(0, np.intp)
-    order = np.argsort(postings.counts[weights.terms], kind="stable")
-    rows: list[NDArray[np.int32]] = []
-    inner: list[NDArray[np.float32]] = []
-    used: list[int] = []
-    total = 0
-    for place in order:
-        term = int(weights.terms[place])
-        found, values = postings.of_term(term)
-        rows.append(found)
-        inner.append(values)
-        used.append(int(place))
-        total += len(found)
-        if total > _MOST_POSTINGS:
-            break
-    lengths = [len(part) for part in rows]
-    joined, values = np.concatenate(rows), np.concatenate(inner)
-    if where is not None:
-        values = values * where[joined]
-    chosen = []
-    for part, row in enumerate(weights.weights):
-        scores = np.bincount(joined, values * np.repeat(row[used], lengths), minlength=postings.rows)
-        chosen.append(_find_highest(scores, _OF_PART if part else max(k, OF_WHOLE)))
-    return np.concatenate(chosen)
-
-
-def by_meaning(likeness: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]:
-    """The rows whose vectors are nearest to the query's; as many as `k`, if there are."""
-    if where is not None:
-        likeness = np.where(where, likeness, np.float32(-2))
-    counts = [_OF_PART if part else max(k, OF_WHOLE) for part in range(len(likeness))]
-    found = [_find_highest(like, count, _NO_LIKENESS) for like, count in zip(likeness, counts, strict=True)]
-    return np.concatenate(found)
-
-
-def _find_highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.intp]:
-    """The places of the `k` highest that are above a bound."""
-    there = np.flatnonzero(scores > above)
-    if len(there) <= k:
-        return there
-    # Among those above alone: to part a great many equal zeros takes longer than all the rest.
-    inside = scores[there]
-    return there[np.argpartition(inside, len(inside) - k)[len(inside) - k :]]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -252,6 +254,25 @@ def read_query(text: str) -> Query:
     said = sum(not (word.isdigit() or idle) for word, idle in zip(found.values(), stop, strict=True))
     asks = "?" in text or next(iter(found.values()), "") in _ASKING.split()
     return Query(text, parts, tuple(found), tuple(found.values()), has, stop, said, values, asks)
+
+
+def is_latin(text: str) -> bool:
+    """Whether at least half of the letters are."""
+    letters = [letter for letter in text if letter.isalpha()]
+    return 2 * sum(letter < "\u0250" or "\u1e00" <= letter < "\u1f00" for letter in letters) >= len(letters)
+
+
+class Examples(msgspec.Struct, frozen=True):
+    """What people ask of services, and what they ask besides; what a request is more like, any model can say."""
+
+    served: list[str]
+    foreign: list[str]
+
+
+@cache
+def load_examples() -> Examples:
+    """Those that are shipped; nobody asks them in the material that weights are fitted on."""
+    return msgspec.json.decode(Path(__file__).with_name("examples.json").read_bytes(), type=Examples)
 
 
 class QueryVectors(msgspec.Struct, frozen=True):

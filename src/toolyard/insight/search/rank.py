@@ -15,13 +15,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from toolyard.insight.embeddings.embedder import Matrix
 from toolyard.insight.search.candidates import (
-    OF_WHOLE,
     IndexView,
     Known,
     Mask,
-    by_meaning,
-    by_words,
+    Postings,
+    Weighed,
     pick_candidates,
     soft_signals,
     weigh_words,
@@ -66,6 +66,62 @@ _CLOSER = 28
 """Candidates that are compared word by word."""
 
 
+OF_WHOLE, _OF_PART = 24, 8
+_MOST_POSTINGS = 12_000
+"""Places that are looked at for a query: those of its rarest words."""
+
+_NO_LIKENESS = -1.5
+"""Below every cosine, and above the mark of what is not to be found."""
+
+
+def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -> NDArray[np.intp]:
+    """The rows that have the most of the rarest words; as many as `k`, if there are."""
+    if not len(weights.terms):
+        return np.empty(0, np.intp)
+    order = np.argsort(postings.counts[weights.terms], kind="stable")
+    rows: list[NDArray[np.int32]] = []
+    inner: list[NDArray[np.float32]] = []
+    used: list[int] = []
+    total = 0
+    for place in order:
+        term = int(weights.terms[place])
+        found, values = postings.of_term(term)
+        rows.append(found)
+        inner.append(values)
+        used.append(int(place))
+        total += len(found)
+        if total > _MOST_POSTINGS:
+            break
+    lengths = [len(part) for part in rows]
+    joined, values = np.concatenate(rows), np.concatenate(inner)
+    if where is not None:
+        values = values * where[joined]
+    chosen = []
+    for part, row in enumerate(weights.weights):
+        scores = np.bincount(joined, values * np.repeat(row[used], lengths), minlength=postings.rows)
+        chosen.append(_find_highest(scores, _OF_PART if part else max(k, OF_WHOLE)))
+    return np.concatenate(chosen)
+
+
+def by_meaning(likeness: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]:
+    """The rows whose vectors are nearest to the query's; as many as `k`, if there are."""
+    if where is not None:
+        likeness = np.where(where, likeness, np.float32(-2))
+    counts = [_OF_PART if part else max(k, OF_WHOLE) for part in range(len(likeness))]
+    found = [_find_highest(like, count, _NO_LIKENESS) for like, count in zip(likeness, counts, strict=True)]
+    return np.concatenate(found)
+
+
+def _find_highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.intp]:
+    """The places of the `k` highest that are above a bound."""
+    there = np.flatnonzero(scores > above)
+    if len(there) <= k:
+        return there
+    # Among those above alone: to part a great many equal zeros takes longer than all the rest.
+    inside = scores[there]
+    return there[np.argpartition(inside, len(inside) - k)[len(inside) - k :]]
+
+
 def _list_columns(signals: tuple[str, ...]) -> tuple[str, ...]:
     graded = (*signals, *(f"{name}_part" for name in signals))
     by_length = (f"{name}_{how}" for how in ("long", "large") for name in graded)
@@ -88,6 +144,8 @@ class Table(msgspec.Struct, frozen=True):
     """One column for each name of `LEXICAL`, or of `HYBRID`."""
     near: float
     """How much more alike than usual the nearest is."""
+    wish: float
+    """How much it is like what is asked of services, and not like what is asked besides."""
     said: int
     """Words of the query that say something."""
     tools: int
@@ -115,17 +173,16 @@ def table_of(
     # Whoever turns pages gets the same candidates on each.
     k = 0 if k <= OF_WHOLE else MOST_HITS
     weights = weigh_words(query, view.numbers, view.postings)
-    rows, near = by_words(weights, view.postings, where, k), 0.0
+    rows, near, wish = by_words(weights, view.postings, where, k), 0.0, 0.0
     tools = len(view.tools) if where is None else int(np.count_nonzero(where))
     plain = meaning = np.zeros((0, 0), np.float32)
     if known is not None and vectors is not None:
         plain, meaning = known.compare(vectors.segments)
-        rows = np.concatenate([rows, by_meaning(meaning, where, k)])
+        rows, wish = np.concatenate([rows, by_meaning(meaning, where, k)]), known.liken_wish(vectors.segments[0])
     rows = np.unique(rows)
     if not len(rows):
-        return Table(
-            rows, np.zeros((0, len(LEXICAL if known is None else HYBRID)), np.float32), near, query.said, tools
-        )
+        none = np.zeros((0, len(LEXICAL if known is None else HYBRID)), np.float32)
+        return Table(rows, none, near, wish, query.said, tools)
     parts, gathered = word_signals(weights, view.postings, rows)
     if known is not None and vectors is not None:
         near, meaning = (float(plain[0, rows].max()) - known.usual[0]) / known.usual[1], meaning[:, rows]
@@ -139,7 +196,7 @@ def table_of(
     by_length = [graded * np.float32(np.log1p(query.said) / 3), graded * np.float32(np.log(tools) / 8)]
     looked_at = _look_at_tools(query, view, rows, parts[3 if len(parts) > 3 else 0][0])
     values = np.concatenate([graded, *by_length, looked_at]).T
-    return Table(rows, values, near, query.said, tools)
+    return Table(rows, values, near, wish, query.said, tools)
 
 
 def _first_look(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray[np.intp]:
@@ -180,19 +237,20 @@ _ALIKE = 0.5
 """Scores this near to the best are the same tool again, as far as a query can tell: no rivals of each other."""
 
 
-def order_rows(table: Table, weights: RankWeights) -> tuple[NDArray[np.intp], Doubles]:
+def order_rows(table: Table, weights: Mapping[str, float]) -> tuple[NDArray[np.intp], Doubles]:
     """Places in the table, best first and of equals the first registered, and the scores in that order."""
-    scores = table.values @ np.array([weights.rank[name] for name in table.names])
+    scores = table.values @ np.array([weights[name] for name in table.names])
     order = np.lexsort((table.rows, -scores))
     return order, scores[order]
 
 
 def weigh_request(table: Table) -> dict[str, float]:
     """What tells whether the request is about anything here: the most that any tool has, in a catalog of that size."""
-    size = float(np.log(max(table.tools, _FEWEST))) / 8
-    if table.names is HYBRID:
-        return {"near": table.near, "size": size}
-    return {name: float(table.column(name).max(initial=0)) for name in ("match", "words", "name")} | {"size": size}
+    hybrid = table.names is HYBRID
+    most = ("soft_words", "home") if hybrid else ("match", "words", "name", "home")
+    found = {name: float(table.column(name).max(initial=0)) for name in most}
+    by_model = {"near": table.near, "wish": table.wish} if hybrid else {}
+    return {**found, **by_model, "size": float(np.log(max(table.tools, _FEWEST))) / 8}
 
 
 def collect_evidence(
@@ -258,7 +316,7 @@ def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
     if not len(table.rows):
         return Judgement(True, ())
     about = sum_up(weigh_request(table), weights.about)
-    order, scores = order_rows(table, weights)
+    order, scores = order_rows(table, weights.rank)
     chances = to_chance(sum_up(collect_evidence(table, order, scores, k, about), weights.right))
     # A hit is at least as likely as those that it is put before. As it is shown, so it is judged.
     chances = np.round(np.maximum.accumulate(chances[::-1])[::-1], 4)
