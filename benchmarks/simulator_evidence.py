@@ -17,7 +17,7 @@ _ABOUT = frozenset(("metadata", "meta", "attributes", "properties", "sys", "syst
 """Parts of an entity in which its name may be."""
 _LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
 """Where a thing without an id says that it is to be found."""
-_IDS = ("id", "uuid", "guid", "sid", "gid", "uid")
+_IDS = ("id", "uuid", "guid", "sid", "gid", "uid", "pk")
 _DEEPEST = 4
 _LOOKS = 3000
 

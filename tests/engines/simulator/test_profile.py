@@ -147,7 +147,7 @@ def test_json_api_keeps_its_attributes_apart_from_the_id(update):
     )
 
 
-@pytest.mark.parametrize("key", ["id", "gid", "sid", "uuid", "guid", "key", "slug", "number", "code"])
+@pytest.mark.parametrize("key", ["id", "gid", "sid", "uuid", "guid", "pk", "key", "slug", "number", "code"])
 @pytest.mark.parametrize("kind", [TEXT, {"type": ["string", "null"]}, WHOLE], ids=["text", "nullable", "whole"])
 def test_what_is_created_can_be_called_by_its_id_whatever_that_is_called(key, kind):
     shown = an_object(title=TEXT, body=TEXT, **{key: kind})
@@ -300,9 +300,19 @@ def test_what_is_sent_far_inside_is_kept_where_null_would_do():
     assert made == "kept"
 
 
-def test_an_id_that_is_any_text_can_be_asked_for_as_a_number():
+def test_what_calls_its_id_pk_is_asked_for_by_it_as_id():
+    shown = an_object(pk=WHOLE, title=TEXT)
+    get = operation("get_page", "GET", "/pages/{id}", shown)
+    engine = LMToolEngine(ToolRegistry([operation("create_page", "POST", "/pages", shown, PAGE), get]))
+    engine.setup("s")
+    assert ask(engine, "create_page", title="First") == {"pk": 1001, "title": "First"}
+    assert ask(engine, "get_page", id="1001") == {"pk": 1001, "title": "First"}
+
+
+@pytest.mark.parametrize("told", [{}, {"examples": ["141"]}, {"example": "141"}], ids=str)
+def test_an_id_that_is_any_text_can_be_asked_for_as_a_number(told):
     """Answers of GitLab's say that an id is text, paths that it is a number."""
-    shown = an_object(id=TEXT, title=TEXT)
+    shown = an_object(id={**TEXT, **told}, title=TEXT)
     get = operation("get_page", "GET", "/pages/{page_id}", shown)
     get = dataclasses.replace(get, parameters=an_object(page_id=WHOLE))
     engine = LMToolEngine(ToolRegistry([operation("create_page", "POST", "/pages", shown, PAGE), get]))
@@ -312,7 +322,7 @@ def test_an_id_that_is_any_text_can_be_asked_for_as_a_number():
 
 
 def test_an_id_whose_form_is_said_has_that_form():
-    for form in ({"format": "uuid"}, {"pattern": "^P[0-9]{4}$"}):
+    for form in ({"format": "uuid"}, {"pattern": "^P[0-9]{4}$"}, {"examples": ["12", "cus_9s6X"]}):
         made = Family(PAGE, an_object(id={**TEXT, **form}, title=TEXT)).shown("create_page", {"title": "First"})
         assert not made["id"].isdecimal()
 

@@ -206,7 +206,7 @@ def _short_texts(values: dict[str, Any]) -> dict[str, str]:
 
 FIRST_ID = 1000
 """Where the ids of entities begin; they go up one by one."""
-_COUNTED = ("id", "number")
+_COUNTED = ("id", "pk", "number")
 _WELL = {"ok": True, "success": True, "successful": True}
 """What an answer says of itself when a call went well."""
 

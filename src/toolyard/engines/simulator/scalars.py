@@ -34,7 +34,7 @@ _GREATEST = Fraction(1.7e308)
 _AGAIN = 8
 """Numbers that are drawn until one fits."""
 _IDS = frozenset({"id", "ids", "uuid", "guid", "sid", "key", "number", "sha", "token", "etag"})
-OWN = ("id", "uuid", "guid", "sid", "gid", "uid")
+OWN = ("id", "uuid", "guid", "sid", "gid", "uid", "pk")
 """Names, in plain letters, by which most things are called."""
 _WHOLE: Mapping[str, tuple[int, int]] = {
     "int8": (-128, 127),
