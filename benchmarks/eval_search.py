@@ -278,7 +278,8 @@ def print_turns(mode: str, benchmark: Sequence[Asked], fitted: Sequence[Asked]) 
     for catalog, turns in found.items():
         _print_row(catalog, count_judged(list(chain.from_iterable(turns))))
         every = [count_judged(one) for one in turns]
-        _print_row("  spread", {name: float(np.nanstd([one[name] for one in every])) for name in whole})
+        there = {name: [one[name] for one in every if one[name] == one[name]] for name in whole}
+        _print_row("  spread", {name: float(np.std(values or [np.nan])) for name, values in there.items()})
     return whole
 
 
