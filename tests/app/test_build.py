@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 
 from toolyard import ConfigError, MalformedSource
 from toolyard.app import build_registry, survey
+from toolyard.app.config import read_config
 
 
 def write(path, text):
@@ -75,3 +78,13 @@ def test_a_survey_says_which_patterns_of_a_policy_match_no_tool_and_what_may_be_
         "policy.rules[2]: elsewhere::entirely matches no tool that was loaded",
         "policy.budgets[1]: bank::reads matches no tool that was loaded; did you mean bank::read?",
     ]
+
+
+def test_the_credential_of_an_api_is_for_its_calls_too_by_the_engine_rest_as_the_config_has_it():
+    auth = {"type": "bearer", "token": "t-1-secret"}
+    named = {"type": "rest", "spec": "pets.yaml", "auth": auth, "engine": "rest"}
+    sources = [{"type": "rest", "spec": "pets.yaml", "auth": auth}, named]
+    engines = {"rest": {"type": "rest", "timeout": 5, "auth": {"type": "bearer", "token": "t-2-secret"}}}
+    read = read_config({"tools": {"registry": sources, "engines": engines}}, base=Path(), where="yard.yaml")
+    assert [entry.engine for entry in read.loaders] == ["tools.registry[0]", "rest"]
+    assert read.engines["tools.registry[0]"].options == {"timeout": 5, "auth": auth}
