@@ -159,8 +159,10 @@ class Batch(Conditions, eq=False):
     @classmethod
     def of_request(cls, request: CallRequest) -> Batch:
         """The conditions that somebody on the other side of a wire makes; their calls are answered in a task."""
-        batch = cls(**{name: getattr(request, name) for name in Conditions.__struct_fields__}, on_loop=True)
+        # By place: with so many names the struct would take ten times as long to make.
+        batch = cls(*msgspec.structs.astuple(request)[: len(Conditions.__struct_fields__)])
         batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
+        batch.on_loop = True
         return batch
 
     def leave_behind(self, invocation: Invocation) -> None:

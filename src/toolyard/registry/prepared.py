@@ -306,12 +306,8 @@ def takes_long(candidates: tuple[PreparedTool, ...], arguments: RawArguments) ->
 
 
 def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext | None], Any]:
-    is_valid, defaults, (function, integers) = (
-        prepared.compiled.is_valid,
-        prepared.defaults,
-        plain_function(prepared.tool.binding),
-    )
-    writes = prepared.tool.effects is Effects.WRITE
+    is_valid, defaults, writes = prepared.compiled.is_valid, prepared.defaults, prepared.tool.effects is Effects.WRITE
+    function, integers = plain_function(prepared.tool.binding)
 
     def dispatch(arguments: RawArguments, ctx: ToolContext | None = None) -> Any:
         if writes:
