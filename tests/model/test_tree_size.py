@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
-from toolyard.model.tree_size import LEAVES, fits, is_shallow, is_small
+from toolyard.model.tree_size import LEAVES, fits, is_small
 
 leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
 values = st.recursive(
@@ -147,19 +147,10 @@ def test_what_holds_nothing_fits(value):
     assert fits(value, max_values=1, max_depth=1)
 
 
-@given(st.dictionaries(st.text(max_size=2), values, max_size=4))
-def test_shallow_means_a_list_or_object_of_leaves_at_most(value):
-    def deep(item):
-        inside = list(item.values()) if type(item) is dict else item if type(item) is list else None
-        return type(item) is tuple or (inside is not None and any(type(one) in (dict, list, tuple) for one in inside))
-
-    assert is_shallow(value) == (not any(map(deep, value.values())))
-
-
-def test_shallow_knows_exact_types_only():
+def test_small_knows_exact_types_only():
     class Word(str):
         pass
 
-    assert is_shallow({"a": [1, 2.5, "x", None, True]})
-    assert not is_shallow({"a": [Word("x")]})
-    assert not is_shallow({"a": Word("x")})
+    assert is_small({"a": [1, 2.5, "x", None, True]})
+    assert not is_small({"a": [Word("x")]})
+    assert not is_small({"a": Word("x")})

@@ -42,23 +42,6 @@ def is_small(value: Any) -> bool:
     return True
 
 
-def is_shallow(value: dict[str, Any]) -> bool:
-    """True if nothing nests deeper than a list or object inside the object; then it is as small as it looks."""
-    if LEAVES.issuperset(map(type, value.values())):
-        return True
-    for item in value.values():
-        kind = type(item)
-        if kind is dict:
-            if not LEAVES.issuperset(map(type, item.values())):
-                return False
-        elif kind is list:
-            if not LEAVES.issuperset(map(type, item)):
-                return False
-        elif kind not in LEAVES:
-            return False
-    return True
-
-
 class TooManyValues(Exception):
     """There are more values than were asked for."""
 

@@ -21,7 +21,7 @@ from toolyard.model.call import ToolContext
 from toolyard.model.errors import InvalidArguments, MalformedSource
 from toolyard.model.names import copied, json_type, nearest, pointer_of, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
-from toolyard.model.tree_size import TooManyValues, is_shallow, is_small, iter_levels
+from toolyard.model.tree_size import TooManyValues, is_small, iter_levels
 from toolyard.parsing import parse_json
 from toolyard.registry.function_call import (
     check_dispatch,
@@ -69,7 +69,7 @@ def read_arguments(arguments: RawArguments) -> Arguments:
 
 def json_text(arguments: Arguments) -> bytes:
     """The arguments as JSON text; raises what `check_json` says if they cannot be written."""
-    if not is_shallow(arguments):
+    if not is_small(arguments):
         check_json(arguments)
     try:
         return encode(arguments)
