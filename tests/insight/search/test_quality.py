@@ -8,6 +8,7 @@ from benchmarks.eval_search import EVERYDAY, FITTED, Catalog, ask_benchmark, mea
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.search.candidates import Meaning
+from toolyard.insight.search.query import load_examples
 from toolyard.insight.search.rank import load_weights
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "retrieval"
@@ -47,3 +48,12 @@ def test_of_what_people_say_the_right_tool_is_offered_and_of_what_is_foreign_lit
     assert figures["five"] >= (0.35 if mode == "lexical" else 0.7)
     assert figures["foreign"] <= (0.5 if mode == "lexical" else 0.2)
     assert figures["kept"] >= (0.4 if mode == "lexical" else 0.7)
+
+
+def test_no_example_of_what_people_ask_is_a_request_that_figures_are_of():
+    examples = load_examples()
+    folders = [folder for folder in EVERYDAY.iterdir() if folder.is_dir()]
+    asked = {line["request"] for folder in folders for line in read_lines(folder / "requests.jsonl")}
+    assert {*FITTED} <= {folder.name for folder in folders} and len(asked) > 1000
+    assert asked.isdisjoint([*examples.served, *examples.foreign])
+    assert set(examples.served).isdisjoint(examples.foreign)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.search.query import read_query
+from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.search.candidates import Meaning
+from toolyard.insight.search.query import load_examples, read_query
 from toolyard.insight.search.rank import HYBRID, LEXICAL, judge_request, load_weights, table_of
 from toolyard.insight.search.searcher import Searcher, ToolIndex
 
@@ -36,6 +38,17 @@ def test_what_is_foreign_is_said_apart_from_what_is_nearest_to_it():
     found = judge("sing a song for one of my cats")
     assert found.foreign and [hit.fit for hit in found.hits] == ["nearest"] * len(found.hits) != []
     assert not judge("delete an invoice by its number").foreign
+
+
+@pytest.mark.skipif(default_embedder() is None, reason="the embedding weights are not installed")
+def test_a_request_like_what_is_asked_of_services_is_told_from_one_like_what_is_asked_besides():
+    meaning = Meaning(default_embedder())
+    known = meaning.embed_catalog(TOOLS, {}, {})
+    examples = load_examples()
+    for texts, sign in ((examples.served, 1), (examples.foreign, -1)):
+        wishes = [known.liken_wish(meaning.of_query(read_query(text), known).segments[0]) for text in texts]
+        assert np.mean(wishes) == pytest.approx(sign / 2, abs=1e-3)
+        assert np.mean(np.sign(wishes) == sign) > 0.9
 
 
 def test_who_asks_is_shown_what_reads_and_who_tells_what_changes():

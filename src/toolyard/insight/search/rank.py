@@ -225,8 +225,8 @@ def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: 
     return np.array(found, np.float32)
 
 
-_FEWEST = 10
-"""Tools below which a catalog counts as no smaller: there are always some that might have been there."""
+_FEWEST, _FEWEST_WORDS = 3, 10
+"""Tools below which a catalog counts as no smaller, by meaning and by words alone, which are shared by chance."""
 _ALL_OF_IT = 0.6
 """The share of a request's words with which a tool is about it, whatever a model makes of them."""
 _FAR = 5.0
@@ -250,7 +250,7 @@ def weigh_request(table: Table) -> dict[str, float]:
     most = ("soft_words", "home") if hybrid else ("match", "words", "name", "home")
     found = {name: float(table.column(name).max(initial=0)) for name in most}
     by_model = {"near": table.near, "wish": table.wish} if hybrid else {}
-    return {**found, **by_model, "size": float(np.log(max(table.tools, _FEWEST))) / 8}
+    return {**found, **by_model, "size": float(np.log(max(table.tools, _FEWEST if hybrid else _FEWEST_WORDS))) / 8}
 
 
 def collect_evidence(
