@@ -250,6 +250,28 @@ def test_an_api_that_wants_credentials_gets_them_from_variables_that_are_told(ki
     assert "export" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("token", [(), ("--token-env", "MINE")])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        {"type": "apiKey", "in": "header", "name": "X-${AWS_SECRET}"},
+        {"type": "apiKey", "in": "query", "name": "${AWS_SECRET}"},
+        {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://x.example/${AWS_SECRET}"}}},
+    ],
+    ids=["header", "query", "token_url"],
+)
+def test_no_text_of_a_document_becomes_a_variable_of_the_config(scheme, token, capsys, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET", "aws-1-secret")
+    monkeypatch.setenv("MINE", "x-1-secret")
+    write_secured(scheme)
+    assert run(["add", "secured.json", *token]) == 0
+    assert "AWS_SECRET" not in Path("toolyard.yaml").read_text()
+    # A token that is named stands for what the token address would give, which is not written then.
+    is_written = bool(token) and scheme["type"] == "oauth2"
+    assert ("auth" in read_added()) is is_written
+    assert ("no `auth` is written" in capsys.readouterr().err) is not is_written
+
+
 @pytest.mark.parametrize(("kind", "part"), [("bearer", "token"), ("api_key", "value"), ("oauth2", "token")])
 def test_a_token_that_is_named_goes_where_the_document_wants_it(kind, part, monkeypatch, capsys):
     monkeypatch.setenv("MINE", "x-1-secret")

@@ -27,7 +27,7 @@ from toolyard.app.blocks import is_config
 from toolyard.app.config import hide_secrets, read_config, read_config_file
 from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
-from toolyard.cli.output import counted, fail, print_either, print_json, print_text, working
+from toolyard.cli.output import counted, fail, print_either, print_json, print_text, warn, working
 from toolyard.cli.yard import config_path
 from toolyard.links.http.addresses import Blocked, is_public, read_address, with_port
 from toolyard.links.http.auth_entry import suggest_auth
@@ -332,7 +332,10 @@ def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, confi
         raise ConfigError("this API asks for a user and a password; leave --token-env out, and the variables are told")
     if token is not None:
         schemes = [None if scheme is None or scheme.type == "oauth2" else scheme for scheme in schemes]
-    entries = [suggest_auth(scheme, write) for scheme in schemes]
+    entries = [entry for scheme in schemes if (entry := suggest_auth(scheme, write)) is not None]
+    if len(entries) < len(schemes):
+        warn("its document has '${' in what it says of credentials: no `auth` is written, as variables would be sent")
+        return source
     with suppress(Blocked):
         origin = read_url(binding.base_url).origin
         # That only the document names it is not enough for a secret to go there.

@@ -44,8 +44,9 @@ class Expected:
     ) -> None:
         self.method = method
         first = next((schemes.get(name) for names in security for name in names), None)
-        self.auth = f"auth: {write_flow(suggest_auth(first, '${{API_{}}}'.format))}"
-        """What a config says so that it is met."""
+        auth = suggest_auth(first, "${{API_{}}}".format)
+        self.auth = "" if auth is None or len(text := write_flow(auth)) > _SAID else f", auth: {text}"
+        """What a config says so that it is met; nothing where the specification's own words are not to be repeated."""
         self.needs = " or ".join(" with ".join(names) for names in security if names)
         """The security schemes that the specification asks for."""
         self.json = bool(accepts) and all(media_kind(item) == "json" and "*" not in item for item in accepts)
@@ -132,7 +133,7 @@ def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], cloc
     if status in _REFUSALS:
         asks = f"it asks for {redactor.text(expected.needs)[:_SAID]}; " if expected.needs else ""
         sent = "the credential that was sent is refused" if secrets else "no credential was sent"
-        hint = f"{asks}{sent}: the operator sets the variable in `auth` of the source or engine, {expected.auth}"
+        hint = f"{asks}{sent}: the operator sets the variable in `auth` of the source or engine{expected.auth}"
     return ToolFailed(message, effect=effect, retryable=False, hint=hint, details=details)
 
 

@@ -126,8 +126,13 @@ def join_credentials(entries: Sequence[AuthEntry], origin: str) -> Credential | 
     return None if not parts else parts[0] if len(parts) == 1 else Together(*parts)
 
 
-def suggest_auth(scheme: RestScheme | None, write: Callable[[str], str]) -> dict[str, str]:
-    """The `auth` that a scheme of a specification asks for; `write` gives what stands for a secret of that name."""
+def suggest_auth(scheme: RestScheme | None, write: Callable[[str], str]) -> dict[str, str] | None:
+    """The `auth` that a scheme of a specification asks for; `write` gives what stands for a secret of that name.
+
+    None where the scheme's own text would be read as variables of the operator's environment, and be sent.
+    """
+    if scheme is not None and "${" in f"{scheme.name}\n{scheme.token_url}":
+        return None
     match scheme:
         case RestScheme(type="basic"):
             return {"type": "basic", "user": write("USER"), "password": write("PASSWORD")}
