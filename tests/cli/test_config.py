@@ -6,6 +6,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from mcp_rig.processes import telling, toolyard
@@ -26,14 +27,21 @@ CONFIG = "# mine\ntools:\n  registry:\n    - {type: domains, domains: [core]}  #
 class SpecHandler(BaseHTTPRequestHandler):
     """An API with a key, as most are."""
 
+    seen: ClassVar[list[tuple[int, bool]]] = []
+    """Of each request: its answer's status, and whether it had the token."""
+
     def do_GET(self):
         allowed = self.headers["authorization"] == "Bearer the-secret-token"
         body = json.dumps(SPEC if allowed else {"error": "no"}).encode()
-        self.send_response((200 if allowed else 401) if self.path == "/openapi.json" else 404)
+        status = (200 if allowed else 401) if self.path == "/openapi.json" else 404
+        self.seen.append((status, "authorization" in self.headers))
+        self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    do_POST = do_GET
 
     def log_message(self, *_):
         """Nobody reads it."""
@@ -114,6 +122,22 @@ def test_an_address_of_an_api_takes_what_its_document_needs_and_the_key_stays_a_
     assert "the-secret-token" not in said.out + said.err
 
 
+def test_a_token_goes_only_to_who_refused_to_answer_without_it(spec_url, monkeypatch, capsys):
+    monkeypatch.setenv("PETS_TOKEN", "the-secret-token")
+    SpecHandler.seen.clear()
+    assert run(["add", f"{spec_url}/elsewhere", "--token-env", "PETS_TOKEN"]) == 2
+    assert len(SpecHandler.seen) > 1 and set(SpecHandler.seen) == {(404, False)}
+    assert run(["add", spec_url, "--token-env", "PETS_TOKEN"]) == 0
+    assert {status for status, with_token in SpecHandler.seen if with_token} == {200}
+
+
+@pytest.mark.parametrize("token", ["sk-live-abc", "1abc", "", "A:-b", "env:A", "A B"])
+def test_a_token_that_was_typed_for_the_name_of_its_variable_is_refused_and_not_repeated(token, capsys):
+    assert run(["add", "https://x.example/openapi.json", "--token-env", token]) == 2
+    said = capsys.readouterr()
+    assert "the name of a variable" in said.err and (not token or token not in said.err + said.out)
+
+
 @pytest.mark.process
 def test_an_address_of_an_mcp_server_is_told_from_that_of_an_api(capsys):
     with telling(toolyard("serve", "desk.py", "--port", "0")) as (url, _):
@@ -123,6 +147,9 @@ def test_an_address_of_an_mcp_server_is_told_from_that_of_an_api(capsys):
             "url": f"{url}/mcp",
             "namespace": "local",
         }
+        named = ["add", f"{url}/mcp", "-n", "named", "--token-env", "PATH", "--json"]
+        assert run(named) == 0  # asked without, and written for the calls that may need it
+        assert json.loads(capsys.readouterr().out)["source"]["auth"] == {"type": "bearer", "token": "${PATH}"}
         assert run(["add", url, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)["source"]
         assert found == {"type": "rest", "spec": f"{url}/openapi.json", "namespace": "local_2"}

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
@@ -44,6 +45,7 @@ from toolyard.sources.scripts.manifest import MANIFEST
 _Source = dict[str, Any]
 _CONFIG = Path("toolyard.yaml")
 _RUNNERS = frozenset({"npx", "uvx", "pipx", "bunx", "docker", "node", "deno", "uv", "python", "python3", "run", "sh"})
+_REFUSED = re.compile(r"\banswer(?:s|ed) 40[13]\b")
 _PLAIN_HOSTS = ("mcp", "www", "api")
 
 _STARTER = """\
@@ -192,14 +194,16 @@ def add(
     """
     text, path, known = _read_known(config := into or config_path(None) or _CONFIG)
     extra = dict(_split_option(word) for word in option)
-    candidates = [found for one in _list_candidates(what, config.parent) for found in _list_attempts(one, token_env)]
+    candidates = list(_list_candidates(what, config.parent))
+    if token_env is not None:
+        _check_token(token_env, candidates)
     if (there := _find_there(candidates, namespace, known, config.parent)) is not None:
         said = f"{config}: {' '.join(what)} is there already, as {'.'.join(path)}[{there}]"
         fail(ConfigError(f"{said}; -n with another name adds it once more"), as_json=options.json)
         return 1
     used = {str(item.get("namespace")) for item in known}
     with working(f"looking at {' '.join(what)}"):
-        source, registry = _load_first(candidates, namespace, used, extra, config)
+        source, registry = _load_first(candidates, namespace, used, extra, config, token_env)
     source = _give_auth(source, registry, token_env, config)
     loaded, rejected = len(registry), len(registry.report.rejected)
     if not show:
@@ -260,11 +264,16 @@ def _split_option(word: str) -> tuple[str, Any]:
 
 
 def _load_first(
-    candidates: list[_Source], namespace: str | None, used: set[str], extra: _Source, config: Path
+    candidates: list[_Source], namespace: str | None, used: set[str], extra: _Source, config: Path, token: str | None
 ) -> tuple[_Source, ToolRegistry]:
-    """The first that gives tools, with them; an error that says why each gives none."""
-    failures = []
-    for candidate in candidates:
+    """The first that gives tools, with them; an error that says why each gives none.
+
+    A token goes only to who refused to answer without it.
+    """
+    failures: list[str] = []
+    left = deque(candidates)
+    while left:
+        candidate = left.popleft()
         if namespace:
             candidate["namespace"] = namespace
         elif name := candidate.get("namespace"):
@@ -277,6 +286,9 @@ def _load_first(
                 registry, _ = load_sources(read)
             registry.close()
         except ToolyardError as error:
+            if token is not None and "auth" not in source and _REFUSED.search(str(error)):
+                left.appendleft({**candidate, "auth": _write_bearer(token)})
+                continue
             if len(candidates) == 1:
                 raise
             failures.append(f"as {source['type']}: {error}")
@@ -285,7 +297,7 @@ def _load_first(
             return source, registry
         reasons = [item.reason for item in registry.report.rejected[:3]]
         failures.append(f"as {source['type']}: it has no tools{': ' * bool(reasons)}{'; '.join(reasons)}")
-    wants = any("401" in line for line in failures) and not any("auth" in candidate for candidate in candidates)
+    wants = token is None and any("401" in line for line in failures)
     hint = "\n--token-env NAME names the variable that has its token" if wants else ""
     raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures) + hint)
 
@@ -303,16 +315,16 @@ def _explain_reach(config: Path, registry: ToolRegistry) -> None:
                 print_text(f'add this to the source in {config}:\n  allow_hosts: ["{name}"]')
 
 
-def _list_attempts(candidate: _Source, token: str | None) -> Iterator[_Source]:
-    """Without a token and with it: who tells their document to all need not be told it."""
-    bearer = {**candidate, "auth": {"type": "bearer", "token": f"${{{token}}}"}}
-    is_server = "url" in candidate
-    if token is None or not is_server:
-        yield candidate
-    if token is not None and (is_server or "://" in candidate.get("spec", "")):
-        yield bearer
-    elif token is not None and candidate["type"] != "rest":
+def _check_token(token: str, candidates: list[_Source]) -> None:
+    if not (token.isascii() and token.isidentifier()):
+        # Not repeated: it may be the token itself.
+        raise ConfigError("--token-env takes the name of a variable, of letters, digits and _, not the token itself")
+    if any("url" not in candidate and candidate["type"] != "rest" for candidate in candidates):
         raise ConfigError("--token-env is for APIs and for servers by their address")
+
+
+def _write_bearer(token: str) -> dict[str, str]:
+    return {"type": "bearer", "token": f"${{{token}}}"}
 
 
 def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, config: Path) -> _Source:
@@ -321,6 +333,8 @@ def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, confi
     needed = next(((found, names) for found in bindings for names in found.security[:1] if names), None)
     engines = find_value(read_config_file(config) if config.exists() else None, ("tools", "engines")) or {}
     has_auth = "auth" in source or any(isinstance(one, dict) and one.get("auth") for one in engines.values())
+    if token is not None and "url" in source:
+        return {**source, "auth": source.get("auth", _write_bearer(token))}
     if not bindings or (token is None and (needed is None or has_auth)):
         return source
     binding, names = needed or (bindings[0], ())
