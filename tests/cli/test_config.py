@@ -120,6 +120,7 @@ def test_an_address_of_an_api_takes_what_its_document_needs_and_the_key_stays_a_
     assert source == {"type": "rest", "spec": f"{spec_url}/openapi.json", "namespace": "local", "auth": auth}
     said = capsys.readouterr()
     assert "the-secret-token" not in said.out + said.err
+    assert "go to" not in said.out  # to where the document is, which was typed
 
 
 def test_a_token_goes_only_to_who_refused_to_answer_without_it(spec_url, monkeypatch, capsys):
@@ -267,6 +268,8 @@ def test_an_api_that_wants_credentials_gets_them_from_variables_that_are_told(ki
     # The origin, because the document alone says where its calls go.
     assert read_added()["auth"] == {**auth, "origin": "https://x.example"}
     said = capsys.readouterr().out
+    assert re.search(r"^calls and the (token|credential) go to x\.example$", said, re.MULTILINE)
+    assert ("the client's id and secret go to x.example" in said) is (kind == "oauth2")
     assert all(f"{name}=..." in said for name in re.findall(r"\{(\w+):-", str(auth))) and "export" in said
     assert run(["check"]) == 0  # what is not set yet stops nothing
     for name in ("TOKEN", "USER", "PASSWORD", "KEY", "CLIENT_ID", "CLIENT_SECRET"):

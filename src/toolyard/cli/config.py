@@ -360,7 +360,14 @@ def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, confi
 
 
 def _explain_auth(source: _Source) -> None:
-    """Say which variables the credentials of the source are in, if any is not set."""
+    """Say to which hosts that only the document names credentials go, and which variables of them are not set."""
+    given = source.get("auth") or []
+    home = urlsplit(str(source.get("spec"))).netloc
+    for entry in [given] if isinstance(given, dict) else given:
+        if host := urlsplit(entry.get("origin", "")).netloc:
+            print_text(f"calls and the {'token' if entry['type'] == 'bearer' else 'credential'} go to {host}")
+        if (host := urlsplit(entry.get("token_url", "")).netloc) and host != home:
+            print_text(f"the client's id and secret go to {host}")
     unset = [name for name in re.findall(r"\$\{(\w+)", str(source.get("auth"))) if not os.environ.get(name)]
     if unset:
         print_text(f"its calls need credentials; before you call: export {' '.join(f'{name}=...' for name in unset)}")
