@@ -14,6 +14,14 @@ def read_verb(name, output, body, path="/genes"):
     return Profile(operation(name, "POST", path, output, an_object(**body)), 1).role.verb
 
 
+def call_twice(tool, arguments, seed=5):
+    with LMToolEngine(ToolRegistry([tool]), lm_config={"type": "schema", "seed": seed}) as engine:
+        engine.setup("s")
+        results = engine.execute("s", [ToolCall(f"n::{tool.name}", arguments)] * 2)
+    assert [result.error for result in results] == [None, None]
+    return [result.result for result in results]
+
+
 @pytest.mark.parametrize(
     ("name", "output", "body", "verb"),
     [
@@ -31,17 +39,70 @@ def test_a_post_that_reads_and_shows_no_one_thing_is_a_lookup(name, output, body
     assert read_verb(name, output, body) == verb
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "asked"),
+    [
+        ("createAlert", "/alerts", ("name", "query", "limit")),
+        ("createAlert", "/alerts/create", ("name", "query")),
+        ("createQuery", "/queries", ("query",)),
+        ("createList", "/lists", ("name", "filter")),
+        ("create_webhooks", "/webhooks", ("filter",)),
+        ("segments_create", "/segments", ("criteria",)),
+        ("register_devices", "/devices", ("name", "limit")),
+        ("newAlert", "/alerts", ("name", "where")),
+        ("scheduleReport", "/reports", ("name", "sort")),
+    ],
+)
+def test_a_name_that_says_that_something_is_made_wins_over_filters(name, path, asked):
+    tool = operation(name, "POST", path, {"type": "array", "items": GENE}, an_object(**dict.fromkeys(asked, TEXT)))
+    assert [[gene["id"] for gene in made] for made in call_twice(tool, dict.fromkeys(asked, "x"))] == [[1001], [1002]]
+
+
+def test_new_things_that_are_asked_for_are_not_made():
+    assert read_verb("getNewGenes", {"type": "array", "items": GENE}, {"limit": WHOLE}) == "list"
+
+
+def test_several_are_made_though_an_offset_is_sent_with_them():
+    several = an_object(genes={"type": "array", "items": an_object(symbol=TEXT)}, offset=WHOLE)
+    tool = operation("bulkCreateGenes", "POST", "/genes", an_object(genes={"type": "array", "items": GENE}), several)
+    made, _ = call_twice(tool, {"genes": [{"symbol": "A2M"}, {"symbol": "NAT2"}], "offset": 0})
+    assert made == {"genes": [{"id": 1001, "symbol": "A2M"}, {"id": 1002, "symbol": "NAT2"}]}
+
+
+@pytest.mark.parametrize("name", ["get_or_create_gene", "findOrCreateGene"])
+def test_what_is_looked_for_or_else_made_is_there_afterwards(name):
+    make = operation(name, "POST", "/genes", an_object(symbol=TEXT), an_object(symbol=TEXT))
+    listed = operation("list_genes", "GET", "/genes", {"type": "array", "items": an_object(symbol=TEXT)})
+    with LMToolEngine(ToolRegistry([make, listed]), lm_config={"type": "schema", "seed": 5}) as engine:
+        engine.setup("s")
+        calls = [ToolCall(f"n::{name}", {"symbol": "A2M"}), ToolCall("n::list_genes", {})]
+        _, found = engine.execute("s", calls)
+    assert [gene["symbol"] for gene in found.result] == ["A2M"]
+
+
+@pytest.mark.parametrize("path", ["/lookup-users", "/view-users", "/info-users"])
+def test_a_path_that_begins_with_a_word_of_asking_makes_nothing(path):
+    shown = {"type": "array", "items": an_object(id=WHOLE, email=TEXT)}
+    first, second = call_twice(operation("users", "POST", path, shown, an_object(email=TEXT)), {"email": "a@b.example"})
+    assert first == second
+
+
+@pytest.mark.parametrize("path", ["/upload-files", "/merge-contacts", "/pay-invoices", "/start-jobs", "/place-orders"])
+@pytest.mark.parametrize("flag", ["ok", "success"])
+def test_an_action_that_worked_says_so(path, flag):
+    tool = operation("act", "POST", path, an_object(**{flag: {"type": "boolean"}}), an_object(note=TEXT))
+    told = [answer[flag] for seed in range(6) for answer in call_twice(tool, {"note": "x"}, seed)]
+    assert told == [True] * 12
+
+
 def test_a_word_of_the_path_does_not_make_a_post_a_lookup():
     assert read_verb("searches_save", {}, {"text": TEXT}, "/searches") == "create"
 
 
 def test_a_lookup_answers_the_same_question_with_the_same():
     tool = operation("getMappingUsingPOST", "POST", "/map", MAPPING, an_object(ids={"type": "array", "items": WHOLE}))
-    with LMToolEngine(ToolRegistry([tool]), lm_config={"type": "schema", "seed": 5}) as engine:
-        engine.setup("s")
-        first, second = engine.execute("s", [ToolCall("n::getMappingUsingPOST", {"ids": [1, 2]})] * 2)
-    assert first.error is None
-    assert first.result == second.result
+    first, second = call_twice(tool, {"ids": [1, 2]})
+    assert first == second
 
 
 def test_a_lookup_lists_what_was_made():

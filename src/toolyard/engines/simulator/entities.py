@@ -288,7 +288,8 @@ class AnswerWriter:
         values = self.profile.values
         own = own_names(self.profile.role.noun)
         known = {**self._link_entity(number, known, path), **known}
-        echo = {**self._parents, **{plain_letters(name): value for name, value in known.items()}}
+        well = _WELL if self.profile.role.writes else {}
+        echo = {**well, **self._parents, **{plain_letters(name): value for name, value in known.items()}}
         # What it can be asked for by is not to be left out.
         ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]
         draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own.values(), *ids, "metadata")))

@@ -20,7 +20,7 @@ from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 from toolyard.schema.fold import allowed_types, find_ways
 from toolyard.schema.subschemas import SubSchema
-from toolyard.words.identifiers import CrudVerb, plain_letters, singular
+from toolyard.words.identifiers import CrudVerb, plain_letters, singular, split_identifier
 
 _ENVELOPES = ("data", "result", "response", "payload")
 """What nothing but an envelope is called."""
@@ -29,6 +29,8 @@ _LISTS = frozenset(("items", "data", "results", "values", "records", "entries", 
 _LISTS |= {"objects", "rows", "result", "response", "elements", "hits", "matches", "members", "value", "documents"}
 _FILTERS = frozenset(("filter", "filters", "query", "where", "criteria", "sort", "orderby", "limit", "offset"))
 """What is sent to say which things are wanted, or how many."""
+_MAKING = frozenset(("create", "add", "insert", "register"))
+"""Words of a name that say that something is made, whatever else it says: `get_or_create_user`."""
 _DEEPEST = 3
 
 
@@ -229,7 +231,7 @@ class Profile:
     def _is_lookup(self) -> bool:
         """Whether what is sent by POST asks for things and makes none: it says so, and no one thing comes back."""
         binding, path = self.tool.binding, self.entity_path
-        if not isinstance(binding, RestBinding):
+        if not isinstance(binding, RestBinding) or not _MAKING.isdisjoint(split_identifier(self.tool.name)):
             return False
         if path is not None and ITEM not in path.names and has_own_id(path.properties, self.role.noun):
             return False
@@ -237,7 +239,8 @@ class Profile:
         properties = properties_of(self.tool.parameters, self.tool.parameters) or {}
         asked = properties if body is None else properties_of(self.tool.parameters, properties.get(body, True)) or {}
         filters = not _FILTERS.isdisjoint(map(plain_letters, asked)) and self.list_path is not None
-        return filters or verb_by_name(self.tool, binding.path) in ("get", "list")
+        said = verb_by_name(self.tool, binding.path)
+        return said in ("get", "list") or (filters and said != "create")
 
     def _is_text(self, node: SubSchema) -> bool:
         return any(allowed_types(way.schema) == ("string",) for way in find_ways(self.values.root, node))

@@ -42,10 +42,8 @@ _IDS = (*OWN, "key")
 _NAMES = ("name", "slug", "label", "login", "username", "fullname")
 THINGS = ("entity", "object", "resource", "record")
 """What anything may be called."""
-_NAMING = frozenset(
-    ("book", "schedule", "open", "post", "upload", "place", "start", "issue", "reserve", "view", "lookup")
-)
-_NAMING |= {"info", "index", "archive", "pay", "run", "transfer", "merge"}
+_NAMING = frozenset(("book", "schedule", "open", "post", "upload", "place", "start", "issue", "reserve", "index"))
+_NAMING |= {"archive", "pay", "run", "transfer", "merge"}
 """Verbs with which names of things begin: `/merge_requests`, `/pay-runs`."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
 
