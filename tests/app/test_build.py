@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,16 @@ def test_the_credential_of_an_api_is_for_its_calls_too_by_the_engine_rest_as_the
     read = read_config({"tools": {"registry": sources, "engines": engines}}, base=Path(), where="yard.yaml")
     assert [entry.engine for entry in read.loaders] == ["tools.registry[0]", "rest"]
     assert read.engines["tools.registry[0]"].options == {"timeout": 5, "auth": auth}
+
+
+@pytest.mark.parametrize("blank", [{"type": "bearer", "token": ""}, [{"type": "basic", "user": "", "password": ""}]])
+def test_an_empty_credential_of_a_source_leaves_the_engine_its_own_and_is_told(blank, tmp_path, caplog):
+    spec = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {}}
+    engines = {"rest": {"type": "rest", "auth": {"type": "bearer", "token": "t-2-secret"}}}
+    spec_path = write(tmp_path / "pets.json", json.dumps(spec))
+    config = {"tools": {"registry": [{"type": "rest", "spec": str(spec_path), "auth": blank}], "engines": engines}}
+    read = read_config(config, base=Path(), where="yard.yaml")
+    assert read.loaders[0].engine is None and list(read.engines) == ["rest"]
+    survey(config)
+    told = [record.getMessage() for record in caplog.records if "is empty" in record.getMessage()]
+    assert len(told) == 1 and "tools.registry[0] is empty: calls go without it" in told[0]

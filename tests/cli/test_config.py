@@ -272,9 +272,13 @@ def test_an_api_that_wants_credentials_gets_them_from_variables_that_are_told(ki
     assert ("the client's id and secret go to x.example" in said) is (kind == "oauth2")
     assert all(f"{name}=..." in said for name in re.findall(r"\{(\w+):-", str(auth))) and "export" in said
     assert run(["check"]) == 0  # what is not set yet stops nothing
+    assert run(["check", "--strict"]) == 1
+    capsys.readouterr()
+    assert run(["check", "--strict", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["ok"] is False
     for name in ("TOKEN", "USER", "PASSWORD", "KEY", "CLIENT_ID", "CLIENT_SECRET"):
         monkeypatch.setenv(f"SECURED_{name}", "x-1-secret")
-    assert run(["check"]) == 0
+    assert run(["check", "--strict"]) == 0
     capsys.readouterr()
     assert run(["add", "secured.json", "-n", "secured"]) == 1
     assert "export" not in capsys.readouterr().out

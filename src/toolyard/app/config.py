@@ -32,6 +32,7 @@ from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
+from toolyard.links.http.auth_entry import is_blank
 from toolyard.model.errors import CallError, ConfigError, MalformedSource, ToolyardError
 from toolyard.model.names import json_type, suggest
 from toolyard.model.report import LoadReport, SourceReport
@@ -448,11 +449,11 @@ class _ConfigReader:
             if engine is not None and (not isinstance(engine, str) or engine not in engines):
                 known = ", ".join(engines) or "none"
                 raise ConfigError(f"{entry.where}: engine {engine!r} is not among tools.engines ({known})")
-            if engine is None and entry.type == "rest" and entry.options.get("auth") is not None:
+            if engine is None and entry.type == "rest" and (auth := entry.options.get("auth")) and not is_blank(auth):
                 # Its credential is for its calls, too: by the engine `rest` as the config has it, with that.
                 engine, rest = entry.where.removeprefix(f"{self.where}: "), engines.get("rest")
                 options = rest.options if rest is not None and rest.type == "rest" else {}
-                engines[engine] = PluginEntry("rest", {**options, "auth": entry.options["auth"]}, entry.where)
+                engines[engine] = PluginEntry("rest", {**options, "auth": auth}, entry.where)
             found.append(msgspec.structs.replace(entry, engine=engine))
         return found
 

@@ -27,6 +27,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import EffectfulEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
+from toolyard.links.http.auth_entry import is_blank
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, PluginError
@@ -167,7 +168,7 @@ def survey(config: ConfigLike, *, enrich: bool = False) -> tuple[ToolRegistry, L
     with hide_secrets(read.secrets):
         registry, loaders = load_sources(read, lenient=True, enrich=enrich)
         make_engine(read, registry, loaders).close()
-        _warn_of_idle_patterns(read, registry)
+        _warn_of_idle(read, registry)
         return registry, registry.report
 
 
@@ -207,7 +208,7 @@ def build_parts(
         redactor = Redactor(config.secrets)
         registry, loaders = load_sources(config, lenient=lenient)
         undo.callback(registry.close)
-        _warn_of_idle_patterns(config, registry)
+        _warn_of_idle(config, registry)
         tracer = Tracer.from_options(config.tracing, f"{config.where}: tracing", redactor, base=config.base)
         undo.callback(tracer.close)
         sessions = make_sessions(config.sessions)
@@ -338,13 +339,26 @@ def _warn_of_chosen_conditions(config: Config) -> None:
             _log.warning("%s: policy.rules[%d] (%s): %s", config.where, number, options.rule, chosen)
 
 
-def _warn_of_idle_patterns(config: Config, registry: ToolRegistry) -> None:
-    for text in find_idle_patterns(config, registry):
-        _log.warning("%s: policy.%s", config.where, text)
+def _warn_of_idle(config: Config, registry: ToolRegistry) -> None:
+    for text in find_idle(config, registry):
+        _log.warning("%s", text)
 
 
-def find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
-    """What a policy says about tools that are not there: most often a name that is spelt otherwise."""
+def find_idle(config: Config, registry: ToolRegistry) -> list[str]:
+    """What a config says to no effect: about tools that are not there, and credentials with nothing in them."""
+    patterns = [f"{config.where}: policy.{text}" for text in _find_idle_patterns(config, registry)]
+    return list(dict.fromkeys([*patterns, *_find_blank_auth(config)]))
+
+
+def _find_blank_auth(config: Config) -> Iterator[str]:
+    for entry in (*config.loaders, *config.engines.values()):
+        given = entry.options.get("auth") if entry.type == "rest" else None
+        if any(map(is_blank, given if isinstance(given, list) else [given])):
+            yield f"auth of {entry.where} is empty: calls go without it"
+
+
+def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
+    """Tools that are not there: most often a name that is spelt otherwise."""
     found = []
     names = {tool.qualified_name for tool in registry}
     near_globs = sorted(names | {f"{tool.namespace}::*" for tool in registry})

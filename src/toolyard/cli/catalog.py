@@ -8,7 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from toolyard.app import survey
-from toolyard.app.toolyard import find_idle_patterns
+from toolyard.app.toolyard import find_idle
 from toolyard.calls.policy import Policy
 from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working
@@ -44,9 +44,9 @@ def check(
     empty = [source.source for source in report.sources if source.state == "ok" and not source.entries]
     for name in empty:
         warn(f"{name}: has no entries at all")
-    print_json(report.to_dict()) if options.json else _show_report(report)
-    warned = strict and (empty or report.warnings or find_idle_patterns(read, registry))
-    return 0 if report.ok and not warned else 1
+    ok = report.ok and not (strict and (empty or report.warnings or find_idle(read, registry)))
+    print_json({**report.to_dict(), "ok": ok}) if options.json else _show_report(report)
+    return 0 if ok else 1
 
 
 def _show_report(report: LoadReport) -> None:

@@ -12,9 +12,10 @@ from engines.rest.echo_server import EchoServer
 from engines.rest.test_engine import ask, engine_for, tool_at
 from toolyard import MultiToolEngine, ToolCall, ToolRegistry
 from toolyard.engines.rest.answer import Expected, failure
+from toolyard.links.http.auth_entry import read_auth
 from toolyard.links.http.messages import Incoming
 from toolyard.model.bindings import RestScheme
-from toolyard.model.errors import SessionError
+from toolyard.model.errors import ConfigError, SessionError
 
 SECRET = "s3cr3t-value-of-mine"
 TOKEN = b'{"access_token": "TOKEN-abcdef123", "token_type": "Bearer", "expires_in": 600}'
@@ -321,3 +322,29 @@ def test_a_hint_repeats_no_line_of_a_specification_that_would_be_harmful_or_long
     refused = Incoming(status=401, headers=(), body=b"", url="https://x.example")
     hint = failure(refused, expected, (), 0.0).info.hint
     assert "no credential was sent" in hint and "${" not in hint and len(hint) < 500
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        {"type": "bearer", "token": ""},
+        {"type": "basic", "user": "", "password": ""},
+        {"type": "api_key", "in": "header", "name": "X-Key", "value": ""},
+        {"type": "oauth2", "token_url": "https://x.example/t", "client_id": "", "client_secret": ""},
+    ],
+    ids=lambda auth: auth["type"],
+)
+def test_a_credential_with_nothing_in_it_is_none_but_its_keys_are_looked_at(auth):
+    assert read_auth(auth, "auth") == () == read_auth([auth], "auth")
+    with pytest.raises(ConfigError, match="unknown key 'orign'"):
+        read_auth({**auth, "orign": "https://x.example"}, "auth")
+
+
+def test_a_password_may_be_empty_and_the_user_is_the_secret_then():
+    [entry] = read_auth({"type": "basic", "user": "sk_live_abc", "password": ""}, "auth")
+    assert "sk_live_abc" in entry.secrets and "" not in entry.secrets
+
+
+def test_an_empty_key_of_another_kind_hides_no_token():
+    with pytest.raises(ConfigError, match="unknown key 'password'"):
+        read_auth({"type": "bearer", "token": "abcdefgh", "password": ""}, "auth")

@@ -51,13 +51,13 @@ class Basic(Credential):
         super().__init__(origin)
         if ":" in user:
             raise ConfigError("the user of a basic credential may not hold a colon")
-        self._password = password
+        self._secret = password or user
         self._value = base64.b64encode(f"{user}:{password}".encode()).decode()
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The password, and both as they are sent."""
-        return (self._password, self._value)
+        """The password, or the user that stands for it, and both as they are sent."""
+        return (self._secret, self._value)
 
     def attach(self, target: Target, headers: Headers) -> Target:
         """Set the header."""

@@ -24,6 +24,13 @@ _TEXT = option_type(Text)
 _TEXTS = option_type(Annotated[tuple[Text, ...], Meta(min_length=1, extra={"one": True})])
 _KIND = option_type(Literal["bearer", "basic", "api_key", "oauth2"])
 _PLACE = option_type(Literal["header", "query", "cookie"])
+_ANY_TEXT = option_type(str)
+_SECRETS = {
+    "bearer": ("token",),
+    "basic": ("user", "password"),
+    "api_key": ("value",),
+    "oauth2": ("client_secret",),
+}
 _TOKENS = frozenset({"bearer", "oauth2"})
 
 
@@ -31,19 +38,11 @@ class AuthEntry:
     """One credential of the config, for as many origins as it is meant for."""
 
     def __init__(self, value: Any, where: str) -> None:
-        check_keys(value, value if isinstance(value, dict) else (), where)
+        self.kind, needed = _check_block(value, where)
         block: dict[str, Any] = value
-        if "type" not in block:
-            raise ConfigError(f"{where}: needs a 'type': {', '.join(AUTH_KINDS)}")
-        self.kind: str = read_value(_KIND, block["type"], f"{where}.type")
-        keys = AUTH_KINDS[self.kind]
-        check_keys(block, ("type", "origin", "scheme", *keys.needed, *keys.optional), where)
-        # Where a key goes is for the operator to say: a service may take it anywhere.
-        needed = ("in", *keys.needed) if "in" in keys.optional else keys.needed
-        for key in needed:
-            if key not in block:
-                raise ConfigError(f"{where}: {self.kind} needs {key!r}")
-        texts = {key: str(read_value(_TEXT, block[key], f"{where}.{key}")) for key in needed}
+        # A password may be empty, as where the user is a key.
+        kinds = {key: _ANY_TEXT if key == "password" else _TEXT for key in needed}
+        texts = {key: str(read_value(kind, block[key], f"{where}.{key}")) for key, kind in kinds.items()}
         self.scheme = (
             str(read_value(_TEXT, block["scheme"], f"{where}.scheme")) if block.get("scheme") is not None else None
         )
@@ -105,19 +104,39 @@ class AuthEntry:
 
 def read_auth(value: Any, where: str) -> tuple[AuthEntry, ...]:
     """One credential or a list of them; one with nothing in it, as of a variable that is not set, is none."""
-    if value is None or _is_blank(value):
+    if value is None:
         return ()
-    if isinstance(value, dict):
-        return (AuthEntry(value, where),)
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, dict | list | tuple):
         raise ConfigError(f"{where}: must be a mapping or a list of them, not {json_type(value)}")
-    return tuple(AuthEntry(item, f"{where}[{index}]") for index, item in enumerate(value) if not _is_blank(item))
+    single = isinstance(value, dict)
+    items = [(value, where)] if single else [(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    for item, place in items:
+        _check_block(item, place)
+    return tuple(AuthEntry(item, place) for item, place in items if not is_blank(item))
 
 
-def _is_blank(value: Any) -> bool:
-    return isinstance(value, dict) and any(
-        value.get(key) == "" for key in ("token", "password", "value", "client_secret")
-    )
+def is_blank(auth: Any) -> bool:
+    """Whether nothing is in what is secret of it; of a list, of every one."""
+    if isinstance(auth, list):
+        return bool(auth) and all(map(is_blank, auth))
+    secret = _SECRETS.get(str(auth.get("type")), ()) if isinstance(auth, dict) else ()
+    return bool(secret) and all(auth.get(key) == "" for key in secret)
+
+
+def _check_block(value: Any, where: str) -> tuple[str, tuple[str, ...]]:
+    """The kind of a credential that has the keys of its kind, and those that it needs."""
+    check_keys(value, value if isinstance(value, dict) else (), where)
+    if "type" not in value:
+        raise ConfigError(f"{where}: needs a 'type': {', '.join(AUTH_KINDS)}")
+    kind: str = read_value(_KIND, value["type"], f"{where}.type")
+    keys = AUTH_KINDS[kind]
+    check_keys(value, ("type", "origin", "scheme", *keys.needed, *keys.optional), where)
+    # Where a key goes is for the operator to say: a service may take it anywhere.
+    needed = ("in", *keys.needed) if "in" in keys.optional else keys.needed
+    for key in needed:
+        if key not in value:
+            raise ConfigError(f"{where}: {kind} needs {key!r}")
+    return kind, needed
 
 
 def join_credentials(entries: Sequence[AuthEntry], origin: str) -> Credential | None:
