@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from conftest import examples
 from tests.insight.embedder_stub import HashEmbedder
-from toolyard import Tool, ToolRegistry
+from toolyard import Tool, ToolRegistry, function_tool
 from toolyard.insight.search.searcher import MOST_HITS, Searcher
 from toolyard.model.errors import ConfigError
 
@@ -376,3 +376,27 @@ def test_a_hit_that_is_shown_as_certain_passes_a_threshold_of_one(lexical):
     snapshot, query = ToolRegistry(TOOLS).snapshot, "What is the current weather in the city?"
     score = lexical.search(snapshot, query)[0].score
     assert lexical.search(snapshot, query, threshold=score)[0].score == score
+
+
+def test_a_yard_that_does_what_people_seldom_ask_of_services_is_found_by_it():
+    def tell_joke(topic: str = "") -> str:
+        """Tell a random joke, optionally about a topic."""
+
+    def write_story(hero: str) -> str:
+        """Write a bedtime story about a hero."""
+
+    def cooking_time(food: str) -> int:
+        """How long a food has to be boiled or baked, in minutes."""
+
+    def send_mail(to: str, text: str) -> None:
+        """Send an email."""
+
+    functions = (tell_joke, write_story, cooking_time, send_mail)
+    registry = ToolRegistry([function_tool(function, namespace="fun") for function in functions])
+    asked = {
+        "tell me a joke about penguins": "tell_joke",
+        "make up a bedtime story with a brave hedgehog": "write_story",
+        "how long do I boil an egg so that the yolk stays soft": "cooking_time",
+    }
+    assert {request: registry.search(request)[0].tool.name for request in asked} == asked
+    assert not registry.search("what's the meaning of life")

@@ -229,6 +229,8 @@ _FEWEST, _FEWEST_WORDS = 3, 10
 """Tools below which a catalog counts as no smaller, by meaning and by words alone, which are shared by chance."""
 _ALL_OF_IT = 0.6
 """The share of a request's words with which a tool is about it, whatever a model makes of them."""
+_GOOD_ENOUGH = 1 / 3
+"""The chance of the best hit from which on a request is about it."""
 _FAR = 5.0
 """How much better a score is, at most, that has no rival."""
 RIVALS = 12
@@ -331,5 +333,6 @@ def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
         JudgedRow(row, chance, weights.name_fit(chance), dict(zip(reasons, values, strict=True)))
         for row, chance, *values in zip(table.rows[first].tolist(), chances.tolist(), *reasons.values(), strict=True)
     ]
-    foreign = to_chance(about) < weights.foreign and table.column("words").max() < _ALL_OF_IT
-    return Judgement(bool(foreign), hits)
+    # Whatever people usually ask of services: a yard may tell jokes.
+    served = hits[0].score >= _GOOD_ENOUGH or table.column("words").max() >= _ALL_OF_IT
+    return Judgement(bool(to_chance(about) < weights.foreign and not served), hits)
