@@ -43,8 +43,8 @@ from toolyard.insight.search.searcher import ToolIndex
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 EVERYDAY = DATA / "everyday"
-FITTED, KEPT = ("fitted", "kept"), "fresh"
-"""Folders: what weights are fitted on, and what is only measured; until it is there, the turns of the fitted count."""
+FITTED, KEPT = ("fitted/one", "fitted/two"), "kept"
+"""Folders: what weights are fitted on, and what is only measured."""
 TURNS = 4
 NOTHING = DATA / "retrieval" / "nothing.txt"
 """Short requests that hardly any catalog has a tool for."""
@@ -123,9 +123,8 @@ def main(arguments: Sequence[str]) -> int:
             continue
         weights = load_weights()[mode]
         print_everyday(f"{mode}, everyday, fitted", fitted, weights)
-        figures = print_turns(mode, benchmark, fitted)
-        if (EVERYDAY / KEPT).is_dir():
-            figures = print_everyday(f"{mode}, everyday, kept", list(ask_everyday(EVERYDAY / KEPT, meaning)), weights)
+        print_turns(mode, benchmark, fitted)
+        figures = print_everyday(f"{mode}, everyday, kept", list(ask_everyday(EVERYDAY / KEPT, meaning)), weights)
         figures |= print_benchmark(mode, benchmark, fitted, weights)
         if "--curve" in arguments or mode == "hybrid":
             print_curve(benchmark, fitted, weights)
