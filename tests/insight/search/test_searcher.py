@@ -1,9 +1,6 @@
 """`registry.search`: what fits first, names always, filters before ranks, and nothing where nothing fits."""
 
-import os
-import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -152,24 +149,6 @@ def test_without_waiting_words_are_compared_while_the_vectors_are_made(tmp_path)
     assert "are being made" in found.note
     assert searcher.search(snapshot, "current weather in a city").mode == "hybrid"
     assert searcher.search(snapshot, "current weather in a city", wait=False).mode == "hybrid"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
-def test_vectors_that_are_made_meanwhile_leave_the_cores_to_others(tmp_path):
-    embedder, patience = HashEmbedder(), []
-    make = embedder.encode
-
-    def encode(texts):
-        with ThreadPoolExecutor(1) as pool:
-            patience.append(pool.submit(os.getpriority, os.PRIO_PROCESS, 0).result())
-        return make(texts)
-
-    embedder.encode = encode
-    searcher, snapshot = Searcher(embedder, cache=tmp_path), ToolRegistry(TOOLS).snapshot
-    mine = os.getpriority(os.PRIO_PROCESS, 0)
-    searcher.search(snapshot, "current weather in a city", wait=False)
-    searcher.search(snapshot, "current weather in a city")
-    assert patience[0] > mine == patience[-1] == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def test_a_question_that_cannot_be_one_is_refused(lexical):

@@ -10,13 +10,10 @@ tools:
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -32,8 +29,6 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import View
 
 KIND = "vector"
-_PATIENCE = 10
-"""How nice it is of a thread that works behind others' backs: a tenth of their share where all are busy."""
 
 
 def text_of(tool: Tool) -> str:
@@ -65,10 +60,6 @@ class Background(threading.Thread):
 
     def run(self) -> None:
         """Do what the thread was made for."""
-        if sys.platform == "linux":
-            # This thread alone, and those that it starts: who is served meanwhile comes first.
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, 0, _PATIENCE)
         try:
             super().run()
         except _Ended:
