@@ -1,3 +1,5 @@
+from collections import OrderedDict, defaultdict
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -308,3 +310,10 @@ def test_a_long_list_is_repaired_in_one_go():
     bound = bind(registry(schema(a={"type": "array", "items": {"type": "integer"}})), {"a": ["1"] * 5_000})
     assert bound.arguments == {"a": [1] * 5_000}
     assert len(bound.coercions) == 5_000
+
+
+@pytest.mark.parametrize("given_arguments", [OrderedDict(a=1), defaultdict(int, a=1), OrderedDict()])
+def test_arguments_in_a_kind_of_dict_are_bound_as_those_in_a_dict(given_arguments):
+    registry = ToolRegistry([Tool("t", "ns", "", {"type": "object", "properties": {"a": {"type": "integer"}}})])
+    bound = registry.bind(ToolCall("ns::t", given_arguments))
+    assert type(bound.arguments) is dict and bound.arguments == dict(given_arguments)

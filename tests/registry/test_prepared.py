@@ -222,3 +222,13 @@ def test_a_tool_that_was_removed_is_not_called_any_more():
     reg.remove("ns::t")
     with pytest.raises(CallError):
         reg.dispatch("ns::t", {})
+
+
+def test_only_defaults_that_are_missing_are_copied():
+    large = [0] * 1000
+    properties = {"large": {"type": "array", "default": large}, "small": {"type": "array", "default": []}}
+    prepared = PreparedTool(Tool("t", "ns", "", {"type": "object", "properties": properties}))
+    sent = {"large": [1]}
+    filled = prepared.with_defaults(sent)
+    assert filled == {"large": [1], "small": []} and filled["large"] is sent["large"]
+    assert prepared.with_defaults({"small": []})["large"] is not prepared.with_defaults({"small": []})["large"]

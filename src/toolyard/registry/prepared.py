@@ -69,7 +69,8 @@ def read_arguments(arguments: RawArguments) -> Arguments:
 
 def json_text(arguments: Arguments) -> bytes:
     """The arguments as JSON text; raises what `check_json` says if they cannot be written."""
-    if not is_small(arguments):
+    # An OrderedDict is written as any other dict; inside, JSON knows no such thing.
+    if not is_small(arguments if type(arguments) is dict else {**arguments}):
         check_json(arguments)
     try:
         return encode(arguments)
@@ -258,10 +259,11 @@ class PreparedTool:
 
     def with_defaults(self, arguments: Arguments) -> Arguments:
         """The arguments with missing defaults filled in; the same object if there are none."""
-        if arguments.keys() >= self.defaults.keys():
+        missing = {name: value for name, value in self.defaults.items() if name not in arguments}
+        if not missing:
             return arguments
         # A default of its own for each call: a tool that changes it must not change the schema.
-        filled = {**arguments, **copied(self.defaults), **arguments}
+        filled = {**arguments, **copied(missing)}
         return filled if self._are_free or self.compiled.is_valid(filled) else arguments
 
     def refusal(self, arguments: Arguments, violations: list[Violation] | None = None) -> InvalidArguments:
