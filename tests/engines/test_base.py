@@ -7,6 +7,7 @@ import pytest
 from engines.engine_support import SOON, call, results_of
 from toolyard.calls.policy import Policy, Rule
 from toolyard.engines.base import ToolEngine
+from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolResult
 from toolyard.model.errors import ConfigError, SessionError, SessionExistsError, SyncInAsyncError, UnknownSessionError
 from toolyard.model.tool import Effects, Tool
@@ -226,3 +227,23 @@ def test_an_engine_is_registered_and_made_by_name():
 
 def test_an_engine_says_what_it_is():
     assert repr(Echo(echo_registry(), name="mine")) == "Echo(name='mine', tools=1)"
+
+
+def test_an_engine_that_stands_before_another_has_sessions_of_its_own():
+    class Logged(ToolEngine):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            if name == "inner":
+                raise AttributeError(name)
+            return getattr(self.inner, name)
+
+        def execute(self, session_id, tool_calls, **options):
+            return self.inner.execute(session_id, tool_calls, **options)
+
+    with PythonToolEngine(ToolRegistry()) as inner:
+        outer = Logged(inner)
+        assert outer.sessions is not inner.sessions
+        outer.discreet = True
+        assert not inner.discreet

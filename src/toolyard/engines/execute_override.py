@@ -106,7 +106,7 @@ def complete_init(init: Callable[..., None], ours: Callable[[Any], None]) -> Cal
     @functools.wraps(init)
     def complete(self: Any, *args: Any, **options: Any) -> None:
         init(self, *args, **options)
-        if not hasattr(self, "_path"):
+        if "_path" not in self.__dict__:
             own = dict(self.__dict__)
             ours(self)
             self.__dict__.update(own)
