@@ -130,6 +130,31 @@ def offers(engine: Any) -> Any:
     return ToolBridge(engine).offered_tools()
 
 
+def test_what_the_policy_denies_whatever_is_sent_is_not_offered() -> None:
+    def read(name: str) -> str:
+        """Read."""
+        return name
+
+    def wipe(name: str) -> str:
+        """Wipe."""
+        return name
+
+    def trim(name: str) -> str:
+        """Trim."""
+        return name
+
+    registry = ToolRegistry([function_tool(function, namespace="disk") for function in (read, wipe, trim)])
+    rules = [
+        Rule("allow", "disk::wipe", keys=["ops"]),
+        Rule("deny", "disk::wipe"),
+        Rule("allow", "disk::trim", sessions=["mine"]),
+        Rule("deny", "disk::trim"),
+    ]
+    with PythonToolEngine(registry, policy=Policy(rules)) as engine:
+        offered = {entry.tool.name for entry in ToolBridge(engine).offered_tools()}
+    assert offered == {"read", "trim"}
+
+
 def test_the_tools_are_those_of_now() -> None:
     registry = ToolRegistry(TOOLS[:1])
     bridge = ToolBridge(PythonToolEngine(registry))

@@ -207,7 +207,9 @@ class YardEngine(PythonToolEngine):
 
 def make_engine() -> YardEngine:
     """An engine with all of them."""
-    policy = Policy([Rule("ask", "desk::refund"), Rule("deny", "desk::denied")])
+    # What is denied whatever is sent is not offered, so somebody may call it.
+    allow = Rule("allow", "desk::denied", sessions=["somebody else's"])
+    policy = Policy([Rule("ask", "desk::refund"), allow, Rule("deny", "desk::denied")])
     return YardEngine(ToolRegistry(TOOLS), policy=policy, timeout=1, output_check="strict")
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 from uuid import uuid4
 
 from toolyard.calls.batch import CallRequest, Listener
+from toolyard.calls.policy import Policy
 from toolyard.client.engine import RemoteToolEngine
 from toolyard.dialects.anthropic import AnthropicDialect
 from toolyard.dialects.payload import error_of, error_value
@@ -54,7 +55,7 @@ class BridgeOptions(TypedDict, total=False):
 
 
 class ToolBridge:
-    """The tools of an engine for one framework: all of them, or those of some namespaces.
+    """The tools of an engine for one framework, or those of some namespaces; not those that its policy always denies.
 
     Calls are recorded in the session `session_id`; else in one for each run the framework can name, or one of its own.
     Sessions begin with their first call and stay until `teardown` or their ttl. `notify` hears what tools report.
@@ -82,8 +83,9 @@ class ToolBridge:
         return made[1]
 
     def offered_tools(self) -> list[OfferedTool]:
-        """The tools there are now, one for each overload."""
-        tools = self.dialect.names.tools
+        """The tools there are now and may be called, one for each overload."""
+        policy = self._policy
+        tools = [tool for tool in self.dialect.names.tools if policy is None or not policy.always_denies(tool, None)]
         entries = zip(self.dialect.format_tools(tools), tools, strict=True)
         return [
             OfferedTool(entry["name"], entry["description"], entry["input_schema"], tool) for entry, tool in entries
@@ -109,8 +111,12 @@ class ToolBridge:
 
     def may_ask(self, tool: Tool) -> bool:
         """True if calls of the tool may be held, as far as that can be seen from here: a server's policy cannot."""
-        policy = None if isinstance(self.engine, RemoteToolEngine) else self.engine.policy
+        policy = self._policy
         return policy is not None and policy.approver is None and policy.may_ask(tool, ())
+
+    @property
+    def _policy(self) -> Policy | None:
+        return None if isinstance(self.engine, RemoteToolEngine) else self.engine.policy
 
     async def _send(self, call: ToolCall, session_id: str) -> ToolResult:
         try:

@@ -214,11 +214,13 @@ class RuleLine:
         chosen = keys is not None and self.keys is None and self.action == "allow"
         return not chosen and bool(self.sessions(session_id))
 
-    def may_hold_for(self, keys: Sequence[str]) -> bool:
-        """True when there is a session in which it holds for a call over a wire that is made with these keys."""
+    def may_hold_for(self, keys: Sequence[str] | None) -> bool:
+        """True when there is a session in which it holds for a call over a wire with these keys, or without, by the
+        program itself.
+        """
         if self.keys is not None:
-            return any(map(self.keys, keys))
-        return self.sessions is None or self.action != "allow"
+            return keys is not None and any(map(self.keys, keys))
+        return keys is None or self.sessions is None or self.action != "allow"
 
 
 class Policy:
@@ -342,8 +344,8 @@ class Policy:
         """True if what it says depends on the key that a call is made with."""
         return any(line.keys is not None for line in self._lines)
 
-    def always_denies(self, tool: Tool, keys: Sequence[str]) -> bool:
-        """True if no call of the tool over a wire with these keys can pass, whatever its session and its arguments."""
+    def always_denies(self, tool: Tool, keys: Sequence[str] | None) -> bool:
+        """True if no call of the tool with these keys can pass, whatever its session and its arguments."""
         if any(self.budgets[number].max_calls == 0 for number in self._ledger.matching(tool.qualified_name)):
             return True
         for line in self._lines_for(tool):
