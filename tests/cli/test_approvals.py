@@ -19,6 +19,10 @@ def pay(amount: int, password: str = "") -> int:
     with open("paid", "a") as file:
         file.write(f"{amount}\\n")
     return amount
+
+@tool(effects="write")
+def keep(amount: int = 0, token: int = 0, secret: list[int] = [], note: str = "") -> int:
+    return amount
 """
 YARD = """\
 tools: [{type: python, target: desk.py, namespace: desk}]
@@ -56,8 +60,21 @@ def test_a_held_call_ends_with_a_code_of_its_own_and_says_what_to_type(capsys, f
     # A secret that was typed is not repeated where a log may keep it.
     code, _, err = output(capsys, "call", "yard.yaml", "desk::pay", "amount=5", "password=hunter2hunter2")
     assert code == 3 and "then call again" in err and "hunter2" not in err
+    for words in (['{"amount": 5, "token": 123456789}'], ['{"amount": 5, "secret": [123456789]}']):
+        code, _, err = output(capsys, "call", "yard.yaml", "desk::keep", *words)
+        assert code == 3 and "then call again" in err and "123456789" not in err
+    # Nor is one that cannot be shown as it is: with another text it would be another call.
+    assert "then call again" in output(capsys, "call", "yard.yaml", "desk::keep", "note=a\tb")[2]
+    _, _, err = output(capsys, "call", "yard.yaml", "desk::pay", "amount=7", "--timeout", "9", "--skip-bad")
+    assert "&& toolyard call -c yard.yaml --timeout 9.0 --skip-bad desk::pay amount=7\n" in err
     held = as_json(capsys, "call", "yard.yaml", "desk::pay", "amount=5")[1]["error_info"]
     assert "CONFIG" not in held["hint"] or not approval["yard"]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1"])
+def test_a_wait_that_is_no_time_is_refused(capsys, seconds):
+    code, _, err = output(capsys, "call", "yard.yaml", "desk::pay", "amount=5", f"--wait={seconds}")
+    assert code == 2 and "must be a number of seconds" in err
 
 
 @pytest.mark.parametrize("session", [(), ("--session", "s")])

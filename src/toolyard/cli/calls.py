@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from functools import partial
 from inspect import signature
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ from cyclopts import Parameter, Token
 from msgspec.structs import replace
 
 from toolyard.app.config import read_anything
+from toolyard.app.toolyard import Toolyard
 from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal, open_journal
 from toolyard.calls.plan import SCHEMA_SIMULATOR
 from toolyard.calls.tracer import read_log_options
@@ -59,9 +61,18 @@ _COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
 
 _TIMES = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00"
 
+
+def _check_wait(_: object, seconds: float | None) -> None:
+    if seconds is not None and not seconds >= 0:
+        raise ValueError("must be a number of seconds, 0 or more")
+
+
 _WaitOption = Annotated[
     float | None,
-    Parameter(help="If it must be approved: seconds to wait for somebody to do so elsewhere, instead of asking here."),
+    Parameter(
+        validator=_check_wait,
+        help="If it must be approved: seconds to wait for somebody to do so elsewhere, instead of asking here.",
+    ),
 ]
 
 
@@ -107,14 +118,14 @@ def call(
         ask = partial(make, session_id, [request], timeout=timeout, owner=owner)
         asks = approver is not None and engine.policy is not None and engine.policy.asks
         with working(f"calling {name}", spins=not asks), ExitStack() as leaving:
-            if session is None:
-                # Of its own, and over with the command: nobody finds it later.
+            if session is None:  # of its own, and over with the command: nobody finds it later
                 leaving.callback(engine.teardown, session_id, owner=owner)
             try:
                 result = _ask_until_decided(engine, ask, wait, options)
             except UnknownSessionError:
                 raise missing_session(yard, session_id, owner) from None
-    return _show_result(result, options, _write_again(name, arguments, session, owner, options), simulated=simulate)
+    typed = {"-c": options.config, "--session": session, "--owner": owner, "--timeout": timeout, "--skip-bad": skip_bad}
+    return _show_result(result, options, _write_again(typed, [name, *arguments], request, yard), simulated=simulate)
 
 
 def _is_held(result: ToolResult) -> bool:
@@ -133,14 +144,16 @@ def _ask_until_decided(
     return ask()[0]
 
 
-def _write_again(
-    name: str, arguments: Sequence[str], session: str | None, owner: str | None, options: YardOptions
-) -> str | None:
-    """What makes the same call once more; None if it was not all typed, or may be secret and belongs in no log."""
-    given = {"-c": options.config, "--session": session, "--owner": owner}
-    words = [str(word) for option, value in given.items() if value is not None for word in (option, value)]
-    text = shlex.join(["toolyard", "call", *words, name, *arguments])
-    return text if "-" not in arguments and Redactor().text(text) == text else None
+def _write_again(typed: Mapping[str, object], words: Sequence[str], request: ToolCall, yard: Toolyard) -> str | None:
+    """What makes the same call once more.
+
+    None if it was not all typed, cannot be shown as it is, or may be secret and belongs in no log.
+    """
+    given = [[option] if value is True else [option, str(value)] for option, value in typed.items() if value]
+    text = shlex.join(["toolyard", "call", *chain(*given), *words])
+    redactor = Redactor(yard.config.secrets if yard.config else ())
+    plain = redactor.text(text) == text and redactor.value(request.arguments) == request.arguments
+    return text if plain and "-" not in words and visible(text) == text else None
 
 
 def _begin_session(engine: ToolEngine, session_id: str, owner: str | None, *, alone: bool) -> None:
