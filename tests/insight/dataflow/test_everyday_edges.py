@@ -12,6 +12,7 @@ def said(description, schema=TEXT, **more):
 
 MAIL = said("Email address of the recipient", format="email")
 CUSTOMERS = many(record(id=TEXT, email=said("Email address of the customer", format="email")))
+DATE = {**TEXT, "format": "date"}
 ALBUMS = record(**{f"f{number}": TEXT for number in range(200)})
 
 FED = [
@@ -186,28 +187,22 @@ FED = [
         ("due_on", "due_date"),
     ),
     (
-        "a title is what is looked for",
-        tool("list_notes", gives={"notes": many(record(title=TEXT))}, namespace="vault"),
-        tool("web_search", {"query": TEXT}),
-        ("notes[].title", "query"),
+        "people are looked for by their addresses",
+        tool("get_commit", gives={"author": record(email=TEXT)}, namespace="git"),
+        tool("search_users", {"query": TEXT}, namespace="desk"),
+        ("author.email", "query"),
     ),
     (
-        "a thing is looked for by its name",
-        tool("list_projects", gives={"projects": many(record(id=TEXT, name=TEXT))}),
-        tool("search_projects", {"query": TEXT}),
-        ("projects[].name", "query"),
+        "dates: one leaves when it begins",
+        tool("get_conference", gives={"start_date": TEXT}, namespace="calendar"),
+        tool("book_flight", {"departure_date": TEXT}),
+        ("start_date", "departure_date"),
     ),
     (
         "a copy elsewhere is called the same",
         tool("get_ticket", gives={"ticket": record(title=TEXT)}, namespace="desk"),
         tool("create_issue", {"title": TEXT}, namespace="git"),
         ("ticket.title", "title"),
-    ),
-    (
-        "what a ticket says is told to others",
-        tool("get_ticket", gives={"description": TEXT}, namespace="desk"),
-        tool("post_message", {"text": TEXT}, namespace="chat"),
-        ("description", "text"),
     ),
     (
         "the name of a person is a person's name",
@@ -256,6 +251,56 @@ NOT_FED = [
         tool("send_email", {"subject": TEXT}),
     ),
     (
+        "the title of a person is a job",
+        tool("get_employee", gives={"title": TEXT, "job_title": TEXT}, namespace="staff"),
+        tool("send_email", {"subject": TEXT}),
+    ),
+    (
+        "a title that is said to be of a job is no subject",
+        tool("get_record", gives={"title": said("Job title")}, namespace="staff"),
+        tool("create_issue", {"title": TEXT, "subject": TEXT}),
+    ),
+    (
+        "what an action says of itself is no content",
+        tool("delete_file", gives={"message": TEXT, "detail": TEXT, "status": TEXT, "error": TEXT}, namespace="disk"),
+        tool("send_email", {"subject": TEXT, "body": TEXT}),
+    ),
+    (
+        "nor what is to be done",
+        tool("restart_server", gives={"message": said("Status message")}, namespace="ops"),
+        tool("create_ticket", {"description": TEXT, "text": TEXT}),
+    ),
+    (
+        "what is due is not when one leaves",
+        tool("list_invoices", gives={"invoices": many(record(due_date=DATE))}, namespace="billing"),
+        tool("book_flight", {"departure_date": DATE, "return_date": DATE, "date": DATE}),
+    ),
+    (
+        "what is valid is not when one leaves",
+        tool("get_certificate", gives={"not_before": DATE, "not_after": DATE, "valid_from": DATE}, namespace="tls"),
+        tool("book_flight", {"departure_date": DATE, "return_date": DATE}),
+    ),
+    (
+        "nothing is told of from a departure on",
+        tool("book_flight", gives={"departure": DATE, "arrival": DATE}, namespace="air"),
+        tool("list_invoices", {"since": DATE, "until": DATE}),
+    ),
+    (
+        "when one thing was made is nothing to another",
+        tool("get_document", gives={"created_at": DATE}),
+        tool("list_faxes", {"created_after": DATE, "date_from": DATE}),
+    ),
+    (
+        "when it began is not from when on it ended",
+        tool("get_job", gives={"start_date": DATE}, namespace="jobs"),
+        tool("list_runs", {"end_date_gte": DATE}),
+    ),
+    (
+        "the title of one thing is not what another search is for",
+        tool("create_ticket", gives={"title": TEXT}, namespace="desk"),
+        tool("search_pages", {"query": TEXT}),
+    ),
+    (
         "an action of another thing",
         tool("list_image_actions", {"image_id": TEXT}, {"actions": many(record(id=TEXT))}),
         tool("get_volume_action", {"volume_id": TEXT, "action_id": TEXT}),
@@ -265,7 +310,11 @@ NOT_FED = [
         tool("find_text_broadcasts", gives={"items": many(record(id=WHOLE))}),
         tool("stop_voice_broadcast", {"id": WHOLE}),
     ),
-    ("a limit is no account", tool("list_limits", gives={"limits": many(record(id=TEXT))}), FED[-1][2]),
+    (
+        "a limit is no account",
+        tool("list_limits", gives={"limits": many(record(id=TEXT))}),
+        tool("get-accounts-id-limits", {"id": TEXT}),
+    ),
     (
         "an address to write to is none to call back",
         tool("get_user", gives={"email": TEXT}),
@@ -316,6 +365,16 @@ def test_it_is_handed_on(source, target, fed, embedder):
 @pytest.mark.parametrize(("source", "target"), [row[1:] for row in NOT_FED], ids=[row[0] for row in NOT_FED])
 def test_it_is_not(source, target, embedder):
     assert feeds(flow(source, target, embedder=embedder)) == []
+
+
+GENERAL = [("title", "subject"), ("due_date", "due_date"), ("start_date", "start_date"), ("content", "body")]
+
+
+@pytest.mark.parametrize(("given", "taken"), GENERAL)
+def test_what_anything_may_have_counts_for_less_than_an_id(given, taken, embedder):
+    page, mail = tool("get_page", gives={"page_id": TEXT, given: TEXT}), tool("send", {taken: TEXT}, namespace="mail")
+    found = flow(page, mail, tool("publish_page", {"page_id": TEXT}), embedder=embedder)
+    assert found.edge(0, 1).score < found.edge(0, 2).score
 
 
 @pytest.mark.parametrize("answer", [{"type": "null"}, {"description": "No content"}, {"type": "object"}, {}])

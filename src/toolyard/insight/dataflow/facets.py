@@ -36,10 +36,6 @@ for (_first, _second), _weight in sorts.SAME.items():
     _GROUPS.setdefault(_LIKE[_second], [(_second, 1.0, 1.0)]).append((_first, 1.0, _weight))
 
 
-TITLED = frozenset(("name", "error", "failure", "warning"))
-"""What has a title that nobody else would take: that of a name is Mr or Ms."""
-
-
 class Facets(NamedTuple):
     """What a value is and whose, each with a weight."""
 
@@ -93,17 +89,25 @@ def _list_claims(attribute: str, own: Phrase, generic: bool, owners: Owners, rol
         claims.append((named, NOBODY, 0.8))
     if attribute == "login":
         claims.append((named, _USER, 0.92))
-    elif attribute == "name":
+    elif attribute in _TELLING:
         known = [(owner[-1], weight) for owner, weight in owners or ((own, 1.0),) if owner]
-        claims += [(sorts.NAMED[last], NOBODY, 0.85 * weight) for last, weight in known if last in sorts.NAMED]
-    elif attribute == "query" and not output:
-        for owner, _ in owners:
-            person = sorts.NAMED.get(owner[-1]) == "full name"
-            claims += [("name", owner, 0.9), ("title", owner, 0.9), *([("email", NOBODY, 0.85)] if person else ())]
-        claims += [("subject", NOBODY, 0.8), ("full name", NOBODY, 0.8), ("company", NOBODY, 0.8)]
-    elif attribute == "title" and (output or role & FOREIGN) and not any(owner[-1] in TITLED for owner, _ in owners):
-        claims.append(("subject", NOBODY, 0.85))
+        claims += _list_told(attribute, known, role)
     return claims
+
+
+_TELLING = frozenset(("name", "query", "title"))
+
+
+def _list_told(attribute: str, known: list[tuple[str, float]], role: int) -> list[Claim]:
+    """What the name or title of something is to everybody, and what people are looked for by."""
+    output = role & OUTPUT
+    if attribute == "name" and output:
+        return [(sorts.NAMED[last], NOBODY, 0.85 * weight) for last, weight in known if last in sorts.NAMED]
+    if attribute == "query" and not output and any(sorts.NAMED.get(last) == "full name" for last, _ in known):
+        return [("email", NOBODY, 0.85)]
+    if attribute == "title" and (output or role & FOREIGN) and not any(last in sorts.TITLED for last, _ in known):
+        return [("subject", NOBODY, 0.75 if output else 0.85)]
+    return []
 
 
 def parts_of(owner: Phrase, output: int) -> list[tuple[str, float]]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from toolyard.insight.dataflow import names, sorts
-from toolyard.insight.dataflow.facets import FOREIGN, TITLED, Owners
+from toolyard.insight.dataflow.facets import FOREIGN, Owners
 from toolyard.insight.dataflow.names import Name, Phrase, head_of, read_name, read_words, sort_in, tool_nouns, words_of
 from toolyard.insight.dataflow.paths import INTEGER, NUMBER, SCALAR, STRING, Holder, SchemaField
 
@@ -65,7 +65,7 @@ def read_meaning(field: SchemaField, place: ValuePlace, subject: ToolSubject) ->
     """What a value should be called, and whether it is `FOREIGN`; None for what no other tool's answer is for."""
     side, kinds, parents = subject.side, field.kinds | field.items, field.holder.parents
     name = read_name(field.name) if field.name else read_words(subject.noun)
-    if name is None or (side and name.state and name.attribute != "state" and name.attribute not in sorts.GISTS):
+    if name is None or (side and name.state and name.attribute != "state"):
         return None, 0
     if name.alone and parents and parents[-1] in _WAYS and read_name(f"{parents[-1]}_{field.name}") is None:
         # `sort.by` is `sort_by`.
@@ -77,8 +77,6 @@ def read_meaning(field: SchemaField, place: ValuePlace, subject: ToolSubject) ->
     name = _read_sort(name, field, place, subject.channel)
     if not name.tells and name.attribute not in sorts.SORTS:
         name = _read_moment(name, field, subject)
-    if name.attribute in sorts.GISTS and field.kinds & STRING and _is_said(place, subject):
-        return name._replace(attribute="gist", own=(), generic=True, state=False), FOREIGN
     if name.attribute in sorts.OWN and (subject.owns(name.attribute) if side else subject.sends(field.name)):
         name = name._replace(attribute=sorts.OWN[name.attribute])
     return name, FOREIGN if subject.makes and name.attribute == "text" and kinds & STRING else 0
@@ -86,13 +84,6 @@ def read_meaning(field: SchemaField, place: ValuePlace, subject: ToolSubject) ->
 
 _SIDES = (("start",), ("end",), ("due",))
 _WAYS = frozenset(("sort", "order", "page", "pagination", "paging"))
-_NAMED = frozenset((word,) for word in (*sorts.NAMED, *TITLED))
-
-
-def _is_said(place: ValuePlace, subject: ToolSubject) -> bool:
-    """Whether a text is worth handing on: no remark by the way, nor of a person, nor what is looked for."""
-    told = place.nested == 0 and (place.inner or subject.noun)[-1:] not in _NAMED
-    return told if subject.side else not subject.reads
 
 
 def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
@@ -107,14 +98,10 @@ def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
         description = field.description[:MAX_READ] if plain or words[-1] in sorts.EITHER else ""
     if field.holder.parents and (outer := words_of(field.holder.parents[-1])[-1:]) in _SIDES:
         words = outer + words
-    sort, own = sorts.moment_in(words, field.format in sorts.DATES, description, plain)
-    if not subject.side:
-        if subject.reads:
-            sort = {"begin": "since", "end": "until"}.get(sort, sort)
-        elif sort == "past" and not own:
-            # When it was made is not for others to say.
-            sort = ""
-    return name._replace(attribute=sort, own=own, generic=True, state=False) if sort else name
+    sort = sorts.moment_in(words, field.format in sorts.DATES, description, plain)
+    if subject.reads and not subject.side:
+        sort = {"begin": "since", "end": "until"}.get(sort, sort)
+    return name._replace(attribute=sort, own=(), generic=True, state=False) if sort else name
 
 
 def qualify(entity: Phrase, noun: Phrase) -> Phrase:

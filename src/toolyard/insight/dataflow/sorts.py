@@ -49,15 +49,15 @@ SORTS: dict[str, tuple[str, float, float]] = {
     "location": ("location, place, address, full address, formatted address", 0.8, 0.7),
     "airport": ("airport, airport code, iata, iata code, iata airport code", 0.95, 0.9),
     "symbol": ("symbol, ticker symbol, stock symbol, stock", 0.95, 0.9),
-    "subject": ("subject, subject line, headline", 0.8, 0.7),
+    "subject": ("subject, subject line, headline", 0.75, 0.7),
     "text": ("text, body, html, content, message text, message body, markdown, transcript, plain text, full text",
-             0.8, 0.7),
+             0.75, 0.7),
 }  # fmt: skip
 SORTS |= {
     sort: ("", float(alone), float(owned))
     for sort, alone, owned in rows_of("""
-    own_email .95 .9, own_phone .95 .9, begin .85 .85, end .85 .85, due .85 .85, since .85 .85, until .85 .85, moment
-    .85 .75, past .8 .75, gist .8 .8, query .95 .8""")
+    own_email .95 .9, own_phone .95 .9, begin .8 .85, end .8 .85, due .8 .85, departs .8 .85, returns .8 .85, since .8
+    .85, until .8 .85, moment .8 .75, query .95 .8""")
 }  # fmt: skip
 """Those that are told by more than their names."""
 SORT_NAMES = {name: sort for sort, (names, *_) in SORTS.items() for name in names.split(", ") if name}
@@ -96,8 +96,8 @@ NAMED = {
 QUERIES = word_set("q query search term keyword") | frozenset(map(" ".join, rows_of(
     "free text, text query, name pattern, search query, search term, search text, search string, search keyword"
 )))  # fmt: skip
-# What is said of something in words, and what may be said of another.
-GISTS = word_set("description summary note comment message snippet excerpt abstract caption")
+# What has a title that nobody else would take: that of a name is Mr or Ms, that of a person a job.
+TITLED = frozenset(NAMED) | word_set("name job position profile error failure warning")
 
 # One thing under two names: an output called the first may be asked for as the second.
 SAME = {
@@ -109,9 +109,7 @@ SAME = {
     0.85, keyword query 0.8, title subject 0.8, subject title 0.8, city location 0.85, location city 0.7, street
     location 0.7, airport location 0.6, price amount 0.7, total amount 0.7, day date 0.8, picture image 0.9, photo
     image 0.9, image photo 0.9, own_phone phone 1, phone own_phone 0.45, own_email email 1, email own_email
-    0.45, begin since 0.9, end since 0.8, moment since 0.85, past since 0.8, end until 0.9, begin until 0.75, moment
-    until 0.8, past until 0.7, moment begin 0.85, due begin 0.85, moment end 0.7, due end 0.7, end due 0.75, moment
-    due 0.7, begin moment 0.85, due moment 0.8, end moment 0.6, gist text 0.85, text gist 0.85
+    0.45, begin since 0.9, moment since 0.85, end until 0.9, moment until 0.8, begin departs 0.9, end returns 0.9
     """)
 }  # fmt: skip
 
@@ -119,24 +117,26 @@ SAME = {
 # The names of moments: what of them is asked for depends on what they open or close.
 _CLOCK = word_set("date datetime timestamp time at on day")
 _SIDES = {sort: frozenset(words) for sort, *words in rows_of("""
-    due due deadline, begin start begin from since after min checkin departure gte gt earliest,
-    end end until before to max checkout return lte lt latest""")}  # fmt: skip
+    due due deadline, departs departure checkin, returns return checkout, begin start begin from since after min gte gt
+    earliest, end end until before to max lte lt latest""")}  # fmt: skip
 DATES = word_set("date date-time")
 EITHER = word_set("to from start end begin after before")
 MOMENTS = _CLOCK | EITHER | word_set("since until deadline due checkin checkout in out")
 _NO_MOMENT = word_set("expire expires expiry expiration exp birth zone login deleted")
+# Beside them it is said what is looked for; what has them was made, which is not when it begins.
 _PAST = word_set("created updated published modified last creation filter utc local")
 _DATED = re.compile(r"iso[- ]?8601|rfc[- ]?3339|yyyy-?mm-?dd|\b(?:date|timestamp|epoch)\b")
 _EPOCH = re.compile(r"\b(?:timestamp|epoch)\b")
 
 
 @lru_cache(4096)
-def moment_in(words: tuple[str, ...], sure: bool, description: str, plain: bool) -> tuple[str, tuple[str, ...]]:
-    """Which moment a value of these words is, and of what; `plain` values, which are no text, must be said to be."""
+def moment_in(words: tuple[str, ...], sure: bool, description: str, plain: bool) -> str:
+    """Which moment a value of these words is, if of nothing else; `plain` values, no texts, must be said to be one."""
     words = tuple(" ".join(words).replace("check in", "checkin").replace("check out", "checkout").split())
     said = _EPOCH if plain else _DATED if words[-1] in EITHER else None
     if not _NO_MOMENT.isdisjoint(words) or not (sure or said is None or said.search(description.lower())):
-        return "", ()
+        return ""
     sort = next((sort for sort, names in _SIDES.items() if not names.isdisjoint(words)), "")
-    own = tuple(word for word in words if word not in _CLOCK | _PAST and word not in _SIDES.get(sort, ()))
-    return sort or ("moment" if "date" in words and _PAST.isdisjoint(words) else "past"), own
+    if not sort:
+        return "moment" if "date" in words and _CLOCK.issuperset(words) else ""
+    return sort if (_CLOCK | _PAST | _SIDES[sort]).issuperset(words) else ""
