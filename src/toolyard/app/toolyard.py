@@ -353,7 +353,7 @@ def find_idle(config: Config, registry: ToolRegistry) -> list[str]:
 def _find_blank_auth(config: Config) -> Iterator[str]:
     for entry in (*config.loaders, *config.engines.values()):
         given = entry.options.get("auth") if entry.type == "rest" else None
-        if any(map(is_blank, given if isinstance(given, list) else [given])):
+        if given and any(map(is_blank, given if isinstance(given, list) else [given])):
             yield f"auth of {entry.where} is empty: calls go without it"
 
 
