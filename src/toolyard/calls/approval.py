@@ -151,7 +151,8 @@ OPERATOR = Decider(name="operator", is_operator=True)
 
 _WITHOUT_KEYS = (
     "without keys all who come are one caller: say so in the rule ({{ask: ..., self: true}}), give callers keys "
-    "(toolyard key create), or decide at the terminal (toolyard approvals approve {})"
+    "(toolyard key create, with the verb approve), or decide at the server's terminal (toolyard approvals approve {}), "
+    "which finds it only if the config has a store that both use (sessions: {{store: sqlite, path: FILE}})"
 )
 
 

@@ -211,11 +211,12 @@ def _use_store(
 
 def _tell_ways(path: CallPath, asked: Asked, approval: Approval) -> str:
     """How somebody can decide on a call; over a wire without keys all are its caller, who may not."""
-    command = f"by toolyard approvals approve {approval.id} -c {approval.yard or 'CONFIG'}"
-    if asked.keys != () or approval.self_allowed:
-        return f"in the console, by POST /v1/approvals/{approval.id}:approve or {command}"
     # What is kept in memory, no other process sees.
-    where = "" if path.sessions.store is None else f"{command} on the server; "
+    command = "" if path.sessions.store is None else f"toolyard approvals approve {approval.id}"
+    command += f" -c {approval.yard or 'CONFIG'}" if command else ""
+    if asked.keys != () or approval.self_allowed:
+        return f"in the console, by POST /v1/approvals/{approval.id}:approve{f' or by {command}' if command else ''}"
+    where = f"by {command} on the server; " if command else ""
     return f"{where}over HTTP only if the rule says self: true, or callers have keys"
 
 

@@ -155,7 +155,8 @@ class TestWhereToDecide:
             error, text = held(Stateless(yard).call("bank__pay", {"amount": 5}).json["result"])
             approval = error["details"]["approval"]
             assert approval["url"] == f"http://127.0.0.1:{yard.port}/v1/approvals/{approval['id']}"
-            assert f"POST {approval['url']}:approve" in text and f"approvals approve {approval['id']}" in text
+            assert f"POST {approval['url']}:approve" in text
+            assert "approvals approve" not in text  # which finds nothing that is kept in memory
             assert yard.ask("GET", f"/v1/approvals/{approval['id']}").json["state"] == "pending"
 
     @pytest.mark.parametrize("way", [Stateless, Session, Older])
