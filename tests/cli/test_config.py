@@ -222,6 +222,18 @@ def test_a_value_that_is_nested_without_end_is_refused_in_words(words, capsys):
     assert "[[[...: the value is nested too deeply" in capsys.readouterr().err
 
 
+@pytest.mark.process
+def test_a_program_by_its_path_from_here_is_found_from_another_folder(folder, monkeypatch, capsys):
+    (folder / "env").mkdir()
+    (folder / "env" / "server").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m toolyard mcp "$@"\n')
+    (folder / "env" / "server").chmod(0o755)
+    assert run(["add", "-n", "d", "--", "env/server", "desk.py"]) == 0
+    assert read_added()["command"] == str(folder / "env" / "server") and read_added()["cwd"] == "."
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert run(["check", str(folder / "toolyard.yaml")]) == 0
+
+
 def test_a_config_that_is_a_link_stays_one():
     Path("kept.yaml").write_text("# mine\n")
     Path("link.yaml").symlink_to("kept.yaml")

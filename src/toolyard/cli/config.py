@@ -386,7 +386,9 @@ def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
         yield {"type": "python", "target": first, "namespace": first.rpartition(".")[2]}
     elif shutil.which(first):
         name = next((word for word in words if not word.startswith("-") and Path(word).name not in _RUNNERS), first)
-        source = {"type": "mcp", "command": first, "args": list(words[1:]), "namespace": _make_name(Path(name).stem)}
+        # Not resolved: the interpreter of a virtual environment is a link, and known by where that is.
+        program = str(Path(first).absolute()) if Path(first).name != first else first
+        source = {"type": "mcp", "command": program, "args": list(words[1:]), "namespace": _make_name(Path(name).stem)}
         # Started where the command was tried, if it names files from there.
         here = any(not Path(word).is_absolute() and Path(word).exists() for word in words[1:])
         yield {**source, **({"cwd": _write_path(Path(), base)} if here else {})}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import msgspec
 import pytest
 from waiting import SOON, is_alive, until
 
@@ -443,3 +444,13 @@ def test_a_process_that_died_unnoticed_is_replaced_before_the_next_call_is_sent(
         os.kill(pid, signal.SIGKILL)
         until(lambda pid=pid: not is_alive(pid))
         assert int(text_of(link.call("pid", {}, deadline=in_seconds(10)))) != pid
+
+
+def test_a_program_that_is_not_on_the_path_is_looked_for_beside_the_interpreter(links, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    server = raw_server("plain", env=ENV)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "a-server").symlink_to(server.command)
+    link = links(msgspec.structs.replace(server, command="a-server"))
+    assert text_of(link.call("echo", {"text": "a"})) == "a"

@@ -7,10 +7,14 @@ import atexit
 import fcntl
 import logging
 import os
+import shutil
 import signal
+import sys
 import termios
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from toolyard.links.mcp.errors import late
 from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
@@ -112,6 +116,13 @@ _LAST_WORDS = 0.2
 """Seconds for what an ended process still has in its pipes."""
 
 
+def _find_program(command: str, env: Mapping[str, str]) -> str:
+    """The program as the PATH has it, or beside our interpreter: who starts us need not have its folder there."""
+    if shutil.which(command, path=env.get("PATH")) is not None:
+        return command
+    return shutil.which(command, path=str(Path(sys.executable).parent)) or command
+
+
 class StdioWire(asyncio.SubprocessProtocol):
     """One process, for as long as it lives. The loop says what becomes of it and its pipes."""
 
@@ -139,7 +150,7 @@ class StdioWire(asyncio.SubprocessProtocol):
         loop = asyncio.get_running_loop()
         try:
             transport, _ = await loop.subprocess_exec(
-                lambda: self, server.command or "", *server.args, env=env, cwd=server.cwd or None,
+                lambda: self, _find_program(server.command or "", env), *server.args, env=env, cwd=server.cwd or None,
                 start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
