@@ -61,7 +61,8 @@ def test_a_log_that_is_empty_since_nobody_writes_it_says_so(folder, tracing, sai
     make_calls("core::time_now")
     assert run(["calls"]) == 0
     shown = capsys.readouterr()
-    assert said in shown.err and bool(said) == bool(shown.err) and ("0 calls" in shown.out) == bool(said)
+    assert said in shown.err and ("`toolyard session show SESSION`" in shown.err) == bool(said)
+    assert bool(said) == bool(shown.err) and ("0 calls" in shown.out) == bool(said)
 
 
 @pytest.mark.parametrize("tracing", ["", "tracing: {log: true}"])

@@ -287,18 +287,22 @@ def calls(
     return 0
 
 
+_IN_SESSIONS = "`toolyard session show SESSION` shows the calls of a session, logged or not"
+
+
 def _explain_nothing(config: Path | None) -> None:
     path = config_path(config)
     read = None if path is None else read_anything(path)
     if read is not None and read.tracing.log is False:
-        warn("no calls are logged without `tracing: {log: true}`")
+        warn(f"no calls are logged without `tracing: {{log: true}}`; {_IN_SESSIONS}")
     elif read is None or read.sessions.store == "memory":
         warn(
             "without a `sessions` block a server keeps its log in memory, and shows it at /console/calls and /v1/calls;"
-            " `sessions: {store: sqlite, path: FILE}` keeps it where this command finds it"
+            " `sessions: {store: sqlite, path: FILE}` keeps it where this command finds it;"
+            f" {_IN_SESSIONS}"
         )
     elif read_log_options(read.tracing.log, serving=False) is None:
-        warn("only calls of servers are logged without `tracing: {log: true}`")
+        warn(f"only calls of servers are logged without `tracing: {{log: true}}`; {_IN_SESSIONS}")
 
 
 def _read_rows(log: Journal, wanted: CallFilter, limit: int) -> list[CallRow]:
