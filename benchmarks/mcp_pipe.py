@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -25,6 +26,7 @@ class Pipe:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout
+        self._numbers = itertools.count()
         self.ask("initialize", HELLO)
         self._send(line("notifications/initialized", {}, None))
 
@@ -39,7 +41,7 @@ class Pipe:
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """One request, and its result."""
-        self._send(line(method, params, 0))
+        self._send(line(method, params, next(self._numbers)))
         found: dict[str, Any] = json.loads(self._out.readline())
         if "result" not in found:
             raise SystemExit(f"{method} was refused: {found}")
@@ -47,13 +49,11 @@ class Pipe:
         return result
 
     def run(self, method: str, params: dict[str, Any], calls: int) -> None:
-        """So many of the same request, always a window of them under way; no two of those have the same id."""
-        numbers = (range(1, WINDOW + 1), range(WINDOW + 1, 2 * WINDOW + 1))
-        blocks = [b"".join(line(method, params, number) for number in part) for part in numbers]
-        self._send(blocks[0])
-        for turn in range(1, calls // WINDOW):
-            self._send(blocks[turn % 2])
-            self._take()
+        """So many of the same request, always a window of them under way; answers come in any order, so ids are new."""
+        for begin in range(0, calls, WINDOW):
+            self._send(b"".join(line(method, params, next(self._numbers)) for _ in range(WINDOW)))
+            if begin:
+                self._take()
         self._take()
 
     def _take(self) -> None:
