@@ -17,13 +17,15 @@ SERVERS = ("slack", "maps", "calendar", "playwright", "weather", "deepl")
 
 @pytest.fixture(params=["lexical", "hybrid"])
 def mode(request):
-    if request.param == "hybrid" and default_embedder() is None:
-        pytest.skip("THE EMBEDDING WEIGHTS ARE NOT INSTALLED: run `toolyard embeddings install`")
     return request.param
 
 
 def make_meaning(mode):
-    return None if mode == "lexical" else Meaning(default_embedder(), ItemCache())
+    if mode == "lexical":
+        return None
+    embedder = default_embedder()
+    assert embedder is not None, "the weights are not installed: run `toolyard embeddings install`"
+    return Meaning(embedder, ItemCache())
 
 
 def test_of_the_benchmark_the_right_tool_comes_first_and_where_it_is_not_there_little_is_called_sure(mode):

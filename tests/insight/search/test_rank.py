@@ -40,7 +40,6 @@ def test_what_is_foreign_is_said_apart_from_what_is_nearest_to_it():
     assert not judge("delete an invoice by its number").foreign
 
 
-@pytest.mark.skipif(default_embedder() is None, reason="the embedding weights are not installed")
 def test_a_request_like_what_is_asked_of_services_is_told_from_one_like_what_is_asked_besides():
     meaning = Meaning(default_embedder())
     known = meaning.embed_catalog(TOOLS, {}, {})
