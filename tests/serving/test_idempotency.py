@@ -174,23 +174,24 @@ async def test_an_error_that_says_nothing_of_the_kind_is_not_run_again(server):
     assert (await server.ask(reads, "reads", repeatable=True)).body == b"run 2"
 
 
-async def test_an_error_that_nobody_waits_for_is_logged(server, caplog):
-    tool = Tool(waits=True, error=ValueError("a bug"))
+async def leave_early(server, tool):
+    """Ask, and be gone before the tool ends."""
     asked = server.asks(tool)
     await tool.began.wait()
     asked.cancel()
     tool.go.set()
+    return asked
+
+
+async def test_an_error_that_nobody_waits_for_is_logged(server, caplog):
+    await leave_early(server, Tool(waits=True, error=ValueError("a bug")))
     with caplog.at_level(logging.ERROR):
         await seen(lambda: not server.once.running)
     assert "after its client had gone" in caplog.text
 
 
 async def test_a_refusal_that_nobody_waits_for_is_no_matter_for_the_log(server, caplog):
-    tool = Tool(waits=True, error=HttpFault(400, "request.invalid_body", "no"))
-    asked = server.asks(tool)
-    await tool.began.wait()
-    asked.cancel()
-    tool.go.set()
+    asked = await leave_early(server, Tool(waits=True, error=HttpFault(400, "request.invalid_body", "no")))
     with caplog.at_level(logging.DEBUG):
         await seen(lambda: not server.once.running)
         gc.collect()
