@@ -263,7 +263,7 @@ def print_everyday(title: str, asked: Sequence[Asked], weights: RankWeights) -> 
     return whole
 
 
-def print_turns(mode: str, benchmark: Sequence[Asked], fitted: Sequence[Asked]) -> dict[str, float]:
+def print_turns(mode: str, benchmark: Sequence[Asked], fitted: Sequence[Asked]) -> None:
     """For catalogs of each size, what servers kept aside in turn gave together, and how far the turns are apart."""
     turn = deal_out(fitted, TURNS)
     found: dict[str, list[list[Judged]]] = {}
@@ -279,7 +279,6 @@ def print_turns(mode: str, benchmark: Sequence[Asked], fitted: Sequence[Asked]) 
         every = [count_judged(one) for one in turns]
         there = {name: [one[name] for one in every if one[name] == one[name]] for name in whole}
         _print_row("  spread", {name: float(np.std(values or [np.nan])) for name, values in there.items()})
-    return whole
 
 
 def _shown(figures: dict[str, float]) -> dict[str, float]:
