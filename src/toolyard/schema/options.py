@@ -77,7 +77,6 @@ _BOUND_WORDS = {"ge": "{} or more", "gt": "above {}", "le": "{} or less"}
 _BOUND_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
 
 Text = Annotated[str, Meta(min_length=1)]
-Texts = Annotated[tuple[Text, ...], Meta()]
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 
@@ -369,7 +368,7 @@ def _read_number(wanted: OptionType, value: Any, where: str) -> float | int:
         if bound is not None and not fits(value, bound):
             shown = f"{bound:g}" if isinstance(bound, float) else str(bound)
             raise ConfigError(f"{where}: must be {_BOUND_WORDS[limit].format(shown)}, not {str(value)[:_SHOWN]}")
-    if not -sys.float_info.max <= value <= sys.float_info.max:
+    if wanted.kind == "number" and not -sys.float_info.max <= value <= sys.float_info.max:
         raise ConfigError(f"{where}: must be a finite number")
     return int(value) if wanted.kind == "whole" else float(value)
 

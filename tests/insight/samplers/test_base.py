@@ -200,15 +200,15 @@ def test_unknown_options_are_logged_and_ignored_if_told_so(caplog):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"k": 0}, "option 'k': Expected `int` >= 1"),
-        ({"k": -3}, "option 'k'"),
-        ({"k": "three"}, "option 'k'"),
-        ({"k": True}, "option 'k': Expected `int | null`, got `bool`; True was given"),
-        ({"seed": False}, "option 'seed': Expected `int | null`, got `bool`; False was given"),
-        ({"k": 2.5}, "got `float`; 2.5 was given"),
-        ({"seed": "x"}, "option 'seed'"),
-        ({"namespace": 3}, "option 'namespace'"),
-        ({"allow_short": "yes"}, "option 'allow_short'"),
+        ({"k": 0}, "tc/random: k: must be 1 or more, not 0"),
+        ({"k": -3}, "k: must be 1 or more"),
+        ({"k": "three"}, "k: must be a whole number"),
+        ({"k": True}, "k: must be a whole number, not boolean"),
+        ({"seed": False}, "seed: must be a whole number, not boolean"),
+        ({"k": 2.5}, "k: must be a whole number"),
+        ({"seed": "x"}, "seed: must be a whole number"),
+        ({"namespace": 3}, "namespace: must be text, or a list"),
+        ({"allow_short": "yes"}, "allow_short: must be true or false"),
     ],
 )
 def test_an_option_of_the_wrong_kind_is_refused_when_it_is_given(options, text):
@@ -332,39 +332,18 @@ def test_a_yard_makes_samplers_over_its_registry(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "option", "values"),
     [
-        ("tc/random", "strategy", "'proportional', 'uniform'"),
-        ("tc/neighbor", "strategy", "'proportional', 'uniform'"),
-        ("tc/fan_out", "independence", "'prefer', 'require', 'ignore'"),
-        ("tc/fan_in", "independence", "'prefer', 'require', 'ignore'"),
-        ("tc/missing", "mode", "'any', 'tool', 'parameter'"),
+        ("tc/random", "strategy", "proportional, uniform"),
+        ("tc/neighbor", "strategy", "proportional, uniform"),
+        ("tc/fan_out", "independence", "prefer, require, ignore"),
+        ("tc/fan_in", "independence", "prefer, require, ignore"),
+        ("tc/missing", "mode", "any, tool, parameter"),
     ],
 )
 def test_a_value_that_an_option_does_not_have_is_refused_with_those_that_it_has(yard, kind, option, values):
-    with pytest.raises(ConfigError, match=f"{kind}: {option} must be one of {values}, not 'foo'"):
+    with pytest.raises(ConfigError, match=f"{kind}: {option}: no such choice 'foo'; write one of {values}"):
         get_tool_sampler(kind, registry=yard, **{option: "foo"})
-    with pytest.raises(SamplingError, match=f"{kind}: {option} must be one of {values}, not 3") as caught:
+    with pytest.raises(SamplingError, match=f"{kind}: {option}: must be one of {values}; not integer"):
         get_tool_sampler(kind, registry=yard).sample(4, **{option: 3})
-    assert caught.value.requested == 4
-
-
-@pytest.mark.parametrize(
-    "given", [{"foo": 1}, {"strategy": "foo"}, {"namespace": "nowhere"}, {"seed": "x"}, {"allow_short": 3}]
-)
-def test_what_is_refused_says_how_many_tools_were_asked_for(given):
-    made = registry(5)
-    for sampler, k in (
-        (get_tool_sampler("tc/random", registry=made), 4),
-        (get_tool_sampler("tc/random", registry=made, k=4), None),
-    ):
-        with pytest.raises(SamplingError) as caught:
-            sampler.sample(k, **given)
-        assert (caught.value.requested, caught.value.tools) == (4, [])
-    with pytest.raises(SamplingError) as caught:
-        get_tool_sampler("tc/sparse", registry=made).sample(4, sampler=3)
-    assert caught.value.requested == 4
-    with pytest.raises(SamplingError) as caught:
-        get_tool_sampler("tc/chain", registry=made, k=4)
-    assert caught.value.requested == 4
 
 
 @pytest.mark.parametrize("kind", ["tc/chain", "tc/fan_out", "tc/fan_in", "tc/dag"])

@@ -116,19 +116,3 @@ def test_a_namespace_keeps_the_whole_chain():
 
 def test_a_chain_of_one_is_any_tool():
     assert len(ChainSampler(registry(3, []), k=1).sample()) == 1
-
-
-def test_an_artifact_that_is_a_plain_mapping_will_do():
-    class Plain:
-        writes = ("dataflow",)
-
-        def enrich(self, snapshot):
-            first, second = snapshot.tools[:2]
-            out = {first.qualified_name: {first.fingerprint: {"n": [("t1", second.fingerprint, 0.8, [])]}}}
-            return snapshot.tools, {"dataflow": {"out": out, "in": {}}}
-
-    from tests.insight.samplers.yard import tools
-    from toolyard import ToolRegistry
-
-    drawn = ChainSampler(ToolRegistry(tools(3), enrichments=[Plain()]), k=2).sample()
-    assert names(drawn) == ["t0", "t1"]

@@ -108,7 +108,7 @@ def test_depth_width_and_branching_are_kept(graph, seed, depth, width, branching
         ({"depth": 5}, "4 tools cannot have 5 levels"),
         ({"depth": 2, "width": 1}, "2 levels of 1 tools hold no more than 2, not 4"),
         ({"depth": 1}, "at least 2 levels"),
-        ({"width": 0}, "option 'width'"),
+        ({"width": 0}, "width: must be 1 or more"),
     ],
 )
 def test_what_cannot_be_is_refused(options, text):

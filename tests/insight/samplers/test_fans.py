@@ -97,7 +97,7 @@ def test_overloads_are_one_spoke():
 
 
 def test_a_fan_has_at_least_two_tools():
-    with pytest.raises(ValueError, match="option 'k': Expected `int` >= 2"):
+    with pytest.raises(ValueError, match="k: must be 2 or more"):
         FanOutSampler(registry(6, STAR), k=1)
 
 

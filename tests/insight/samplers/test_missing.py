@@ -144,12 +144,12 @@ def test_the_edges_that_are_left_are_between_the_tools_of_the_sample():
         assert [edge.covers_required for edge in into] == ([] if parameter == "a" or at == 0 else [True])
 
 
-def test_what_is_missing_is_not_demanded_in_another_place():
-    made = users(anyOf=[{"required": ["user_id"]}], dependentRequired={"lang": ["user_id"]})
-    before = made.to_dicts()
-    drawn = MissingSampler(made, k=2, mode="parameter").sample(seed=1)
-    assert drawn[drawn.details["position"]].parameters == {"type": "object", "properties": {"lang": {"type": "string"}}}
-    assert made.to_dicts() == before
+def test_a_parameter_that_others_depend_on_is_never_taken_out_but_its_value_may_be_missing():
+    made = users(dependentRequired={"lang": ["user_id"]})
+    with pytest.raises(SamplingError, match="has a required parameter that could be taken out"):
+        MissingSampler(made, k=2, mode="parameter").sample(seed=1)
+    drawn = MissingSampler(made, k=2, mode="parameter", keep_definition=True).sample(seed=1)
+    assert drawn.details["parameter"] == "user_id"
 
 
 def test_a_tool_that_is_gone_leaves_the_score_of_the_edges_that_are_left():
@@ -165,7 +165,7 @@ def test_one_tool_with_nothing_to_take_is_no_sample_and_the_error_says_what_is_l
         MissingSampler(registry(1, edges), k=1).sample(seed=1)
     assert str(caught.value) == (
         "tc/missing: found none of 1 tools: the tool to take away has to be drawn too: tc/random: found 1 of 2 tools: "
-        "there are no more; no tool of the samples has a required parameter"
+        "there are no more; no tool of the samples has a required parameter that could be taken out"
     )
     assert (caught.value.requested, caught.value.tools) == (1, [])
 

@@ -20,14 +20,12 @@ from __future__ import annotations
 import logging
 import math
 import operator
-import reprlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from hashlib import blake2b
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -39,6 +37,7 @@ from toolyard.model.names import nearest, suggest
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.registry.enriching import missing
+from toolyard.schema.options import ConfigOption, options_of, read_value
 
 if TYPE_CHECKING:
     from toolyard.insight.samplers.snapshot_view import Graph
@@ -307,10 +306,8 @@ class ToolSampler(Generic[O]):
         if not hasattr(registry, "snapshot"):
             raise SamplingError(f"a sampler needs a registry, not {type(registry).__name__}")
         self.registry = registry
-        given = {**options, "k": k, "seed": seed}
-        with _note_requested(_count_requested(k)):
-            self.options: O = self._read_options(self.options_type(), given)
-            self.require(self._take_snapshot())
+        self.options: O = self._read_options(self.options_type(), {**options, "k": k, "seed": seed})
+        self.require(self._take_snapshot())
         self._check_inner()
 
     def sample(self, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Sample:
@@ -340,19 +337,17 @@ class ToolSampler(Generic[O]):
         if anchor is not None and ask.tools[anchor].namespace not in ask.spaces:
             raise ask.failure(f"{ask.tools[anchor].qualified_name} is in none of the namespaces to draw from")
         ask.anchor = anchor
-        with _note_requested(ask.k):
-            return self.draw(ask)
+        return self.draw(ask)
 
     def _build_request(self, given: Mapping[str, Any], view: View | None = None) -> SampleRequest[O]:
         """What a call asks for, checked."""
         view = self._take_snapshot() if view is None else view
-        with _note_requested(_count_requested(given.get("k")) or self.options.k or 0):
-            options = self._read_options(self.options, given)
-            seed = fresh_seed() if options.seed is None else options.seed
-            k = self.count(options, seed)
-            if k is None:
-                raise SamplerOptionError(f"{self._called}: say how many tools: k=...")
-            self.require(view)
+        options = self._read_options(self.options, given)
+        seed = fresh_seed() if options.seed is None else options.seed
+        k = self.count(options, seed)
+        if k is None:
+            raise SamplerOptionError(f"{self._called}: say how many tools: k=...")
+        self.require(view)
         ask = SampleRequest(self._called, self.topology, view, options, k, seed)
         if not ask.tools:
             raise ask.failure("the registry is empty")
@@ -386,25 +381,25 @@ class ToolSampler(Generic[O]):
 
     def _read_options(self, base: SamplerOptions, given: Mapping[str, Any]) -> O:
         """`base` with what is given in its place, checked. None is the default; of `k` and `seed`, it gives nothing."""
-        fields = type(base).__struct_fields__
+        known = options_of(type(base))
         new: dict[str, Any] = {}
         for name, value in given.items():
-            if name not in fields:
-                self._refuse_unknown(name, fields, given)
+            if name not in known:
+                self._refuse_unknown(name, known, given)
             elif value is not None:
-                new[name] = _as_int(value) if name in _NUMBERS else value
+                new[name] = self._read_option(known[name], _as_int(value) if name in _NUMBERS else value)
             elif name not in _NUMBERS:
-                new[name] = getattr(self.options_type(), name)
-        if not new:
-            return cast("O", base)
-        merged = {**{name: getattr(base, name) for name in fields}, **new}
-        try:
-            return cast("O", msgspec.convert(merged, type(base)))
-        except msgspec.ValidationError as error:
-            raise SamplerOptionError(f"{self._called}: {_explain_refusal(type(base), error, given)}") from None
+                new[name] = known[name].default
+        return cast("O", msgspec.structs.replace(base, **new))
 
-    def _refuse_unknown(self, name: str, fields: Sequence[str], given: Mapping[str, Any]) -> None:
-        text = f"{self._called} has no option {name!r}; {suggest(name, fields, 'it takes ')}"
+    def _read_option(self, option: ConfigOption, value: Any) -> Any:
+        try:
+            return read_value(option.type, value, f"{self._called}: {option.name}")
+        except ConfigError as error:
+            raise SamplerOptionError(str(error)) from None
+
+    def _refuse_unknown(self, name: str, known: Iterable[str], given: Mapping[str, Any]) -> None:
+        text = f"{self._called} has no option {name!r}; {suggest(name, known, 'it takes ')}"
         strict = given.get("strict", self.options.strict if hasattr(self, "options") else True)
         if strict is not False:
             raise SamplerOptionError(text)
@@ -412,44 +407,6 @@ class ToolSampler(Generic[O]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.options})"
-
-
-def _explain_refusal(options: type[SamplerOptions], error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
-    """What is wrong with which option, and the values that it takes if these are few."""
-    what, _, where = str(error).partition(" - at `$.")
-    option = where.rstrip("`").split("[")[0].split(".")[0]
-    choices = _list_choices(
-        next((field.type for field in msgspec.structs.fields(options) if field.name == option), None)
-    )
-    if choices and option in given:
-        listed = ", ".join(map(repr, choices))
-        return f"{option} must be one of {listed}, not {reprlib.repr(given[option])}"
-    return f"option {option!r}: {what}" + (f"; {reprlib.repr(given[option])} was given" if option in given else "")
-
-
-def _list_choices(kind: Any) -> list[Any]:
-    """The values of an option that takes one of a few: those of its `Literal`, be it one part of a union."""
-    if get_origin(kind) is Literal:
-        return list(get_args(kind))
-    parts = get_args(kind)
-    found = [_list_choices(part) for part in parts if part is not type(None)]
-    return [value for values in found for value in values] if found and all(found) else []
-
-
-@contextmanager
-def _note_requested(requested: int) -> Iterator[None]:
-    """What is refused in here says how many tools were asked for, if it does not yet."""
-    try:
-        yield
-    except SamplerOptionError as error:
-        error.requested = error.requested or requested
-        raise
-
-
-def _count_requested(value: Any) -> int:
-    """How many tools that is; 0 for what is no number of tools."""
-    whole = _as_int(value)
-    return whole if isinstance(whole, int) and not isinstance(whole, bool) and whole > 0 else 0
 
 
 def _as_int(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from toolyard.insight.base import Edge, Sample
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
 from toolyard.insight.samplers.drop_parameter import (
+    can_lose,
     edges_without,
     feeds_parameter,
     is_of,
@@ -26,7 +27,7 @@ _MODES = ("tool", "parameter")
 _WHY = {"tool": "the tool to take away has to be drawn too: ", "parameter": ""}
 _NOTHING = {
     "tool": "whatever a tool of the samples gives the others, another of them gives as well",
-    "parameter": "no tool of the samples has a required parameter",
+    "parameter": "no tool of the samples has a required parameter that could be taken out",
 }
 """Why there is nothing to take away, by mode, where there are samples."""
 
@@ -157,7 +158,9 @@ def _score_edges(whole: Sample, edges: list[Edge]) -> float | None:
 
 
 def _without_parameter(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
-    choices = [(at, name) for at, tool in enumerate(whole) for name in required_parameters(tool)]
+    kept = ask.options.keep_definition
+    able = [(at, tool) for at, tool in enumerate(whole) if kept or can_lose(tool)]
+    choices = [(at, name) for at, tool in able for name in required_parameters(tool)]
     if not choices:
         return None
     at, name = ask.chance("parameter").pick(choices)
@@ -165,7 +168,7 @@ def _without_parameter(ask: SampleRequest[MissingOptions], whole: Sample) -> Sam
     fed = [edge for edge in whole.edges if is_of(edge.target, edge.target_overload, tool)]
     feeders = [edge.source for edge in fed if any(feeds_parameter(feed, tool, name) for feed in edge.feeds)]
     tools, edges = list(whole), list(whole.edges)
-    if not ask.options.keep_definition:
+    if not kept:
         tools[at] = without_parameter(tool, name)
         edges = list(edges_without(edges, tool, name, tools[at]))
     return ask.sample(
@@ -181,7 +184,7 @@ def _without_parameter(ask: SampleRequest[MissingOptions], whole: Sample) -> Sam
             "parameter": name,
             "schema": tool.parameters["properties"][name],
             "fed_by": feeders,
-            "definition_kept": ask.options.keep_definition,
+            "definition_kept": kept,
             "inner_topology": whole.topology,
         },
     )

@@ -5,9 +5,9 @@ other; `tc/irrelevant`, tools that do not fit a need.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -17,14 +17,7 @@ from toolyard.insight.base import Sample
 from toolyard.insight.embeddings.vectors import told_embedder
 from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, Score, ToolSampler, Tries
 from toolyard.insight.samplers.random import Strategy, shares_of
-from toolyard.insight.samplers.snapshot_view import (
-    Floats,
-    SnapshotView,
-    compute_cosines,
-    has_words,
-    lengths_of,
-    whole_numbers,
-)
+from toolyard.insight.samplers.snapshot_view import Floats, compute_cosines, has_words, lengths_of, whole_numbers
 from toolyard.model.tool import Tool
 
 _SPREAD = 0.02
@@ -67,16 +60,6 @@ _TOOLS_A_TRY = 32
 """Samples of more tools than that are tried less often."""
 
 
-class Near(Protocol):
-    """What the sampler needs to know of the artifact."""
-
-    def near(self, place: int) -> list[tuple[int, float]]:
-        """The neighbors of a place, best first."""
-
-    def duplicates(self, place: int) -> tuple[int, ...]:
-        """The places of tools that are nearly the same."""
-
-
 class NeighborSamplerOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `tc/neighbor` takes."""
 
@@ -106,8 +89,7 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
 
     def draw(self, ask: SampleRequest[NeighborSamplerOptions]) -> Sample:
         """Grow a neighborhood from random seeds until one is large enough."""
-        artifact = ask.world.artifacts["neighbors"]
-        near: Near = artifact if hasattr(artifact, "near") else _PlainNeighbors(artifact, ask.world)
+        near = ask.world.artifacts["neighbors"]
         best: list[tuple[int, float]] = []
         chance = ask.chance("neighbors")
         left = ask.options.max_tries * _TOOLS_A_TRY
@@ -140,7 +122,7 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
 
 
 def _grow_group(
-    ask: SampleRequest[NeighborSamplerOptions], near: Near, seed: int, chance: RandomStream
+    ask: SampleRequest[NeighborSamplerOptions], near: Any, seed: int, chance: RandomStream
 ) -> list[tuple[int, float]]:
     """The seed and its neighbors with their likeness, drawn by `softmax(likeness / temperature)`."""
     options, names = ask.options, ask.world.name_ids
@@ -169,31 +151,6 @@ def _grow_group(
         shut.update((place, *near.duplicates(place)))
         used.add(names[place])
     return chosen
-
-
-class _PlainNeighbors:
-    """`Neighbors` of an artifact that is a plain mapping of the documented form."""
-
-    def __init__(self, artifact: Mapping[str, Any], world: SnapshotView) -> None:
-        self._artifact = artifact
-        self._world = world
-
-    def near(self, place: int) -> list[tuple[int, float]]:
-        return sorted(self._read_rows(place, 0), key=lambda one: (-one[1], one[0]))
-
-    def duplicates(self, place: int) -> tuple[int, ...]:
-        return tuple(other for other, _ in self._read_rows(place, 1))
-
-    def _read_rows(self, place: int, which: int) -> list[tuple[int, float]]:
-        """The neighbors of a place, or the near duplicates, as they come."""
-        tool = self._world.tools[place]
-        spaces = self._artifact.get(tool.qualified_name, {}).get(tool.fingerprint, {})
-        return [
-            (other, float(score))
-            for space, rows in spaces.items()
-            for name, fingerprint, score, *_ in rows[which]
-            if (other := self._world.find(space, name, fingerprint)) is not None
-        ]
 
 
 _ALIKE = {"embeddings": 0.3, "words": 0.1}

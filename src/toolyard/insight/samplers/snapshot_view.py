@@ -198,11 +198,6 @@ class SnapshotView:
         """The places of the overloads of a name; empty if there is none."""
         return self._named.get((namespace, name), ())
 
-    def find(self, namespace: str, name: str, fingerprint: str) -> int | None:
-        """The place of one overload; None if there is none."""
-        overloads = self.named(namespace, name)
-        return next((place for place in overloads if self.tools[place].fingerprint == fingerprint), None)
-
     def namesakes(self, name: str) -> tuple[int, ...]:
         """The places of the tools of a bare name, in whatever namespace."""
         return self._bare.get(name, ())
@@ -391,9 +386,8 @@ class Graph:
 
 def build_graph(world: SnapshotView, min_score: float, spaces: tuple[str, ...]) -> Graph:
     """The graph of the artifact "dataflow", without weak edges and those that leave these namespaces."""
-    dataflow, tools, name_ids = world.artifacts["dataflow"], world.tools, world.name_ids
-    if not isinstance(dataflow, Dataflow):
-        dataflow = Dataflow.from_edges(tools, _read_edges(dataflow, world))
+    dataflow: Dataflow = world.artifacts["dataflow"]
+    tools, name_ids = world.tools, world.name_ids
     allowed = frozenset(spaces)
     inside = [tool.namespace in allowed for tool in tools]
     out: list[Arrows] = [[] for _ in tools]
@@ -408,14 +402,3 @@ def build_graph(world: SnapshotView, min_score: float, spaces: tuple[str, ...]) 
     for arrows in into:
         arrows.sort(key=lambda arrow: (-arrow[1], arrow[0]))
     return Graph(dataflow, name_ids, out, into)
-
-
-def _read_edges(artifact: Mapping[str, Any], world: SnapshotView) -> Iterator[tuple[int, int, float]]:
-    """The edges of an artifact that is a plain mapping of the documented form."""
-    for place, tool in enumerate(world.tools):
-        spaces = artifact.get("out", {}).get(tool.qualified_name, {}).get(tool.fingerprint, {})
-        for space, arrows in spaces.items():
-            for name, fingerprint, score, *_ in arrows:
-                other = world.find(space, name, fingerprint)
-                if other is not None:
-                    yield place, other, score
