@@ -62,7 +62,6 @@ tour: $(RUNS)
 	@$(BIN)/python examples/first_steps.py
 
 docs-reference: setup
-	$(BIN)/toolyard schema --markdown > docs/configuration.md
 	$(BIN)/python docs/reference.py
 
 # The documentation as a site that asks nobody else for anything: python -m http.server -d site

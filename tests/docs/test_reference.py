@@ -4,9 +4,11 @@ import importlib.util
 import re
 
 import pytest
+from warm_python import warm_toolyard
 
 import toolyard
 from toolyard import Toolyard
+from toolyard.calls.faults import TYPES
 from toolyard.cli.main import app
 from toolyard.serving import asgi
 from toolyard.serving.console.routes import SCREENS
@@ -25,6 +27,35 @@ def read(page):
 @pytest.mark.parametrize("page", reference.PAGES)
 def test_a_page_of_the_reference_is_what_the_code_says(page):
     assert reference.PAGES[page]().rstrip() + "\n" == read(page), "run `make docs-reference`"
+
+
+@pytest.mark.process
+def test_the_page_of_the_configuration_is_what_the_options_say():
+    # In a process of its own: other tests register plugins.
+    program = "import runpy, sys; print(runpy.run_path(sys.argv[1])['write_configuration'](), end='')"
+    made = warm_toolyard().run(["-c", program, str(ROOT / "docs" / "reference.py")])
+    assert made.stdout == read("configuration"), "run `make docs-reference`"
+
+
+def test_keys_of_blocks_plugins_and_what_is_inside_them_are_on_the_page_of_the_configuration():
+    page = reference.write_configuration()
+    for key in ("server", "sessions"):
+        assert f"## `{key}`" in page
+    for key in ("mcp.page_size", "rules[].deny", "logging.level", "lm_config.prices.prompt", "faults.rules[].every"):
+        assert f"| `{key}` |" in page
+    assert "| `path` | text | required | The file: JSON, JSON lines or YAML. |" in page
+
+
+def test_every_row_of_the_configuration_says_what_its_key_is_for():
+    rows = [line for line in read("configuration").splitlines() if line.startswith("| `")]
+    assert len(rows) > 200
+    assert all(line.rstrip(" |")[-1] in ".)" for line in rows)
+
+
+def test_choices_of_every_alternative_are_listed():
+    page = reference.write_configuration()
+    row = next(line for line in page.splitlines() if line.startswith("| `faults.rules[].type`"))
+    assert all(f"`{kind}`" in row for kind in TYPES) and " or " not in row.split("|")[2]
 
 
 def test_every_error_code_has_a_cause_and_a_remedy():

@@ -151,20 +151,11 @@ def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
     return print_either(options.json, {"folder": str(folder), "files": list(_FILES)}, "\n".join(lines))
 
 
-def schema(
-    *,
-    markdown: Annotated[
-        bool, Parameter(negative="", help="Print the configuration reference as Markdown instead.")
-    ] = False,
-    options: VerbOptions = OUTPUT,
-) -> int:
+def schema(*, options: VerbOptions = OUTPUT) -> int:
     """Print the JSON Schema of config files, for editors that complete and check while you type."""
-    from toolyard.app.schema import config_reference, config_schema
+    from toolyard.app.schema import config_schema
 
-    if markdown:
-        sys.stdout.write(config_reference())
-    else:
-        print_json(config_schema())
+    print_json(config_schema())
     return 0
 
 
