@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from call_support import Hung, Spans, call, codes, engine_of, executions, registry_of, until
@@ -56,6 +57,9 @@ class FakeStore:
 
     def count(self):
         return 0
+
+    def now(self):
+        return time.time()
 
     def try_hold(self, key):
         self.held.add(key)

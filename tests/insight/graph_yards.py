@@ -2,8 +2,8 @@
 
 import random
 
+from tests.insight.given_dataflow import dataflow_of
 from toolyard.insight.base import Edge, Feed
-from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.model.tool import Tool
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'--><style>*{display:none}</style>]]>&\u2028\u202e\x00"
@@ -49,7 +49,7 @@ def small():
         edge("shop::get_order", "shop::list_orders", 0.5, ("user.id", "user_id")),
         edge("shop::get_order", "desk::get_user", 0.6, ("user.id", "user_id")),
     ]
-    return Dataflow.from_edges(tools, edges)
+    return dataflow_of(tools, edges)
 
 
 def hostile():
@@ -57,7 +57,7 @@ def hostile():
     tools = [Tool(f"{HOSTILE}{number}", HOSTILE, HOSTILE) for number in range(3)]
     feeds = (Feed(HOSTILE, HOSTILE, 0.9),)
     names = [tool.qualified_name for tool in tools]
-    return Dataflow.from_edges(tools, [Edge(names[0], names[1], 0.9, feeds), Edge(names[1], names[2], 0.8, feeds)])
+    return dataflow_of(tools, [Edge(names[0], names[1], 0.9, feeds), Edge(names[1], names[2], 0.8, feeds)])
 
 
 def many(count, spaces, seed=1):
@@ -86,4 +86,4 @@ def many(count, spaces, seed=1):
                         tools[source].namespace == tools[target].namespace or chance.random() < 0.3
                     ):
                         pairs[source, target] = round(chance.uniform(0.5, 0.99), 4)
-    return Dataflow.from_edges(tools, [(*pair, score) for pair, score in sorted(pairs.items())])
+    return dataflow_of(tools, [(*pair, score) for pair, score in sorted(pairs.items())])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from insight.graph_yards import hostile, many, small
-from toolyard.insight.dataflow.artifact import Dataflow
+from tests.insight.given_dataflow import dataflow_of
 from toolyard.insight.graph import GraphOptions, replace_invisible, select_graph, to_dot, to_json, to_mermaid
 
 TESTS = Path(__file__).parents[1]
@@ -72,7 +72,7 @@ def test_hostile_names_stay_labels_in_mermaid():
 
 @pytest.mark.parametrize("write", [to_dot, to_json, to_mermaid])
 def test_no_tools_make_a_file_too(write):
-    assert write(selected(Dataflow.from_edges([], [])))
+    assert write(selected(dataflow_of([], [])))
 
 
 def test_what_cannot_be_shown_becomes_a_mark():

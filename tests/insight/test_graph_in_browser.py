@@ -4,7 +4,7 @@ import pytest
 from browsing import started
 
 from insight.graph_yards import HOSTILE, hostile, many, small
-from toolyard.insight.dataflow.artifact import Dataflow
+from tests.insight.given_dataflow import dataflow_of
 from toolyard.insight.graph import GraphOptions, select_graph, to_html
 
 pytestmark = pytest.mark.process
@@ -156,6 +156,6 @@ def test_a_phone_shows_it_without_scrolling_sideways(show, scheme):
 
 
 def test_nothing_to_draw_is_a_page_too(show):
-    page = show(Dataflow.from_edges([], []))
+    page = show(dataflow_of([], []))
     assert page.locator("#status").inner_text() == "0 tools, 0 of 0 edges"
     assert page.problems == []

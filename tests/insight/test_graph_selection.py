@@ -3,7 +3,7 @@
 import pytest
 
 from insight.graph_yards import many, small
-from toolyard.insight.dataflow.artifact import Dataflow
+from tests.insight.given_dataflow import dataflow_of
 from toolyard.insight.graph import GraphOptions, select_graph
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
@@ -16,12 +16,12 @@ def pairs(chosen):
 def star(leaves):
     """One tool that feeds many, each a bit less."""
     tools = [Tool(f"t{number}", "n") for number in range(leaves + 1)]
-    return Dataflow.from_edges(tools, [(0, leaf, 0.9 - leaf / 100) for leaf in range(1, leaves + 1)])
+    return dataflow_of(tools, [(0, leaf, 0.9 - leaf / 100) for leaf in range(1, leaves + 1)])
 
 
 def test_the_strongest_come_first_and_self_edges_are_not_drawn():
     tools = [Tool("a", "n"), Tool("b", "n"), Tool("c", "n")]
-    flow = Dataflow.from_edges(tools, [(0, 0, 1.0), (0, 1, 0.6), (1, 2, 0.8), (2, 1, 0.8)])
+    flow = dataflow_of(tools, [(0, 0, 1.0), (0, 1, 0.6), (1, 2, 0.8), (2, 1, 0.8)])
     assert pairs(select_graph(flow, GraphOptions())) == [(1, 2), (2, 1), (0, 1)]
 
 
@@ -30,7 +30,7 @@ def test_an_edge_is_kept_if_it_is_among_the_best_of_either_end():
     assert len(pairs(select_graph(flow, GraphOptions(top=1)))) == 9
     assert pairs(select_graph(flow, GraphOptions(top=0))) == []
     tools = flow.tools
-    crowded = Dataflow.from_edges(tools, [(i, j, 0.9 - (i + j) / 100) for i in range(10) for j in range(10) if i != j])
+    crowded = dataflow_of(tools, [(i, j, 0.9 - (i + j) / 100) for i in range(10) for j in range(10) if i != j])
     kept = pairs(select_graph(crowded, GraphOptions(top=1)))
     assert set(kept) == {(i, 0) for i in range(1, 10)} | {(0, i) for i in range(1, 10)}
 
@@ -64,7 +64,7 @@ def test_impossible_wishes_are_refused(options):
 
 
 def test_nothing_to_draw_is_drawn():
-    empty = select_graph(Dataflow.from_edges([], []), GraphOptions())
+    empty = select_graph(dataflow_of([], []), GraphOptions())
     assert (len(empty.places), len(empty.sources)) == (0, 0)
 
 

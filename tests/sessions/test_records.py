@@ -217,11 +217,6 @@ def test_a_name_that_cannot_be_stored_fails_alone(place, name):
     assert records.put("tool", "ann", "x", b"1")
 
 
-def test_a_store_of_another_make_is_refused_and_not_replaced_by_memory():
-    with pytest.raises(SessionError, match="keeps sessions but no records"):
-        open_records(object())
-
-
 def test_a_file_of_the_first_version_gets_the_tables_and_keeps_its_sessions(tmp_path):
     path = tmp_path / "old.db"
     db = sqlite3.connect(path)

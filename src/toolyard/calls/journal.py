@@ -28,8 +28,8 @@ from toolyard.model.names import glob_matcher
 from toolyard.model.tool import Tool
 from toolyard.sessions.session import Session
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import Condition, Key, LogRow, Run, SessionStore
-from toolyard.sessions.store.sql import LogTrimmer, SqlStore
+from toolyard.sessions.store.base import Condition, Key, LogRow, Run
+from toolyard.sessions.store.sql import LogTrimmer, SessionStore
 
 SCANNED = 10_000
 """Rows that are looked at for one page."""
@@ -410,7 +410,7 @@ class SqlJournal(Journal):
 
     epoch = "s"
 
-    def __init__(self, store: SqlStore, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: SessionStore, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
         super().__init__(options, clock)
         self._store = store
         self._trimmers = {
@@ -497,4 +497,4 @@ def _read_event(row: Any) -> Event:
 
 def open_journal(store: SessionStore | None, options: CallLogOptions) -> Journal:
     """The journal beside these sessions: in the same database, or in memory if there is none."""
-    return SqlJournal(store, options) if isinstance(store, SqlStore) else MemoryJournal(options)
+    return MemoryJournal(options) if store is None else SqlJournal(store, options)

@@ -37,8 +37,7 @@ from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import entry_frame
 from toolyard.sessions.records import open_records
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.store.base import steady_clock
-from toolyard.sessions.store.sql import SqlStore
+from toolyard.sessions.store.sql import steady_clock
 from toolyard.words.redactor import Redactor
 
 OutputCheck = Literal["off", "warn", "strict"]
@@ -337,13 +336,12 @@ class CallPath:
     def approvals(self) -> Approvals:
         """Calls that wait for somebody's word; opened when they are first asked for.
 
-        They are kept beside the sessions, and in memory where those have no store, or one that keeps no records.
+        They are kept beside the sessions, and in memory where those have no store.
         """
         with self._opening:
             if self._approvals is None:
                 store = self.sessions.store
-                kept = store if isinstance(store, SqlStore) else None
-                records = open_records(kept, clock=steady_clock(store, dated=True))
+                records = open_records(store, clock=steady_clock(store, dated=True))
                 self._approvals = Approvals(records, self._find_definitions)
             return self._approvals
 

@@ -20,7 +20,7 @@ from toolyard.cli.output import print_json, print_list, print_text, shorten, vis
 from toolyard.cli.yard import describe_store, open_sessions
 from toolyard.model.errors import UnknownApprovalError
 from toolyard.sessions.records import open_records
-from toolyard.sessions.store.base import steady_clock
+from toolyard.sessions.store.sql import steady_clock
 
 _MOST = 1000
 _WIDE = 120

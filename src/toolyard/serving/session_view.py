@@ -14,7 +14,6 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import read_initial
-from toolyard.sessions.store.sql import SqlStore
 
 T = TypeVar("T")
 
@@ -62,8 +61,7 @@ def find_parents(sessions: Sessions, owner: str) -> dict[str, str]:
     if sessions.store is None:
         own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner]
         return {session.key.session_id: session.parent for session in own if session.parent is not None}
-    # A store of somebody else's need not know.
-    return sessions.store.parents(owner) if isinstance(sessions.store, SqlStore) else {}
+    return sessions.store.parents(owner)
 
 
 async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> dict[str, Any]:

@@ -16,18 +16,8 @@ from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolyard.loop.threads import Threads
-from toolyard.model.errors import SessionError
-from toolyard.sessions.store.base import (
-    AffectedRows,
-    ExpireRecords,
-    Key,
-    PutRecord,
-    RecordWrite,
-    RemoveRecord,
-    SessionStore,
-    steady_clock,
-)
-from toolyard.sessions.store.sql import SqlStore
+from toolyard.sessions.store.base import AffectedRows, ExpireRecords, Key, PutRecord, RecordWrite, RemoveRecord
+from toolyard.sessions.store.sql import SessionStore, steady_clock
 from toolyard.sessions.store.tables import UNWATCHED, Record, get_record, list_records, record_version
 
 _P = ParamSpec("_P")
@@ -293,7 +283,7 @@ class SqlRecords(Records):
 
     shared = True
 
-    def __init__(self, store: SqlStore, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: SessionStore, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(clock)
         self._store = store
         self._threads = Threads(_THREADS, "toolyard-records")
@@ -347,8 +337,4 @@ def _lock_key(kind: str, owner: str, name: str) -> Key:
 def open_records(store: SessionStore | None, *, clock: Callable[[], float] | None = None) -> Records:
     """The records beside these sessions: in the same database, or in memory if there is none."""
     clock = steady_clock(store) if clock is None else clock
-    if store is None:
-        return MemoryRecords(clock=clock)
-    if not isinstance(store, SqlStore):
-        raise SessionError(f"{type(store).__name__} keeps sessions but no records; use SQLite or Postgres")
-    return SqlRecords(store, clock=clock)
+    return MemoryRecords(clock=clock) if store is None else SqlRecords(store, clock=clock)

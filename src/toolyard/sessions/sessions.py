@@ -17,18 +17,8 @@ from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
 from toolyard.sessions.session import Session, SessionViews, check_fork_point, check_session_id
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
-from toolyard.sessions.store.base import (
-    Append,
-    Create,
-    Delete,
-    Intend,
-    Key,
-    SessionStore,
-    Withdraw,
-    Write,
-    steady_clock,
-    submit_write,
-)
+from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, Withdraw, Write
+from toolyard.sessions.store.sql import SessionStore, steady_clock, submit_write
 from toolyard.sessions.turns import SessionTurns
 
 _log = logging.getLogger(__name__)

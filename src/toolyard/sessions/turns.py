@@ -12,7 +12,8 @@ from typing import TypeVar
 from toolyard.loop.threads import Threads, outlast
 from toolyard.model.errors import SessionError, UnknownSessionError
 from toolyard.sessions.session import INSIDE, Session, busy_error, inside_itself_error
-from toolyard.sessions.store.base import SessionStore, Touch
+from toolyard.sessions.store.base import Touch
+from toolyard.sessions.store.sql import SessionStore
 
 T = TypeVar("T")
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, flow, many, record, tool
+from tests.insight.given_dataflow import dataflow_of
 from toolyard.insight.base import Edge, Feed
-from toolyard.insight.dataflow.artifact import Dataflow
 
 TOOLS = [tool(name, {name: TEXT}, namespace=namespace) for name, namespace in ("ax", "bx", "cy", "dy")]
 
 
 def test_edges_come_best_first_and_ties_by_place():
-    found = Dataflow.from_edges(TOOLS, [(0, 3, 0.5), (0, 1, 0.5), (0, 2, 0.9), (1, 2, 0.9)])
+    found = dataflow_of(TOOLS, [(0, 3, 0.5), (0, 1, 0.5), (0, 2, 0.9), (1, 2, 0.9)])
     assert [place for place, _ in found.out_edges(0)] == [2, 1, 3]
     assert [place for place, _ in found.in_edges(2)] == [0, 1]
     assert found.out_edges(0)[0][1] == pytest.approx(0.9)
@@ -21,7 +21,7 @@ def test_edges_come_best_first_and_ties_by_place():
 def test_an_edge_has_its_feeds_or_is_none():
     feed = Feed("users[].id", "user_id", 0.8, "each", {"name": 0.5, "type": 1.0, "text": 0.25})
     edge = Edge("x::a", "x::b", 0.75, (feed,), True)
-    found = Dataflow.from_edges(TOOLS, [edge])
+    found = dataflow_of(TOOLS, [edge])
     again = found.edge(0, 1)
     assert (again.feeds[0].output, again.feeds[0].how) == ("users[].id", "each")
     assert again.feeds[0].signals == {"name": 0.5, "type": 1.0, "text": 0.25}
@@ -33,7 +33,7 @@ def test_an_edge_has_its_feeds_or_is_none():
 def test_overloads_are_told_apart():
     twins = [TOOLS[0], tool("a", {"other": WHOLE}, namespace="x"), TOOLS[1]]
     edge = Edge("x::a", "x::b", 0.5, source_overload=twins[1].fingerprint)
-    found = Dataflow.from_edges(twins, [edge])
+    found = dataflow_of(twins, [edge])
     assert found.places("x::a") == (0, 1)
     assert found.out_edges(1) == [(2, 0.5)]
     assert found.out_edges(0) == []
@@ -42,7 +42,7 @@ def test_overloads_are_told_apart():
 
 def test_as_a_mapping_it_has_out_and_in():
     feed = Feed("users[].id", "user_id", 0.80006)
-    found = Dataflow.from_edges(TOOLS, [Edge("x::a", "y::c", 0.75, (feed,)), Edge("x::a", "x::b", 0.25)])
+    found = dataflow_of(TOOLS, [Edge("x::a", "y::c", 0.75, (feed,)), Edge("x::a", "x::b", 0.25)])
     assert list(found) == ["out", "in"]
     assert dict(found).keys() == {"out", "in"}
     out = found["out"]["x::a"][TOOLS[0].fingerprint]
@@ -66,7 +66,7 @@ def test_the_mapping_shows_the_best_of_each_namespace_and_the_methods_all():
 
 
 def test_nothing_at_all_is_empty():
-    found = Dataflow.from_edges([], [])
+    found = dataflow_of([], [])
     assert (found.edge_count, found["out"], found["in"], list(found.edges())) == (0, {}, {}, [])
     assert flow(tool("a", {"b": TEXT})).edge_count == 0
 
@@ -75,7 +75,7 @@ def test_nothing_at_all_is_empty():
     st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 3)), st.sampled_from([0.25, 0.5, 0.75]), max_size=12)
 )
 def test_both_directions_have_the_same_edges(edges):
-    found = Dataflow.from_edges(TOOLS, [(*pair, score) for pair, score in edges.items()])
+    found = dataflow_of(TOOLS, [(*pair, score) for pair, score in edges.items()])
     forth = {(place, other): score for place in range(4) for other, score in found.out_edges(place)}
     back = {(other, place): score for place in range(4) for other, score in found.in_edges(place)}
     assert forth == back == edges

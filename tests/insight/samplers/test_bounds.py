@@ -7,11 +7,11 @@ import pickle
 
 import pytest
 
+from tests.insight.given_dataflow import dataflow_of
 from toolyard import Tool, ToolRegistry
 from toolyard.cli.options import YardOptions
 from toolyard.cli.sample import sample as sample_command
 from toolyard.insight.base import Edge, Feed, Sample
-from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.samplers.base import derive_seed
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import get_tool_sampler
@@ -25,7 +25,7 @@ class Flow:
         self._edges = edges
 
     def enrich(self, snapshot):
-        return snapshot.tools, {"dataflow": Dataflow.from_edges(snapshot.tools, self._edges)}
+        return snapshot.tools, {"dataflow": dataflow_of(snapshot.tools, self._edges)}
 
 
 def registry_of(count, edges):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tests.insight.given_dataflow import dataflow_of
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.embeddings.vectors import Embeddings
 from toolyard.insight.neighbors import NeighborsEnrichment
 
@@ -18,7 +18,7 @@ class Gives:
     def enrich(self, snapshot):
         found = {}
         if self.edges is not None:
-            found["dataflow"] = Dataflow.from_edges(snapshot.tools, self.edges)
+            found["dataflow"] = dataflow_of(snapshot.tools, self.edges)
         if self.vectors is not None:
             found["embeddings"] = Embeddings(snapshot.tools, np.asarray(self.vectors, np.float32), "given")
         return snapshot.tools, found

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import uvicorn
 from waiting import until
 
+from tests.insight.given_dataflow import dataflow_of
 from toolyard import Effects, PythonToolEngine, ToolEnrichment, ToolRegistry, Toolyard, function_tool
 from toolyard.app.blocks import ServerBlock
-from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.serving.app import create_app
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import ALL, Grant, Principal, Scopes, SignIns
@@ -133,7 +133,7 @@ class Edges(ToolEnrichment):
 
     def enrich(self, snapshot):
         edges = [(place, place + 1, 0.9) for place in range(len(snapshot.tools) - 1)]
-        return snapshot.tools, {"dataflow": Dataflow.from_edges(snapshot.tools, edges)}
+        return snapshot.tools, {"dataflow": dataflow_of(snapshot.tools, edges)}
 
 
 class Keys:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from serving.console.page_app import LOOKING, Keys, app_of, served, service_of
+from tests.insight.given_dataflow import dataflow_of
 from toolyard import Tool, ToolEnrichment
-from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.serving.console.catalog import _arrange_columns
 
 TOOLS = [Tool(name, space) for space, name in (("desk", "find"), ("desk", "<i>book"), ("core", "hidden"))]
@@ -19,7 +19,7 @@ class Edges(ToolEnrichment):
 
     def enrich(self, snapshot):
         edges = [(0, 1, 0.9), (1, 0, 0.6), (0, 2, 0.8)]
-        return snapshot.tools, {"dataflow": Dataflow.from_edges(snapshot.tools, edges)}
+        return snapshot.tools, {"dataflow": dataflow_of(snapshot.tools, edges)}
 
 
 @pytest.fixture

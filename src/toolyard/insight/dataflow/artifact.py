@@ -72,21 +72,6 @@ class Dataflow(Mapping[str, Any]):
         """Where the text signal came from: the name of a model, or "tokens"."""
         self.min_score = min_score
 
-    @classmethod
-    def from_edges(cls, tools: Sequence[Tool], edges: Iterable[Edge | tuple[int, int, float]]) -> Dataflow:
-        """Of given edges: `Edge`s, or (place of the source, place of the target, score)."""
-        tools = tuple(tools)
-        places = _index_places(tools)
-        rows = []
-        for edge in edges:
-            if isinstance(edge, Edge):
-                source = _find_place(places, edge.source, edge.source_overload)
-                target = _find_place(places, edge.target, edge.target_overload)
-                rows.append((source, target, edge.score, edge.covers_required, edge.feeds))
-            else:
-                rows.append((*edge, False, ()))
-        return cls(tools, _arrays_of(len(tools), rows))
-
     @property
     def edge_count(self) -> int:
         """How many edges there are."""
@@ -150,7 +135,10 @@ class Dataflow(Mapping[str, Any]):
 
     @cached_property
     def _by_name(self) -> dict[str, dict[str, int]]:
-        return _index_places(self.tools)
+        places: dict[str, dict[str, int]] = {}
+        for place, tool in enumerate(self.tools):
+            places.setdefault(tool.qualified_name, {})[tool.fingerprint] = place
+        return places
 
     @cached_property
     def _sources(self) -> Array:
@@ -214,18 +202,6 @@ def _pair_ends(feed: Feed, swapped: bool) -> Fed:
     return (*ends, round(feed.score, 4))
 
 
-def _index_places(tools: Sequence[Tool]) -> dict[str, dict[str, int]]:
-    places: dict[str, dict[str, int]] = {}
-    for place, tool in enumerate(tools):
-        places.setdefault(tool.qualified_name, {})[tool.fingerprint] = place
-    return places
-
-
-def _find_place(places: Mapping[str, Mapping[str, int]], name: str, overload: str) -> int:
-    found = places[name]
-    return found[overload] if overload else next(iter(found.values()))
-
-
 def pack_paths(paths: Iterable[str]) -> tuple[Array, Array]:
     """Texts as two arrays: where each begins, and their bytes."""
     # Half a surrogate pair may be part of a name.
@@ -287,37 +263,3 @@ def cut_blocks(sizes: Array, most: int) -> Iterator[tuple[int, int]]:
         end = max(int(np.searchsorted(total, total[start] + most, side="right")) - 1, start + 1)
         yield start, end
         start = end
-
-
-def _arrays_of(count: int, rows: Sequence[tuple[int, int, float, bool, Sequence[Feed]]]) -> Arrays:
-    rows = sorted(rows, key=lambda row: (row[0], -row[2], row[1]))
-    sources = np.array([row[0] for row in rows], np.int32)
-    targets = np.array([row[1] for row in rows], np.int32)
-    scores = np.array([row[2] for row in rows], np.float32)
-    feeds = [feed for row in rows for feed in row[4]]
-    numbers: dict[str, int] = {}
-    ends = [[numbers.setdefault(path, len(numbers)) for path in (feed.output, feed.parameter)] for feed in feeds]
-    pairs = np.array(ends, np.int32).reshape(-1, 2)
-    in_offsets, in_edges = by_target(count, sources, targets, scores)
-    path_offsets, path_bytes = pack_paths(numbers)
-    return Arrays(
-        offsets=offsets_of(sources, count),
-        targets=targets,
-        scores=scores,
-        marks=np.full(len(rows), OUT | IN, np.uint8),
-        covers=np.array([row[3] for row in rows], np.bool_),
-        in_offsets=in_offsets,
-        in_edges=in_edges,
-        feed_offsets=np.cumsum([0, *(len(row[4]) for row in rows)]),
-        feed_outputs=pairs[:, 0],
-        feed_parameters=pairs[:, 1],
-        feed_scores=np.array([feed.score for feed in feeds], np.float32),
-        feed_hows=np.array([HOWS.index(feed.how) for feed in feeds], np.uint8),
-        feed_signals=np.array([[feed.signals.get(key, 0.0) for key in SIGNALS] for feed in feeds], np.float32).reshape(
-            -1, len(SIGNALS)
-        ),
-        path_offsets=path_offsets,
-        path_bytes=path_bytes,
-        cut=np.zeros(count, np.int64),
-        unread=np.zeros(count, np.int64),
-    )

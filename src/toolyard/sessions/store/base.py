@@ -1,4 +1,4 @@
-"""`SessionStore`: what a durable store must do, and the few records it is given.
+"""What a durable store is given and gives back.
 
 A session is a name for a *branch*. A branch continues its parent from entry `base` on, so a fork copies nothing:
 entries carry absolute numbers (`seq` counts from 1 over the whole history), and a branch owns those above `base`.
@@ -10,17 +10,13 @@ shares with the writes of others, which a client that repeats itself could then 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from toolyard.model.errors import SessionError
-
-if TYPE_CHECKING:
-    import asyncio
 
 
 class AffectedRows:
@@ -128,7 +124,7 @@ class LogRow(msgspec.Struct, frozen=True):
 
 
 class AddRows(msgspec.Struct, frozen=True):
-    """Rows of logs. Without any it is an occasion for those that wait in `SqlStore.add_lazily`."""
+    """Rows of logs. Without any it is an occasion for those that wait in `SessionStore.add_lazily`."""
 
     rows: tuple[LogRow, ...] = ()
 
@@ -227,83 +223,6 @@ class SessionInfo(msgspec.Struct, frozen=True):
     owner: str
     entries: int
     used: float
-
-
-class SessionStore(Protocol):
-    """Durable sessions, for callers in many threads. A raised error means that nothing was written."""
-
-    quick: bool
-    """True if reading and holding are so fast that an event loop may do them inline."""
-
-    def write(self, write: Write) -> None:
-        """Returns when the write is as durable as configured. `SessionExistsError` for a taken key;
-        `SessionError` for an `Append` or `Intend` whose number is taken, or whose session is gone.
-        """
-
-    def submit(self, write: Write, done: Callable[[BaseException | None], None]) -> None:
-        """The same without waiting: `done` is called once, from any thread, with None or the error."""
-
-    def load(self, key: Key) -> StoredSession | None:
-        """The session, or None."""
-
-    def newer(self, key: Key, branch: str, seq: int) -> StoredSession | None:
-        """What came after entry `seq` (only that, in `entries`; `changes` empty), from whichever process;
-        None if the session is gone or now names another branch.
-        """
-
-    def sessions(self, owner: str | None = None) -> list[SessionInfo]:
-        """What is stored, of one owner or of all, by owner and id."""
-
-    def count(self, owner: str | None = None) -> int:
-        """How many sessions there are, of one owner or of all."""
-
-    def expire(self, used_before: float) -> list[Key]:
-        """Delete sessions that nobody holds and that were last used before that; says which."""
-
-    def try_hold(self, key: Key) -> bool:
-        """Take the session for this process if no other process (or other store object) has it.
-        A holder that dies lets go. Not re-entrant: callers of one store object take turns before they ask.
-        """
-
-    def release(self, key: Key) -> None:
-        """Let go of a session that was held."""
-
-    def close(self) -> None:
-        """Finish what was submitted and let go of everything; safe to call twice."""
-
-
-def submit_write(store: SessionStore, write: Write) -> asyncio.Future[BaseException | None]:
-    """`submit` for a task: a future for None or the error. Whoever gives up waiting leaves the write to its end."""
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[BaseException | None] = loop.create_future()
-
-    def settle(error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result(error)
-
-    def done(error: BaseException | None) -> None:
-        try:
-            loop.call_soon_threadsafe(settle, error)
-        except RuntimeError:
-            return  # the loop is closed, and nobody waits any more
-
-    store.submit(write, done)
-    return future
-
-
-def steady_clock(store: SessionStore | None, *, dated: bool = False) -> Callable[[], float]:
-    """Seconds that pass evenly, even where somebody sets the clock of this machine.
-
-    What is in memory has no use for dates, unless people are shown them (`dated`). What is stored goes by the store's
-    clock, which other processes know, as it was when it was opened; a store without `now` has that of this machine.
-    """
-    if store is None and not dated:
-        return time.monotonic
-    now: Callable[[], float] = getattr(store, "now", time.time)
-    ahead = now() - time.monotonic()
-    return lambda: time.monotonic() + ahead
 
 
 class Cursor(Protocol):

@@ -13,7 +13,7 @@ from toolyard.model.errors import SessionError
 from toolyard.plugins import missing_extra
 from toolyard.sessions.store.base import Key, Run, Write, lock_number
 from toolyard.sessions.store.group_commit import StoreFailing
-from toolyard.sessions.store.sql import SqlStore
+from toolyard.sessions.store.sql import SessionStore
 
 if TYPE_CHECKING:
     from toolyard.sessions.store.postgres_connection import Connection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(SessionStore):
     """Connects at the first use and comes back by itself after a restart of the server.
 
     Three connections: one writes, one reads, and one holds the sessions this process works on. If the last is lost,
@@ -106,7 +106,7 @@ class PostgresStore(SqlStore):
                         raise
 
     def still_holds(self, key: Key) -> bool:
-        """See `SqlStore`; asks the server, since a connection that was cut is noticed only then."""
+        """See `SessionStore`; asks the server, since a connection that was cut is noticed only then."""
         self._check_process()
         at = self._number(key)
         with self._held_lock, self._locks.lock:

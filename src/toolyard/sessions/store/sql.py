@@ -1,4 +1,4 @@
-"""`SqlStore`: what the stores with tables have in common; how they reach their tables is each one's own matter.
+"""`SessionStore`: durable sessions in tables; how a store reaches them is each one's own matter.
 
 `LazyRows` are rows of logs that wait for a transaction to go along with, so that they cost none of their own.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store import tables
@@ -29,6 +30,9 @@ from toolyard.sessions.store.base import (
     Write,
 )
 from toolyard.sessions.store.group_commit import GroupCommit, StoreFailing
+
+if TYPE_CHECKING:
+    import asyncio
 
 _T = TypeVar("_T")
 
@@ -120,11 +124,13 @@ class LazyRows:
                 self._stop.wait(_PAUSE)
 
 
-class SqlStore(ABC):
-    """A `SessionStore` on the tables of `tables`, with group commit."""
+class SessionStore(ABC):
+    """Durable sessions on the tables of `tables`, for callers in many threads. A raised error means that nothing was
+    written.
+    """
 
     quick: bool
-    """See `SessionStore`."""
+    """True if reading and holding are so fast that an event loop may do them inline."""
     settled = ""
     """A condition, in SQL, for events before which no other can appear any more."""
 
@@ -151,23 +157,30 @@ class SqlStore(ABC):
 
     @abstractmethod
     def try_hold(self, key: Key) -> bool:
-        """See `SessionStore`."""
+        """Take the session for this process if no other process (or other store object) has it.
+
+        A holder that dies lets go. Not re-entrant: callers of one store object take turns before they ask.
+        """
 
     @abstractmethod
     def release(self, key: Key) -> None:
-        """See `SessionStore`; nothing happens if it is not held."""
+        """Let go of a session that was held; nothing happens if it is not."""
 
     @abstractmethod
     def still_holds(self, key: Key) -> bool:
         """False if what was held is not held any more, though nobody released it."""
 
     def write(self, write: Write) -> None:
-        """See `SessionStore`; callers in other threads share the transaction."""
+        """Returns when the write is as durable as configured; callers in other threads share the transaction.
+
+        `SessionExistsError` for a taken key; `SessionError` for an `Append` or `Intend` whose number is taken, or whose
+        session is gone.
+        """
         self._check_process()
         self._group.write(write)
 
     def submit(self, write: Write, done: Callable[[BaseException | None], None]) -> None:
-        """See `SessionStore`."""
+        """`write` without waiting: `done` is called once, from any thread, with None or the error."""
         self._check_process()
         self._group.submit(write, done)
 
@@ -199,15 +212,17 @@ class SqlStore(ABC):
         return self._read(work)
 
     def load(self, key: Key) -> StoredSession | None:
-        """See `SessionStore`."""
+        """The session, or None."""
         return self.read(lambda run: tables.load_session(run, key))
 
     def newer(self, key: Key, branch: str, seq: int) -> StoredSession | None:
-        """See `SessionStore`."""
+        """What came after entry `seq` (only that, in `entries`; `changes` empty), from whichever process; None if the
+        session is gone or now names another branch.
+        """
         return self.read(lambda run: tables.load_newer(run, key, branch, seq))
 
     def sessions(self, owner: str | None = None) -> list[SessionInfo]:
-        """See `SessionStore`."""
+        """What is stored, of one owner or of all, by owner and id."""
         return self.read(lambda run: tables.list_sessions(run, owner))
 
     def parents(self, owner: str) -> dict[str, str]:
@@ -215,11 +230,11 @@ class SqlStore(ABC):
         return self.read(lambda run: tables.list_parents(run, owner))
 
     def count(self, owner: str | None = None) -> int:
-        """See `SessionStore`."""
+        """How many sessions there are, of one owner or of all."""
         return self.read(lambda run: tables.count_sessions(run, owner))
 
     def expire(self, used_before: float) -> list[Key]:
-        """See `SessionStore`."""
+        """Delete sessions that nobody holds and that were last used before that; says which."""
         unused = self.read(lambda run: tables.list_unused(run, used_before))
         return [key for key in unused if self._expire(key, used_before)]
 
@@ -236,16 +251,55 @@ class SqlStore(ABC):
             self.release(key)
         return True
 
+    def now(self) -> float:
+        """The time by the clock that all processes with this store go by."""
+        return time.time()
+
     def close(self) -> None:
-        """See `SessionStore`."""
+        """Finish what was submitted and let go of everything; safe to call twice."""
         self._lazy_rows.close()
         self._group.close()
+
+
+def submit_write(store: SessionStore, write: Write) -> asyncio.Future[BaseException | None]:
+    """`submit` for a task: a future for None or the error. Whoever gives up waiting leaves the write to its end."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[BaseException | None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(error)
+
+    def done(error: BaseException | None) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            return  # the loop is closed, and nobody waits any more
+
+    store.submit(write, done)
+    return future
+
+
+def steady_clock(store: SessionStore | None, *, dated: bool = False) -> Callable[[], float]:
+    """Seconds that pass evenly, even where somebody sets the clock of this machine.
+
+    What is in memory has no use for dates, unless people are shown them (`dated`). What is stored goes by the store's
+    clock, which other processes know, as it was when it was opened.
+    """
+    if store is None and not dated:
+        return time.monotonic
+    ahead = (time.time() if store is None else store.now()) - time.monotonic()
+    return lambda: time.monotonic() + ahead
 
 
 class LogTrimmer:
     """Keeps a log within its bounds; looks at the first row, and then when a hundredth of what is kept was added."""
 
-    def __init__(self, store: SqlStore, table: LogTable, most: int, find_oldest: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, store: SessionStore, table: LogTable, most: int, find_oldest: Callable[[], int] = lambda: 0
+    ) -> None:
         self._store = store
         self._table: LogTable = table
         self._most = most

@@ -25,7 +25,7 @@ from toolyard.schema.options import locate_file
 from toolyard.sessions.store import tables
 from toolyard.sessions.store.base import Delete, Key, Run, Write, lock_number
 from toolyard.sessions.store.group_commit import StoreFailing
-from toolyard.sessions.store.sql import SqlStore
+from toolyard.sessions.store.sql import SessionStore
 
 _T = TypeVar("_T")
 
@@ -50,7 +50,7 @@ _OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 _opening = threading.Lock()
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(SessionStore):
     """Every write is in the file before it is acknowledged.
 
     With `durability="normal"` nothing is lost when a process dies, and a power cut may lose the last moments (never
@@ -98,7 +98,7 @@ class SqliteStore(SqlStore):
         self._locks.release(key)
 
     def still_holds(self, key: Key) -> bool:
-        """See `SqlStore`; the kernel takes no lock away from a process that lives."""
+        """See `SessionStore`; the kernel takes no lock away from a process that lives."""
         return self._locks.holds(key)
 
     def close(self) -> None:
