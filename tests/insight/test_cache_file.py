@@ -193,17 +193,6 @@ def test_a_new_file_is_not_set_aside_for_an_old_one(tmp_path):
     assert cache.get_many("k", [b"0"]) == {b"0": b"new"}
 
 
-def test_a_file_that_somebody_is_at_is_not_set_aside(tmp_path, caplog):
-    cache = filled(tmp_path)
-    with cache.held(), caplog.at_level(logging.WARNING):
-        _garbage(cache.path)
-        assert cache.fill("k", [b"0"], lambda places: [b"y"]) == [b"y"]
-        assert "cannot be set aside, so everything is computed: it is damaged, and still in use" in caplog.text
-    assert not list(tmp_path.glob("*broken*"))
-    assert cache.fill("k", [b"0"], lambda places: [b"y"]) == [b"y"]
-    assert len(list(tmp_path.glob("*broken*"))) == 1
-
-
 _WRITER = """
 import sys
 from toolyard.insight.cache import ItemCache

@@ -42,23 +42,6 @@ def test_states_of_a_random_family_agree_with_dicts(program):
         assert state.digest() == plain.digest()
 
 
-def test_a_long_line_of_forks_does_not_pile_up_layers():
-    state = State()
-    for number in range(3000):
-        state.apply({("one", str(number)): b"1"})
-        state = state.fork()
-    assert len(state._below) < 20
-    assert len(state.slots()) == 3000
-
-
-def test_a_state_that_grows_in_one_session_does_not_pile_up_layers_either():
-    state = State()
-    for number in range(5000):
-        state.apply({("one", str(number)): b"1"})
-    assert len(state._below) < 20
-    assert len(state.slots()) == 5000
-
-
 def test_forks_do_not_see_each_others_changes():
     state = State()
     state.apply({("one", "a"): b"1"})

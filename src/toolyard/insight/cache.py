@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.base import track_progress
-from toolyard.insight.cache_file import Identity, at_file, identify_file, is_damage, is_read_only, read_only, set_aside
+from toolyard.insight.cache_file import Identity, identify_file, is_damage, is_read_only, read_only, set_aside
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
@@ -226,7 +226,7 @@ class ItemCache:
         for again in (True, False):
             seen = identify_file(path)
             try:
-                with _open_read_only(path) if reading and is_read_only(path) else _open_file(path) as db:
+                with read_only(path, _check_ownership) if reading and is_read_only(path) else _open_file(path) as db:
                     work(db)
                 return True
             except (sqlite3.Error, OSError) as error:
@@ -264,13 +264,7 @@ def _say_unusable(path: Path, error: Exception, reading: bool) -> None:
 @contextmanager
 def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with at_file(path), closing(_connect_database(path)) as db:
-        yield db
-
-
-@contextmanager
-def _open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    with at_file(path), read_only(path, _check_ownership) as db:
+    with closing(_connect_database(path)) as db:
         yield db
 
 

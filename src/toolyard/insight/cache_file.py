@@ -1,4 +1,4 @@
-"""The file of a cache: who is at it, how a damaged one makes way, and how one is read where nothing can be written."""
+"""The file of a cache: how a damaged one makes way, and how one is read where nothing can be written."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
-
-_PATIENCE = 0.2
-"""Seconds in which those who are at a damaged file are to leave it."""
-_LOOK_AGAIN = 0.005
 
 Identity = tuple[int, int]
 
@@ -42,34 +38,18 @@ def is_read_only(path: Path) -> bool:
     return os.path.isfile(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
 
-@contextmanager
-def at_file(path: Path) -> Iterator[None]:
-    """Use the file meanwhile: nobody sets it aside. Any number of threads and processes may at once."""
-    number = _open_folder(path)
-    try:
-        if number is not None:
-            _lock_folder(number, alone=False)
-        yield
-    finally:
-        if number is not None:
-            os.close(number)
-
-
 def set_aside(path: Path, seen: Identity) -> Path | None:
-    """Give a damaged file another name, if it is still the one that was seen, and nobody is at it any more.
+    """Give a damaged file another name, if it is still the one that was seen; None if somebody else has done it.
 
-    None if somebody else has done it. `TimeoutError` if somebody stays at it, other `OSError`s if it cannot be renamed.
+    Whoever still has it open goes on with the old one, under its new name. `OSError` if it cannot be renamed.
     """
-    number = _open_folder(path)
-    give_up = time.monotonic() + _PATIENCE
+    # The folder, one at a time: closing the file itself would end the locks that SQLite has on it.
+    number = os.open(path.parent, os.O_RDONLY)
     try:
-        while number is not None and not _lock_folder(number, alone=True):
-            if identify_file(path) != seen:
-                return None
-            if time.monotonic() > give_up:
-                raise TimeoutError("it is damaged, and still in use; it is set aside when nobody is at it")
-            time.sleep(_LOOK_AGAIN)
-        # Nobody opens it now, so it stays what it is while it is renamed.
+        with suppress(ImportError, OSError):  # not everywhere, and not on every disk in a network
+            import fcntl
+
+            fcntl.flock(number, fcntl.LOCK_EX)
         if identify_file(path) != seen:
             return None
         target = path.with_name(f"{path.name}.broken-{time.time_ns():x}")
@@ -80,32 +60,7 @@ def set_aside(path: Path, seen: Identity) -> Path | None:
         os.rename(path, target)
         return target
     finally:
-        if number is not None:
-            os.close(number)
-
-
-def _open_folder(path: Path) -> int | None:
-    """The folder, to be locked; never the file itself, since closing it would end the locks that SQLite has on it."""
-    if os.name != "posix":
-        return None
-    try:
-        return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def _lock_folder(number: int, *, alone: bool) -> bool:
-    """Lock a folder, for all who are at the file together, or alone; False if that is to wait."""
-    import fcntl
-
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
-    except BlockingIOError:
-        return False
-    except OSError:
-        # Not every disk in a network has locks of folders. There, one who reads may fail, and computes.
-        return True
-    return True
+        os.close(number)
 
 
 @contextmanager

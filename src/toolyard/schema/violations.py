@@ -47,30 +47,16 @@ def describe(violations: Sequence[Violation]) -> str:
 
 
 def word_violation(error: jsonschema_rs.ValidationError) -> str:
-    """A validator's error in our words."""
+    """A validator's error in our words: about what a schema says by itself, and what a meta-schema says."""
     kind = error.kind
     match kind:
         case jsonschema_rs.ValidationErrorKind.Type(types=types):
             return word_type(types, error.instance)
-        case jsonschema_rs.ValidationErrorKind.Required(property=name):
-            return f"missing required property {name!r}"
-        case (
-            jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names)
-            | jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names)
-        ):
-            return f"unexpected {quote_names('property', 'properties', names)}"
         case jsonschema_rs.ValidationErrorKind.Enum(options=options):
             return f"must be one of {list_options(options)}"
-        case jsonschema_rs.ValidationErrorKind.Constant(expected_value=value):
-            return f"must be {list_options([value])}"
-        case (
-            jsonschema_rs.ValidationErrorKind.AnyOf(context=context)
-            | jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=context)
-        ):
-            return f"fits none of the {len(context)} allowed forms: {_describe_branches(context)}"
-        case jsonschema_rs.ValidationErrorKind.OneOfMultipleValid(context=context):
-            fits = sum(not branch for branch in context)
-            return f"fits {fits} of the {len(context)} allowed forms, must fit exactly one"
+        case jsonschema_rs.ValidationErrorKind.AnyOf(context=context):
+            told = " | ".join(word_violation(branch[0]) for branch in context[:_SHOWN] if branch)
+            return f"fits none of the {len(context)} allowed forms: {told}"
         case jsonschema_rs.ValidationErrorKind.Pattern(pattern=pattern):
             return f"must match the pattern {pattern[:200]!r}"
         case jsonschema_rs.ValidationErrorKind.Format(format=name):
@@ -102,10 +88,6 @@ _LIMITS = {
     "minProperties": "must have at least {limit} properties",
     "maxProperties": "must have at most {limit} properties",
 }
-
-
-def _describe_branches(context: list[list[jsonschema_rs.ValidationError]]) -> str:
-    return " | ".join(word_violation(branch[0]) for branch in context[:_SHOWN] if branch)
 
 
 def quote_names(one: str, many: str, names: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
 """`State`: what engines keep in a session, as JSON under names, forked without copying.
 
-Values live as JSON text in layers: the lower ones are shared with forks and never change, the top one is this
-session's own. Sealing merges layers of similar size, so that reading stays quick after many forks.
+Values live as JSON text in one dict, which forks share until one of them changes something.
 `read_initial` is what a session may be set up with: what `get_session_state` of another one gave.
 """
 
@@ -30,27 +29,23 @@ _decode = msgspec.json.decode
 class State:
     """Committed values of every engine. Changed only by `apply`, by whoever has the session's turn."""
 
-    __slots__ = ("_below", "_top")
+    __slots__ = ("_shared", "_values")
 
-    def __init__(self, below: tuple[Changes, ...] = ()) -> None:
-        self._below = below
-        self._top: Changes = {}
+    def __init__(self, shared: Changes | None = None) -> None:
+        self._values: Changes = {} if shared is None else shared
+        self._shared = shared is not None
 
     def get(self, slot: Slot) -> bytes | None:
         """The value as JSON text; None if there is none."""
-        if slot in self._top:
-            return self._top[slot]
-        for layer in reversed(self._below):
-            if slot in layer:
-                return layer[slot]
-        return None
+        return self._values.get(slot)
 
     def apply(self, changes: Changes) -> None:
         """Take in what a call changed."""
-        if not self._top or len(self._top) >= _SMALL:
-            self._seal()
-        # A new dict, never the old one changed: a fork may be sharing it.
-        self._top = {**self._top, **changes}
+        if self._shared:
+            self._values = dict(self._items())
+            self._shared = False
+        # One call: no interrupt leaves a half of it.
+        self._values.update(changes)
 
     def undo(self, changes: Changes) -> Undo:
         """What is to be kept of the values that the changes are about to replace."""
@@ -75,48 +70,38 @@ class State:
 
     def fork(self) -> State:
         """A state that begins as this one is now."""
-        return State((*self._below, self._top) if self._top else self._below)
+        self._shared = True
+        return State(self._values)
 
     @property
     def size(self) -> int:
         """Bytes of all values."""
-        return sum(len(value) for layer in (*self._below, self._top) for value in layer.values() if value is not None)
+        return sum(len(value) for _, value in self._items())
 
     def slots(self) -> list[Slot]:
         """Every slot with a value, sorted."""
-        merged: Changes = {}
-        for layer in (*self._below, self._top):
-            merged.update(layer)
-        return sorted(slot for slot, value in merged.items() if value is not None)
+        return sorted(slot for slot, _ in self._items())
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Plain data: engine -> name -> value."""
         found: dict[str, dict[str, Any]] = {}
-        for owner, name in self.slots():
-            value = self.get((owner, name))
-            if value is not None:
-                found.setdefault(owner, {})[name] = _decode(value)
+        for (owner, name), value in sorted(self._items()):
+            found.setdefault(owner, {})[name] = _decode(value)
         return found
 
     def digest(self) -> bytes:
         """A hash over all values."""
-        pairs = [(owner, name, self.get((owner, name))) for owner, name in self.slots()]
+        pairs = [(*slot, value) for slot, value in sorted(self._items())]
         return hashlib.blake2b(_encode(pairs), digest_size=32).digest()
 
     def __bool__(self) -> bool:
-        # What was taken away again leaves a mark in the layers, but is no state.
-        return bool(self.slots())
+        return bool(self._items())
 
-    def _seal(self) -> None:
-        """Begin a new top layer. Also after each fork: a line of them must not become a pile of thin layers."""
-        layers = [*self._below, self._top] if self._top else list(self._below)
-        while len(layers) > 1 and len(layers[-1]) * 2 > len(layers[-2]):
-            upper, lower = layers.pop(), layers.pop()
-            layers.append({**lower, **upper})
-        self._below, self._top = tuple(layers), {}
+    def _items(self) -> list[tuple[Slot, bytes]]:
+        # What was taken away again has left a mark.
+        return [(slot, value) for slot, value in list(self._values.items()) if value is not None]
 
 
-_SMALL = 32
 _SHORT = 100
 """Bytes of a value that is kept whole."""
 
