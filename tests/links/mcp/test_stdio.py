@@ -104,7 +104,7 @@ def test_what_a_server_wrote_when_a_call_failed_is_logged_once_without_the_secre
     link.call(name, {})
     until(lambda: caplog.messages)
     [said] = caplog.messages
-    assert said.startswith("stdio: plain wrote to its standard error: 'remark ")
+    assert said.startswith("stdio: plain wrote to its standard error:\n  remark ")
     assert f"li{name} " in said and said.count("key [redacted]\\x1b[2J") == 2 and SECRET not in said
     link.call(name, {})
     until(lambda: len(caplog.messages) == 2)

@@ -114,6 +114,8 @@ _MOST_UNREAD = 1000
 """Answers in a row that a process does not take before it is given up on."""
 _LAST_WORDS = 0.2
 """Seconds for what an ended process still has in its pipes."""
+_SHOWN_LINES, _SHOWN_WIDTH = 12, 200
+"""Of what a server wrote: the cause of an error stands at its end."""
 
 
 def _find_program(command: str, env: Mapping[str, str]) -> str:
@@ -303,7 +305,9 @@ class StdioWire(asyncio.SubprocessProtocol):
         self._log_timer = None
         end = self._unlogged.rfind(b"\n") + 1  # whole lines: half of a secret is not known as one
         if words := self._read_words(self._unlogged[:end]):
-            _log.warning("%s wrote to its standard error: %a", self._peer.name, words)
+            lines = [line for line in words.splitlines() if line.strip()][-_SHOWN_LINES:]
+            shown = "".join(f"\n  {_make_visible(line[:_SHOWN_WIDTH])}" for line in lines)
+            _log.warning("%s wrote to its standard error:%s", self._peer.name, shown)
         del self._unlogged[:end]
 
     def _hold_reading(self, seconds: float) -> None:
@@ -316,6 +320,11 @@ class StdioWire(asyncio.SubprocessProtocol):
     def _listen_again(self, pipe: asyncio.ReadTransport) -> None:
         if not pipe.is_closing():
             pipe.resume_reading()
+
+
+def _make_visible(text: str) -> str:
+    """Without what could drive a terminal, or pose as a line of ours."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _not_started(server: McpServer, error: Exception) -> str:
