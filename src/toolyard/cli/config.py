@@ -288,8 +288,13 @@ def _load_first(
             return source, registry
         reasons = [item.reason for item in registry.report.rejected[:3]]
         failures.append(f"as {source['type']}: it has no tools{': ' * bool(reasons)}{'; '.join(reasons)}")
-    wants = token is None and any("401" in line for line in failures)
-    hint = "\n--token-env NAME names the variable that has its token" if wants else ""
+    refused = any("401" in line for line in failures)
+    named = (
+        "--token-env NAME names the variable that has its token"
+        if token is None
+        else f"the token in {token} is refused"
+    )
+    hint = f"\n{named}" if refused else ""
     raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures) + hint)
 
 

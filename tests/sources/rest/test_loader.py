@@ -109,9 +109,12 @@ def test_an_address_that_gives_no_document_is_unavailable(address, path, said):
         RESTToolLoader(address + path, "pets").load()
 
 
-@pytest.mark.parametrize(("headers", "why"), [({}, "wants to know who asks"), ({"X-Key": "tell-nobody"}, "is refused")])
-def test_a_document_behind_a_key_says_which_option_gives_one(address, headers, why):
-    with pytest.raises(SourceUnavailable, match=f"{why}.*auth: {{type: bearer") as caught:
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [({}, "wants to know who asks.*auth: {type: bearer"), ({"X-Key": "tell-nobody"}, "is refused; .* is still right")],
+)
+def test_a_document_behind_a_key_says_which_option_gives_one_or_that_what_it_has_is_refused(address, headers, why):
+    with pytest.raises(SourceUnavailable, match=why) as caught:
         RESTToolLoader(f"{address}/pets.json", "pets", headers=headers).load()
     assert "tell-nobody" not in str(caught.value)
 

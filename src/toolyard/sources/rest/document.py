@@ -97,11 +97,13 @@ def fetch_document(
             f"{_show_url(url)} answers {answer.status}: the document is elsewhere; give that address"
         )
     if answer.status in (401, 403):
-        given = "what it is given is refused" if headers or credential else "it wants to know who asks"
-        raise SourceUnavailable(
-            f"{_show_url(url)} answers {answer.status}: {given}; give the source the credential for it, "
+        advice = (
+            "what it is given is refused; look whether the credential in `auth` or `headers` is still right"
+            if headers or credential
+            else "it wants to know who asks; give the source the credential for it, "
             'auth: {type: bearer, token: "${NAME}"}, where NAME is the variable that has it'
         )
+        raise SourceUnavailable(f"{_show_url(url)} answers {answer.status}: {advice}")
     if answer.status != 200:
         raise SourceUnavailable(f"{_show_url(url)} answers {answer.status} instead of a document")
     return answer.body
