@@ -89,6 +89,9 @@ def test_words_that_are_no_arguments_are_refused(capsys):
     assert "KEY=VALUE" in capsys.readouterr().err
     assert run(["call", "mine.py::add", "a=x", "b=1"]) == 1
     assert "/a: must be integer" in capsys.readouterr().err
+    # As the tool sees it, not as it was typed.
+    assert run(["call", "mine.py::add", "a=1.5", "b=1"]) == 1
+    assert "/a: must be integer, not number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

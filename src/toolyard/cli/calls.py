@@ -46,6 +46,7 @@ from toolyard.model.tool import Effects
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import read_arguments
+from toolyard.schema.compile import CompiledSchema
 from toolyard.words.redactor import Redactor
 
 _ARGUMENTS = "write the arguments as KEY=VALUE, each of them, or all of them as one JSON object"
@@ -201,18 +202,24 @@ def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
 
 
 def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegistry, name: str) -> dict[str, Any] | str:
-    """Each word as JSON where that is what the tool takes there, and as the text it is where not."""
+    """Each word as JSON where the tool takes that, as the text it is where it takes that, and else as JSON."""
     if not isinstance(given, _Words):
         return given
     read = tried = {key: read_word(text) for key, text in given.items()}
     with suppress(UnknownToolError):  # which the call will say
         for candidate in find(registry.snapshot, name):
-            wrong = {violation.pointer for violation in candidate.compiled.violations(read)}
-            kept = {key for key in read if any(f"{at}/".startswith(f"{pointer_of([key])}/") for at in wrong)}
-            tried = {key: given[key] if key in kept else value for key, value in read.items()}
+            as_text = {key: given[key] for key in _find_wrong(candidate.compiled, read)}
+            no_text = _find_wrong(candidate.compiled, read | as_text)
+            tried = read | {key: text for key, text in as_text.items() if key not in no_text}
             if candidate.compiled.accepts(tried):
                 break
     return tried
+
+
+def _find_wrong(compiled: CompiledSchema, arguments: dict[str, Any]) -> list[str]:
+    """The arguments that the schema refuses, wherever in them."""
+    wrong = {violation.pointer for violation in compiled.violations(arguments)}
+    return [key for key in arguments if any(f"{at}/".startswith(f"{pointer_of([key])}/") for at in wrong)]
 
 
 def _show_result(result: ToolResult, options: YardOptions, again: str | None, *, simulated: bool) -> int:
