@@ -51,6 +51,14 @@ def test_json_lines_are_the_samples_one_by_one(capsys):
     assert [json.loads(line) for line in out.splitlines()] == json.loads(output(capsys, *arguments, "--json")[1])
 
 
+def test_lines_have_the_definitions_in_the_words_of_a_provider_where_that_is_asked(capsys):
+    arguments = ("tools.yaml", "tc/random", "-k", "2", "-n", "2", "--seed", "1", "--format", "openai")
+    for line in map(json.loads, output(capsys, *arguments, "--jsonl")[1].splitlines()):
+        assert [each["function"]["name"].replace("__", "::") for each in line["definitions"]] == line["tools"]
+    code, _, err = output(capsys, *arguments)
+    assert code == 2 and "--format is for --jsonl" in err
+
+
 def test_a_count_draws_a_series(capsys):
     code, out, _ = output(capsys, "tools.yaml", "tc/coverage", "-k", "2", "-n", "2", "--seed", "1", "--json")
     samples = json.loads(out)

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from toolyard.cli.options import YARD, SkipOption, YardOptions, read_word
 from toolyard.cli.output import print_json, print_table, print_text, visible
 from toolyard.cli.yard import open_registry
+from toolyard.dialects import get_dialect
 from toolyard.insight.base import Sample
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import SAMPLERS, get_tool_sampler
@@ -29,6 +30,7 @@ def sample(
     namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace"], negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),
     jsonl: Annotated[bool, Parameter(negative="", help="Print each sample as a line of JSON.")] = False,
+    format: str | None = None,  # noqa: A002 - the option is called --format
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
@@ -52,32 +54,35 @@ def sample(
     option
         An option of the sampler, `min_score=0.7`; the value is read as JSON where it is JSON. May be given often; the
         same one often only if it takes a list.
+    format
+        In the JSON also the definitions, as a provider spells them: openai, openai-responses, anthropic, gemini or mcp.
     """
     if count < 1:
         raise ConfigError(f"--count must be 1 or more, not {count}")
+    if format is not None and not (options.json or jsonl):
+        raise ConfigError("--format is for --jsonl and --json")
     given = _read_options(type, option, namespace)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         sampler = get_tool_sampler(type, registry=registry, k=k, seed=seed, **given)
+        dialect = None if format is None else get_dialect(format, registry.all_tools())
         try:
             samples = [sampler.sample()] if count == 1 else list(sampler.series(count))
         except SamplingError as error:
             if isinstance(error, ConfigError):
                 raise
             return _report_failure(error, options.json or jsonl)
-    _print_sample(type, samples, options.json, jsonl)
-    return 0
-
-
-def _print_sample(kind: str, samples: list[Sample], as_json: bool, jsonl: bool) -> None:
+    if not (options.json or jsonl):
+        for drawn in samples:
+            _show_sample(type, drawn)
+        return 0
+    shown = (
+        drawn.to_dict() | ({} if dialect is None else {"definitions": dialect.format_tools(drawn)}) for drawn in samples
+    )
     if jsonl:
-        sys.stdout.writelines(f"{msgspec.json.encode(drawn.to_dict()).decode()}\n" for drawn in samples)
-        return
-    if as_json:
-        shown = [drawn.to_dict() for drawn in samples]
-        print_json(shown[0] if len(shown) == 1 else shown)
-        return
-    for drawn in samples:
-        _show_sample(kind, drawn)
+        sys.stdout.writelines(f"{msgspec.json.encode(one).decode()}\n" for one in shown)
+    else:
+        print_json(next(shown) if count == 1 else list(shown))
+    return 0
 
 
 def _read_options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
