@@ -129,7 +129,9 @@ def write_banner(service: Service, url: str) -> str:
         lines.append(f"API keys are required; {usable:,} {'is' if usable == 1 else 'are'} usable now")
         authorized = ' -H "Authorization: Bearer $TOOLYARD_KEY"'
     else:
-        lines.append("there are no API keys: whoever reaches this address from this machine may use every tool")
+        denied = count - len(_list_open(service))
+        what = f"every tool but {denied:,} that the policy denies" if denied else "every tool"
+        lines.append(f"there are no API keys: whoever reaches this address from this machine may use {what}")
         authorized = ""
     lines.append("try:")
     lines += [f"  {line}" for line in _suggest_requests(service, url, authorized)]
@@ -152,7 +154,7 @@ def _suggest_requests(service: Service, url: str, authorized: str) -> Iterator[s
 def _find_example(service: Service) -> tuple[str, dict[str, Any]] | None:
     """A tool that can be called, and arguments that it takes."""
     registry = service.yard.tool_registry
-    tools = [tool for tool in registry.all_tools()[:_TRIED] if tool.binding is not None and tool.name.isascii()]
+    tools = [tool for tool in _list_open(service)[:_TRIED] if tool.binding is not None and tool.name.isascii()]
     for tool in sorted(tools, key=lambda tool: _rank_tool(tool, service)):
         arguments = _make_value(tool.parameters or {})
         if not isinstance(arguments, dict):
@@ -163,6 +165,12 @@ def _find_example(service: Service) -> tuple[str, dict[str, Any]] | None:
             continue
         return service.names.now.spell_name(bound.tool.qualified_name), arguments
     return None
+
+
+def _list_open(service: Service) -> list[Tool]:
+    """The tools that the policy does not deny to whoever has no key."""
+    policy, tools = service.yard.tool_engine.policy, service.yard.tool_registry.all_tools()
+    return [tool for tool in tools if policy is None or not policy.always_denies(tool, ())]
 
 
 def _rank_tool(tool: Tool, service: Service) -> tuple[bool, bool, bool]:
