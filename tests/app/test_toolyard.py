@@ -272,3 +272,12 @@ def test_results_of_an_engine_that_was_chosen_to_make_them_up_need_not_say_so(tm
         yard.tool_engine.setup("s")
         [book] = yard.tool_engine.execute("s", [ToolCall("default::create_book", {"title": "Z"})])
     assert (book.result["title"], book.metadata) == ("Z", {})
+
+
+def test_a_model_is_offered_all_but_what_the_policy_denies_whatever_the_arguments():
+    tools = {"type": "inline", "namespace": "n", "tools": [{"name": name} for name in "abcd"]}
+    rules = [{"deny": "n::a"}, {"ask": "n::b"}, {"deny": "n::c", "keys": ["guest"]}]
+    with Toolyard.from_config({"tools": [tools], "policy": {"rules": rules}}) as yard:
+        assert [tool.name for tool in yard.offered_tools()] == ["b", "c", "d"]
+    with Toolyard.from_config({"tools": [tools]}) as yard:
+        assert yard.offered_tools() == yard.tool_registry.all_tools()

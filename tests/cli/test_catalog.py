@@ -109,12 +109,19 @@ def test_check_warns_of_what_may_be_a_slip_and_fails_for_it_only_if_it_is_to_be_
         assert output(capsys, "check", "slip.yaml", "--strict")[0] == (1 if warned else 0)
 
 
-def test_tools_shows_what_a_policy_denies_or_asks_about(capsys, tmp_path):
+def test_tools_and_search_leave_out_what_a_policy_denies_and_mark_what_it_asks_about(capsys, tmp_path):
     tools = "[{name: a}, {name: b}, {name: c}]"
     policy = "policy: {rules: [{deny: 'n::a'}, {ask: 'n::b'}, {deny: 'n::c', keys: [guest]}]}"
     (tmp_path / "ruled.yaml").write_text(f"tools: [{{type: inline, namespace: n, tools: {tools}}}]\n{policy}\n")
-    lines = output(capsys, "tools", "ruled.yaml")[1].splitlines()
+    _, out, err = output(capsys, "tools", "ruled.yaml")
+    assert [line.split("\t")[2] for line in out.splitlines()[:3]] == ["POLICY", "asks first", ""]
+    assert "1 tool more that the policy denies: --denied lists" in err
+    lines = output(capsys, "tools", "ruled.yaml", "--denied")[1].splitlines()
     assert [line.split("\t")[2] for line in lines[:4]] == ["POLICY", "denied", "asks first", ""]
+    listed = as_json(capsys, "tools", "ruled.yaml")[1]
+    assert [(entry["name"], entry["policy"]) for entry in listed] == [("n::b", "ask"), ("n::c", "allow")]
+    assert [hit["name"] for hit in as_json(capsys, "search", "n::b", "-c", "ruled.yaml")[1]["hits"]] == ["n::b"]
+    assert "n::a" not in {hit["name"] for hit in as_json(capsys, "search", "n::a", "-c", "ruled.yaml")[1]["hits"]}
 
 
 def test_tools_lists_and_filters(capsys):

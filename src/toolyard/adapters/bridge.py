@@ -84,8 +84,8 @@ class ToolBridge:
 
     def offered_tools(self) -> list[OfferedTool]:
         """The tools there are now and may be called, one for each overload."""
-        policy = self._policy
-        tools = [tool for tool in self.dialect.names.tools if policy is None or not policy.always_denies(tool, None)]
+        policy, every = self._policy, self.dialect.names.tools
+        tools = every if policy is None else policy.list_offered(every)
         entries = zip(self.dialect.format_tools(tools), tools, strict=True)
         return [
             OfferedTool(entry["name"], entry["description"], entry["input_schema"], tool) for entry, tool in entries

@@ -33,6 +33,7 @@ from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, Scri
 from toolyard.model.errors import ConfigError, PluginError
 from toolyard.model.names import glob_matcher, nearest, suggest
 from toolyard.model.report import LoadReport
+from toolyard.model.tool import Tool
 from toolyard.plugins import (
     ENGINES,
     ENRICHMENTS,
@@ -441,6 +442,11 @@ class Toolyard(Closing):
         """The namespaces that enabled domains gave; the HTTP wires spell the tools of these by their bare names."""
         loaders = [loader for loader in self.tool_registry.loaders if isinstance(loader, DomainToolLoader)]
         return frozenset[str]().union(*(loader.namespaces for loader in loaders))
+
+    def offered_tools(self) -> list[Tool]:
+        """What to tell a model of: every tool but those that the policy denies whatever the arguments."""
+        policy, tools = self.tool_engine.policy, self.tool_registry.all_tools()
+        return tools if policy is None else policy.list_offered(tools)
 
     def sampler(self, type: str, **options: Any) -> ToolSampler[Any]:  # noqa: A002 (as a config spells it)
         """A sampler of that registered type over this registry."""

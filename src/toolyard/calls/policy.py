@@ -357,6 +357,10 @@ class Policy:
                 return True
         raise AssertionError("the default matches every call")
 
+    def list_offered(self, tools: Iterable[Tool]) -> list[Tool]:
+        """What a program tells a model of: all but what it is denied itself, whatever the arguments."""
+        return [tool for tool in tools if not self.always_denies(tool, None)]
+
     def foresee_action(self, tool: Tool) -> Action:
         """What happens to a call of the tool by the program itself, in a session that no rule names."""
         return self._find_line(tool, "", None).action

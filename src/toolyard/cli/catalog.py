@@ -87,10 +87,11 @@ def tools(
     *,
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
     tag: Annotated[str | None, Parameter(name=["--tag", "-t"])] = None,
+    denied: Annotated[bool, Parameter(negative="")] = False,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """List the tools, in registration order; where there is a policy, with what it denies you or asks about.
+    """List the tools that you may call, in registration order; where there is a policy, with what it asks about.
 
     Parameters
     ----------
@@ -98,6 +99,8 @@ def tools(
         Only tools of this namespace.
     tag
         Only tools with this tag.
+    denied
+        List those as well that the policy denies you.
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, namespace=namespace, tag=tag)
@@ -106,16 +109,31 @@ def tools(
             for tool in registry
             if (namespace is None or tool.namespace == namespace) and (tag is None or tag in tool.tags)
         ]
-    entries = (tool.to_dict(qualified=True) for tool in found)
-    policy = Policy.from_options(read_named(options.config)[1].policy)
-    said = {"allow": "", "deny": "denied", "ask": "asks first"}
-    marks = [() if policy.trivial else (said[policy.foresee_action(tool)],) for tool in found]
-    columns = ["name", "effects", *([] if policy.trivial else ["policy"]), "description"]
-    rows = (
-        (tool.qualified_name, tool.effects.value, *mark, tool.description.partition("\n")[0])
-        for tool, mark in zip(found, marks, strict=True)
+    policy = _read_policy(options)
+    shown = found if denied else policy.list_offered(found)
+    ruled = not policy.trivial
+    entries = (
+        tool.to_dict(qualified=True) | ({"policy": policy.foresee_action(tool)} if ruled else {}) for tool in shown
     )
-    return print_list(options.json, "tool", entries, columns, rows)
+    said = {"allow": "", "deny": "denied", "ask": "asks first"}
+    rows = (
+        (
+            tool.qualified_name,
+            tool.effects.value,
+            *([said[policy.foresee_action(tool)]] if ruled else []),
+            tool.description.partition("\n")[0],
+        )
+        for tool in shown
+    )
+    columns = ["name", "effects", *(["policy"] if ruled else []), "description"]
+    code = print_list(options.json, "tool", entries, columns, rows)
+    if len(shown) < len(found):
+        warn(f"{counted(len(found) - len(shown), 'tool')} more that the policy denies: --denied lists them, too")
+    return code
+
+
+def _read_policy(options: YardOptions) -> Policy:
+    return Policy.from_options(read_named(options.config)[1].policy)
 
 
 def show(
@@ -215,7 +233,16 @@ def search(
     _check_request(query, k, threshold)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, namespace=namespace, tag=tag)
-        found = registry.search(query, k, namespace=namespace or None, tags=tag or None, threshold=threshold)
+        policy = _read_policy(options)
+        found = registry.searcher.search(
+            registry.snapshot,
+            query,
+            k,
+            namespace=namespace or None,
+            tags=tag or None,
+            where=None if policy.trivial else lambda tool: not policy.always_denies(tool, None),
+            threshold=threshold,
+        )
     if found.note:
         warn(found.note)
     if options.json:

@@ -56,7 +56,7 @@ _VERBS = {
     "session:show_": "Show a session, call by call.",
     "session:fork_": "Begin a session where another one now is, or was.",
     "session:diff_": "Show where two sessions part, and how their worlds differ.",
-    "session:export_": "Print a session as JSON, whole.",
+    "session:export_": "Print a session as JSON that `setup` takes back.",
     "session:delete_": "End a session.",
     "approvals:list_": "List the calls that wait for approval.",
     "approvals:show_": "Show one, with what it would change.",
