@@ -69,53 +69,6 @@ def test_results_are_objects_under_the_wire_name():
     assert second["response"]["error"]["code"] == "tool.timeout"
 
 
-@pytest.mark.parametrize(
-    ("response", "value", "error"),
-    [
-        ({"result": 5}, 5, None),
-        ({"output": "Ada"}, "Ada", None),
-        ({"name": "Ada", "age": 5}, {"name": "Ada", "age": 5}, None),
-        ({"error": "no"}, None, "no"),
-        ({"error": {"status": 404}}, None, '{"error": {"status": 404}}'),
-    ],
-)
-def test_responses_of_others_are_understood(response, value, error):
-    message = {"role": "user", "parts": [{"functionResponse": {"name": "hr__find", "response": response}}]}
-    (result,) = GeminiDialect([tool()]).parse_results(message)
-    assert (result.name, result.result, result.error) == ("hr::find", value, error)
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        [{"functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT"}, "behavior": "BLOCKING"}]}],
-        {
-            "tools": [
-                {
-                    "function_declarations": [
-                        {"name": "f", "parameters_json_schema": {"type": "object"}, "behavior": "BLOCKING"}
-                    ]
-                }
-            ]
-        },
-        {"functionDeclarations": [{"name": "f", "parameters": {"type": "object"}, "behavior": "BLOCKING"}]},
-        [{"name": "f", "parameters": {"type": "OBJECT"}, "behavior": "BLOCKING"}],
-    ],
-)
-def test_declarations_are_read_in_every_wrapping(payload):
-    (found,) = GeminiDialect().parse_tools(payload, "n")
-    assert (found.qualified_name, found.parameters, found.metadata) == (
-        "n::f",
-        {"type": "object"},
-        {"behavior": "BLOCKING"},
-    )
-
-
-def test_a_response_schema_is_the_output_schema():
-    wire = {"name": "f", "response": {"type": "STRING"}}
-    assert GeminiDialect().parse_tools([wire], "n")[0].output_parameters == {"type": "string"}
-
-
 def test_what_the_schema_lost_is_reported_per_tool():
     dialect = GeminiDialect(
         [tool(parameters={"type": "object", "properties": {"a": {"type": "string", "format": "uri"}}})]

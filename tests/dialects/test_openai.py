@@ -3,7 +3,6 @@ import pytest
 from dialects.strategies import tool
 from toolyard.dialects import OpenAIChatDialect
 from toolyard.model import ToolCall, ToolResult
-from toolyard.model.errors import MalformedSource
 
 PERSON = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}, "required": ["id"]}
 
@@ -70,22 +69,6 @@ def test_calls_and_results_make_a_conversation():
     ]
 
 
-def test_results_take_their_names_from_the_calls_before_them():
-    dialect = OpenAIChatDialect([tool()])
-    talk = [
-        {"role": "user", "content": "who?"},
-        *dialect.format_calls([ToolCall("hr::find", {}, "a")]),
-        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "Ada"}]},
-        {"role": "tool", "tool_call_id": "z", "content": "Bob"},
-        {"role": "function", "name": "hr__find", "content": "{}"},
-    ]
-    assert dialect.parse_results(talk) == [
-        ToolResult("a", "hr::find", "Ada"),
-        ToolResult("z", "", "Bob"),
-        ToolResult(None, "hr::find", {}),
-    ]
-
-
 def test_strict_tools_are_marked_and_their_nulls_are_taken_out_again():
     dialect = OpenAIChatDialect([tool(parameters=PERSON)], strict=True)
     function = dialect.format_tools()[0]["function"]
@@ -111,16 +94,3 @@ def test_a_tool_strict_mode_cannot_describe_goes_without_and_is_reported():
         "parameters": free,
     }
     assert [(item.tool, item.pointer) for item in dialect.report] == [("hr::find", "/properties/data")]
-
-
-def test_unknown_keys_of_a_tool_go_to_its_metadata():
-    wire = {"type": "function", "x": 1, "function": {"name": "f", "parameters": PERSON, "strict": True}}
-    found = OpenAIChatDialect().parse_tools([wire, {"name": "bare"}], "n")
-    assert found[0].metadata == {"x": 1, "strict": True}
-    assert found[0].parameters == PERSON
-    assert (found[1].qualified_name, found[1].metadata) == ("n::bare", {})
-
-
-def test_hosted_tools_are_refused_by_name():
-    with pytest.raises(MalformedSource, match=r"tools\[1\]: a web_search tool runs at the provider"):
-        OpenAIChatDialect().parse_tools([{"name": "a"}, {"type": "web_search"}], "n")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dialects.strategies import values
-from toolyard.dialects.payload import error_of, read_content, read_result, read_value, result_text, value_text
+from toolyard.dialects.payload import error_of, read_content, read_value, result_text, value_text
 from toolyard.model import ErrorInfo, ToolResult
 
 
@@ -37,7 +37,7 @@ def test_text_that_cannot_be_utf8_leaves_escaped():
 
 def test_errors_are_json_with_code_message_hint_and_details():
     info = ErrorInfo("tool.denied", "no", hint="ask", details={"rule": 1}, retryable=True, retry_after=2.0)
-    assert json.loads(result_text(ToolResult("c", "t", None, "no", error_info=info), marked=False)) == {
+    assert json.loads(result_text(ToolResult("c", "t", None, "no", error_info=info))) == {
         "error": {
             "code": "tool.denied",
             "message": "no",
@@ -50,32 +50,8 @@ def test_errors_are_json_with_code_message_hint_and_details():
     }
 
 
-def test_only_a_wire_without_a_flag_needs_to_tell_results_from_errors():
-    result = ToolResult("c", "t", {"error": ErrorInfo("a", "b").to_dict()})
-    assert read_result("c", "t", read_value(result_text(result, marked=False))) == result
-    assert read_result("c", "t", read_value(result_text(result, marked=True)), failed=False) == result
-
-
 def test_a_success_has_no_error():
     assert error_of(ToolResult("c", "t", 1)) is None
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"error": "text"},
-        {"error": {"code": 5}},
-        {"error": {"code": "a", "message": "b", "retryable": "junk", "effect": "none"}},
-        {"error": {}, "more": 1},
-    ],
-)
-def test_an_error_key_alone_does_not_make_an_error(value):
-    assert read_result("c", "t", value) == ToolResult("c", "t", value)
-
-
-def test_what_the_wire_calls_failed_is_an_error_whatever_it_says():
-    assert read_result("c", "t", "broken", failed=True).error == "broken"
-    assert read_result("c", "t", {"why": 1}, failed=True).error == '{"why": 1}'
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def _read_result(result: ToolResult) -> list[Content]:
     blocks = None if result.is_error else blocks_of(result)
     if blocks is not None:
         return [_read_block(block) for block in blocks]
-    return [Content.from_text(failure_text(result) or result_text(result, marked=False))]
+    return [Content.from_text(failure_text(result) or result_text(result))]
 
 
 def _read_block(block: Block) -> Content:

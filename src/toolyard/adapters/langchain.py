@@ -71,7 +71,7 @@ def _make_tool(bridge: ToolBridge, *, name: str, **words: Any) -> YardTool:
         if failure is not None:
             raise ToolException(failure)
         blocks = blocks_of(result)
-        content = result_text(result, marked=True) if blocks is None else [_read_block(block) for block in blocks]
+        content = result_text(result) if blocks is None else [_read_block(block) for block in blocks]
         return content, result.to_dict()
 
     def call(arguments: Any, call_id: str | None, config: RunnableConfig) -> Answer:

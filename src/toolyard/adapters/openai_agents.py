@@ -61,7 +61,7 @@ def _run_name() -> str | None:
 def _read_result(result: ToolResult) -> Any:
     blocks = None if result.is_error else blocks_of(result)
     if blocks is None:
-        return failure_text(result) or result_text(result, marked=False)
+        return failure_text(result) or result_text(result)
     return [_read_block(block) for block in blocks]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from toolyard.dialects.base import CallWords, EntryDialect, ResultWords, WireTool, best_match, others, properties_of
+from toolyard.dialects.base import CallWords, EntryDialect, ResultWords, best_match, others, properties_of
 from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -16,9 +16,8 @@ from toolyard.dialects.payload import (
     read_arguments as written_arguments,
     records,
 )
-from toolyard.dialects.wire_names import read_arguments, read_properties, spell_arguments, spell_properties, wire_key
+from toolyard.dialects.wire_names import read_arguments, spell_arguments, spell_properties, wire_key
 from toolyard.model import Schema, Tool, ToolCall
-from toolyard.model.errors import MalformedSource
 
 
 class AnthropicDialect(EntryDialect):
@@ -26,7 +25,7 @@ class AnthropicDialect(EntryDialect):
 
     name = "anthropic"
     call_words = CallWords("tool_use", "id", "input")
-    result_words = ResultWords(("tool_result",), "tool_use_id", "content", "is_error")
+    result_words = ResultWords("tool_result", "tool_use_id", "content", "is_error")
 
     def _list_entries(self, payload: object) -> Iterator[Json]:
         """The blocks of a message, of several, or a list of blocks."""
@@ -42,23 +41,6 @@ class AnthropicDialect(EntryDialect):
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
         schema = spell_properties(object_root(tool.parameters, log), log)
         return {"name": wire_name, "description": tool.description, "input_schema": schema}
-
-    def _parse_tool(self, entry: Json, where: str) -> WireTool:
-        kind = entry.get("type", "custom")
-        if kind != "custom":
-            raise MalformedSource(f"a {kind} tool is defined by the provider and has no schema to read", where=where)
-        extra = others(entry, "type", "name", "description", "input_schema")
-        return WireTool(entry.get("name"), entry.get("description"), entry.get("input_schema"), extra)
-
-    def _make_tool(self, wire: WireTool, namespace: str, where: str) -> Tool:
-        tool = super()._make_tool(wire, namespace, where)
-        known = self._names.known(str(wire.name))
-        original = self._names.tool(known) if known is not None else None
-        return (
-            tool
-            if original is None
-            else tool.replace(parameters=read_properties(_object_schema(original), tool.parameters))
-        )
 
     def _wire_properties(self, tool: Tool) -> Iterable[str]:
         return map(wire_key, properties_of(tool))

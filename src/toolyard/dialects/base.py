@@ -14,18 +14,16 @@ from toolyard.dialects.payload import (
     ChangeLog,
     Json,
     arguments_text,
-    fields,
     pick,
     read_arguments,
-    read_content,
     read_id,
-    read_result,
+    records,
     result_text,
 )
 from toolyard.dialects.wire_names import WireNames
-from toolyard.model import Effects, Rewrite, Schema, Tool, ToolCall, ToolResult
-from toolyard.model.errors import ConfigError, MalformedSource
-from toolyard.model.names import nearest, split_qualified
+from toolyard.model import Rewrite, Tool, ToolCall, ToolResult
+from toolyard.model.errors import ConfigError
+from toolyard.model.names import nearest
 from toolyard.plugins import check_options
 
 Identified = TypeVar("Identified", ToolCall, ToolResult)
@@ -37,17 +35,6 @@ class RawCall(NamedTuple):
     name: object
     arguments: object
     call_id: object = None
-
-
-class WireTool(NamedTuple):
-    """A tool as it stands in a provider's list, taken apart."""
-
-    name: object
-    description: object
-    parameters: object
-    metadata: Json
-    output_parameters: object = None
-    effects: Effects = Effects.UNKNOWN
 
 
 class Dialect(ABC):
@@ -106,47 +93,6 @@ class Dialect(ABC):
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
         """One tool, with what its schema loses on the way in `log`."""
 
-    def parse_tools(self, payload: object, namespace: str) -> list[Tool]:
-        """The tools in a provider's list or request.
-
-        A wire name that this dialect issued becomes the tool's own name again; any other stays as it is,
-        in `namespace`. Keys a `Tool` has no field for go to its metadata. `MalformedSource` names the entry
-        that is not a tool.
-        """
-        tools: list[Tool] = []
-        for index, entry in enumerate(self._tool_entries(payload)):
-            where = f"tools[{index}]"
-            if not entry:
-                raise MalformedSource("a tool must be an object", where=where)
-            tools.append(self._make_tool(self._parse_tool(entry, where), namespace, where))
-        return tools
-
-    def _tool_entries(self, payload: object) -> Iterator[Json]:
-        """Each tool of a list, or of the `tools` of a request or response."""
-        listed = payload if isinstance(payload, (list, tuple)) else fields(payload).get("tools")
-        if not isinstance(listed, (list, tuple)):
-            raise MalformedSource(f"expected a list of tools, or an object with one, not {type(payload).__name__}")
-        return map(fields, listed)
-
-    @abstractmethod
-    def _parse_tool(self, entry: Json, where: str) -> WireTool:
-        """One entry of a list taken apart; `MalformedSource` if it is a tool the provider runs itself."""
-
-    def _make_tool(self, wire: WireTool, namespace: str, where: str) -> Tool:
-        if not isinstance(wire.name, str) or not wire.name:
-            raise MalformedSource("a tool must have a name", where=where)
-        known = self._names.known(wire.name)
-        home, name = split_qualified(known[0]) if known else (namespace, wire.name)
-        return Tool(
-            name,
-            home,
-            wire.description if isinstance(wire.description, str) else "",
-            _read_schema(wire.parameters, "input schema", where),
-            _read_schema(wire.output_parameters, "output schema", where),
-            wire.metadata,
-            effects=wire.effects,
-        )
-
     def parse_calls(self, response: object) -> list[ToolCall]:
         """The calls in a provider's answer, in order; empty if there are none.
 
@@ -201,24 +147,6 @@ class Dialect(ABC):
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """The results as the next part of a conversation; errors with code, message, hint and details."""
 
-    @abstractmethod
-    def parse_results(self, messages: object) -> list[ToolResult]:
-        """The results in a conversation, a message or a list of parts, in order.
-
-        A name is empty where the wire has none and the call itself is not among the messages.
-        """
-
-    def _result_name(self, wire: object) -> str:
-        found = self._names.find(wire) if isinstance(wire, str) else None
-        return found[0] if found else wire if isinstance(wire, str) else ""
-
-    def _with_names(self, records: Iterable[Json]) -> Iterator[tuple[Json, dict[str, str]]]:
-        """Each record of a conversation with the names of the calls so far by id, for results that carry no name."""
-        names: dict[str, str] = {}
-        for record in records:
-            names.update((call.call_id, call.name) for call in self.parse_calls([record]) if call.call_id is not None)
-            yield record, names
-
 
 class CallWords(NamedTuple):
     """How a wire spells an entry that is a call: its kind, and where id and arguments stand."""
@@ -231,8 +159,7 @@ class CallWords(NamedTuple):
 class ResultWords(NamedTuple):
     """How it spells one that is a result, whose answer is text."""
 
-    kinds: tuple[str, ...]
-    """The first is written, all are read."""
+    kind: str
     call_id: str
     content: str
     failed: str | None = None
@@ -246,9 +173,9 @@ class EntryDialect(Dialect):
     call_words: ClassVar[CallWords]
     result_words: ClassVar[ResultWords]
 
-    @abstractmethod
     def _list_entries(self, payload: object) -> Iterator[Json]:
         """The entries of an answer, of a conversation or of a list, wherever they are kept."""
+        return records(payload)
 
     def _wrap_entries(self, entries: list[Json], role: str) -> list[Json]:
         """Put entries into the messages of whoever writes them, where the wire has such."""
@@ -281,21 +208,10 @@ class EntryDialect(Dialect):
         """One entry a result; they must be the next ones after those of the calls."""
         words, entries = self.result_words, []
         for call_id, result in with_ids(results):
-            text = result_text(result, marked=words.failed is not None)
-            entry: Json = {self.kind_key: words.kinds[0], words.call_id: call_id, words.content: text}
+            text = result_text(result)
+            entry: Json = {self.kind_key: words.kind, words.call_id: call_id, words.content: text}
             entries.append({**entry, words.failed: True} if words.failed and result.is_error else entry)
         return self._wrap_entries(entries, "user")
-
-    def parse_results(self, messages: object) -> list[ToolResult]:
-        """The entries that are results."""
-        words, results = self.result_words, []
-        for entry, names in self._with_names(self._list_entries(messages)):
-            if entry.get(self.kind_key) in words.kinds:
-                call_id = read_id(entry.get(words.call_id))
-                name = names.get(call_id or "") or self._result_name(entry.get("name"))
-                failed = None if words.failed is None else entry.get(words.failed) is True
-                results.append(read_result(call_id, name, read_content(entry.get(words.content)), failed=failed))
-        return results
 
 
 def with_ids(given: Sequence[Identified]) -> Iterator[tuple[str, Identified]]:
@@ -328,16 +244,8 @@ def best_match(
 
 
 def others(data: Json, *known: str) -> Json:
-    """The entries of a wire tool that no field of `Tool` stands for."""
+    """The entries that are set, but for those of these names."""
     return {key: value for key, value in data.items() if key not in known and value is not None}
-
-
-def _read_schema(value: object, what: str, where: str) -> Schema:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise MalformedSource(f"the {what} must be an object, not {type(value).__name__}", where=where)
-    return value
 
 
 DIALECTS: Mapping[str, str] = MappingProxyType(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from toolyard.dialects.base import Dialect, RawCall, WireTool, others
+from toolyard.dialects.base import Dialect, RawCall
 from toolyard.dialects.input_schema import object_typed
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -21,19 +21,18 @@ from toolyard.dialects.payload import (
     fields,
     pick,
     read_content,
+    read_error,
     read_id,
-    read_result,
     read_value,
     records,
     result_text,
 )
-from toolyard.model import Effects, ErrorInfo, Schema, Tool, ToolCall, ToolResult
+from toolyard.model import Effects, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.call import Block, Content
 from toolyard.model.errors import CallError, Effect, InvalidOutput, ToolFailed
 from toolyard.model.names import json_type
 from toolyard.model.tool import promises_output
 from toolyard.schema.admission import check_budget
-from toolyard.schema.definition import hinted_effects
 from toolyard.schema.fold import fold_schema
 from toolyard.schema.subschemas import References, rebuild, types_of
 
@@ -63,26 +62,6 @@ class McpDialect(Dialect):
         annotations = {**_effect_annotations(tool.effects), **passed_on}
         return {**out, "annotations": annotations} if annotations else out
 
-    def _tool_entries(self, payload: object) -> Iterator[Json]:
-        return super()._tool_entries(fields(payload).get("result", payload))
-
-    def _parse_tool(self, entry: Json, where: str) -> WireTool:
-        schemas = ("inputSchema", "input_schema", "outputSchema", "output_schema")
-        extra = others(entry, "name", "description", *schemas)
-        hints = fields(extra.pop("annotations", None))
-        effects = hinted_effects(hints)
-        # What the effects say by themselves is not repeated; a write that is not destructive is more than that.
-        implied = _effect_annotations(effects)
-        kept = {key: value for key, value in hints.items() if value is not None and implied.get(key) != value}
-        return WireTool(
-            entry.get("name"),
-            entry.get("description"),
-            pick(entry, "inputSchema", "input_schema"),
-            {**extra, "annotations": kept} if kept else extra,
-            pick(entry, "outputSchema", "output_schema"),
-            effects,
-        )
-
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
         for record in records(response):
             params = fields(record.get("params")) or record
@@ -103,7 +82,7 @@ class McpDialect(Dialect):
             info = error_of(result)
             value = {"result": result.result} if self._is_wrapped(result) else result.result
             out: Json = {
-                "content": [{"type": "text", "text": result_text(result, marked=True)}],
+                "content": [{"type": "text", "text": result_text(result)}],
                 "structuredContent": value if info is None else error_value(info),
                 "isError": info is not None,
             }
@@ -116,38 +95,10 @@ class McpDialect(Dialect):
         tool = self._names.tool((result.name, None))
         return tool is not None and wraps(tool)
 
-    def parse_results(self, messages: object) -> list[ToolResult]:
-        """`CallToolResult`s, by themselves or in JSON-RPC responses."""
-        results: list[ToolResult] = []
-        for record in records(messages):
-            body = fields(record.get("result")) if "jsonrpc" in record else record
-            call_id = _call_id(record, body)
-            if "jsonrpc" in record and "error" in record:
-                results.append(_protocol_error(call_id, fields(record["error"])))
-            elif "content" in body or pick(body, "structuredContent", "structured_content") is not None:
-                failed = pick(body, "isError", "is_error") is True
-                results.append(read_result(call_id, "", _read_body_value(body), failed=failed))
-        return results
-
 
 def wraps(tool: Tool) -> bool:
     """True if results of the tool are structured as `{"result": ...}`, also where they are objects."""
     return promises_output(tool) and is_wrapped(tool.output_parameters)
-
-
-def _protocol_error(call_id: str | None, error: Json) -> ToolResult:
-    info = ErrorInfo(
-        ToolFailed.code,
-        str(error.get("message", "the server answered with an error")),
-        effect=ToolFailed.effect,
-        details={key: error[key] for key in ("code", "data") if key in error},
-    )
-    return ToolResult(call_id, "", None, info.message, {}, info)
-
-
-def _read_body_value(body: Json) -> Any:
-    structured, said = pick(body, "structuredContent", "structured_content"), read_content(body.get("content"))
-    return said if structured is None or structured == {_KEY: said} else structured
 
 
 def _write_output(schema: Schema, log: ChangeLog) -> Schema:
@@ -316,7 +267,7 @@ def _read_failure(blocks: list[Block], structured: Any, server: str, effect: Eff
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     text = "\n".join(texts)
     for said in (structured, read_value(text)):
-        info = read_result(None, "", said).error_info
+        info = read_error(said)
         if info is not None:
             return CallError.from_info(info)
     details: dict[str, Any] = {}

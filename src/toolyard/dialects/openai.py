@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from toolyard.dialects.base import CallWords, EntryDialect, RawCall, ResultWords, WireTool, others, with_ids
+from toolyard.dialects.base import CallWords, EntryDialect, RawCall, ResultWords, others, with_ids
 from toolyard.dialects.input_schema import object_root, strict_schema, without_added_nulls
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -21,7 +21,6 @@ from toolyard.dialects.payload import (
 )
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Tool, ToolCall
-from toolyard.model.errors import MalformedSource
 
 
 class OpenAIDialect(EntryDialect):
@@ -42,15 +41,6 @@ class OpenAIDialect(EntryDialect):
         chosen = parameters if strict is None else strict
         return {"name": wire_name, "description": tool.description, "parameters": chosen}, strict is not None
 
-    def _parse_tool(self, entry: Json, where: str) -> WireTool:
-        kind = entry.get("type", "function")
-        if kind != "function":
-            raise MalformedSource(f"a {kind} tool runs at the provider and has no schema to read", where=where)
-        function = fields(entry.get("function")) or entry
-        extra = others(entry, "type", "function") if function is not entry else {}
-        extra |= others(function, "type", "name", "description", "parameters")
-        return WireTool(function.get("name"), function.get("description"), function.get("parameters"), extra)
-
     def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         return without_added_nulls(tool.parameters, arguments) if self._strict else arguments
 
@@ -60,11 +50,7 @@ class OpenAIChatDialect(OpenAIDialect):
 
     name = "openai"
     kind_key = "role"
-    # The role `function` is an older one.
-    result_words = ResultWords(("tool", "function"), "tool_call_id", "content")
-
-    def _list_entries(self, payload: object) -> Iterator[Json]:
-        return records(payload)
+    result_words = ResultWords("tool", "tool_call_id", "content")
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
         function, strict = self._function_entry(tool, wire_name, log)
@@ -148,7 +134,7 @@ class OpenAIResponsesDialect(OpenAIDialect):
 
     name = "openai-responses"
     call_words = CallWords("function_call", "call_id", "arguments")
-    result_words = ResultWords(("function_call_output",), "call_id", "output")
+    result_words = ResultWords("function_call_output", "call_id", "output")
 
     def _list_entries(self, payload: object) -> Iterator[Json]:
         """The items of a response, of a request's input, or of a list."""

@@ -109,17 +109,10 @@ def error_value(info: ErrorInfo) -> dict[str, Any]:
     return {"error": info.to_dict()}
 
 
-def result_text(result: ToolResult, *, marked: bool) -> str:
-    """What a model reads: the value, or the error as JSON.
-
-    `marked` says that the wire has a flag of its own for errors. Without one, a value that could be taken
-    for an error is put into `{"result": ...}`.
-    """
+def result_text(result: ToolResult) -> str:
+    """What a model reads: the value, or the error as JSON."""
     info = error_of(result)
-    if info is not None:
-        return _dump_json(error_value(info))
-    is_ambiguous = not marked and _looks_failed(result.result)
-    return value_text({"result": result.result} if is_ambiguous else result.result)
+    return value_text(result.result) if info is None else _dump_json(error_value(info))
 
 
 def value_text(value: Any) -> str:
@@ -149,20 +142,7 @@ def read_content(content: object) -> Any:
     return parts
 
 
-def read_result(call_id: str | None, name: str, value: Any, *, failed: bool | None = None) -> ToolResult:
-    """The result a value stands for; `failed` is the wire's own flag, None where it has none."""
-    info = None if failed is False else _read_error(value)
-    if info is None and failed:
-        message = value if isinstance(value, str) else _dump_json(value)
-        info = ErrorInfo(ToolFailed.code, message, effect=ToolFailed.effect)
-    if info is not None:
-        return ToolResult(call_id, name, None, info.message, {}, info)
-    if failed is None and isinstance(value, dict) and value.keys() == {"result"} and _looks_failed(value["result"]):
-        value = value["result"]
-    return ToolResult(call_id, name, value)
-
-
-def _read_error(value: object) -> ErrorInfo | None:
+def read_error(value: object) -> ErrorInfo | None:
     """The error in `{"error": {...}}`, if it is one of ours: a tool may well answer with such a key."""
     if not isinstance(value, dict) or value.keys() != {"error"} or not isinstance(value["error"], dict):
         return None
@@ -172,13 +152,6 @@ def _read_error(value: object) -> ErrorInfo | None:
         return ErrorInfo.from_dict(value["error"])
     except msgspec.ValidationError:
         return None
-
-
-def _looks_failed(value: object) -> bool:
-    """Whether a successful value would be read as an error, or as one that was wrapped not to be."""
-    while isinstance(value, dict) and value.keys() == {"result"}:
-        value = value["result"]
-    return _read_error(value) is not None
 
 
 def _is_encodable(text: str) -> bool:

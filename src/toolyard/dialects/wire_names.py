@@ -264,22 +264,11 @@ def spell_properties(schema: Schema, log: ChangeLog) -> Schema:
     spelt = {name: wire_key(name) for name in properties if not _ACCEPTED.fullmatch(name)}
     for name in spelt:
         log.add(("properties", name), "respelt for Anthropic; arguments are spelt back")
-    return _rename_properties(schema, spelt) if spelt else schema
-
-
-def read_properties(original: Schema, schema: Schema) -> Schema:
-    """A schema as `spell_properties` wrote it, under the names of the original again."""
-    if not isinstance(schema.get("properties"), dict):
+    if not spelt:
         return schema
-    return _rename_properties(
-        schema, {wire_key(name): name for name in original["properties"] if wire_key(name) != name}
-    )
-
-
-def _rename_properties(schema: Schema, names: dict[str, str]) -> Schema:
-    out = {**schema, "properties": {names.get(name, name): sub for name, sub in schema["properties"].items()}}
+    out = {**schema, "properties": {spelt.get(name, name): sub for name, sub in properties.items()}}
     if isinstance(schema.get("required"), list):
-        out["required"] = [names.get(name, name) for name in schema["required"]]
+        out["required"] = [spelt.get(name, name) for name in schema["required"]]
     return out
 
 

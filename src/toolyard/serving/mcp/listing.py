@@ -74,7 +74,7 @@ def make_call_result(result: ToolResult, tool: McpTool | None = None) -> Json:
     out: Json
     info = None if result.error is None and result.error_info is None else error_of(result)
     if info is not None:
-        text = text_of(result, marked=True)
+        text = text_of(result)
         out = {"content": [{"type": "text", "text": text}], "structuredContent": error_value(info), "isError": True}
     else:
         value = result.result
