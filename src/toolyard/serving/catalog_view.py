@@ -21,7 +21,7 @@ from starlette.responses import Response
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.policy import Policy
 from toolyard.engines.script_runner import weakest_level
-from toolyard.links.http.link import read_address
+from toolyard.links.http.url import read_base_url
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
@@ -371,7 +371,7 @@ def _make_rest_binding(target: RestTarget) -> RestBinding:
             raise ConfigError("the body is given twice: by 'locations' and by 'body'; give it once")
         body = RestBody(media_type="application/json", properties=located)
     parameters += tuple(target.parameters)
-    return RestBinding(target.method, target.path, read_address(target.base_url), parameters, body)
+    return RestBinding(target.method, target.path, read_base_url(target.base_url, "base_url"), parameters, body)
 
 
 _RELOAD = "reload"

@@ -18,7 +18,8 @@ from waiting import SOON, until
 
 from conftest import chosen_way, ways_to_try
 from links.fake_server import hang_up, raw, whole
-from toolyard.links.http.link import HttpLink, read_address
+from toolyard.links.http.link import HttpLink
+from toolyard.links.http.url import read_base_url
 from toolyard.model.errors import CallTimeout, ConfigError, MalformedSource, ToolyardError, Unavailable
 
 GET = {"method": "GET", "path": "/x"}
@@ -213,10 +214,10 @@ def test_an_address_that_is_none_is_a_config_error_that_repeats_no_password(url)
 def test_any_text_is_an_address_or_a_config_error(text):
     for url in (text, f"http://{text}", f"http://h/{text}"):
         try:
-            address = read_address(url)
+            address = read_base_url(url, "url")
         except ConfigError:
             continue
-        assert read_address(address) == address
+        assert read_base_url(address, "url") == address
 
 
 def test_secrets_are_in_no_text_of_the_link_its_errors_or_its_logs(server, send, caplog):

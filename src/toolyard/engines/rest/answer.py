@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
 from toolyard.links.http.auth_entry import suggest_auth, write_flow
 from toolyard.links.http.media import bare_media_type, charset_of, media_kind
-from toolyard.links.http.messages import HARMLESS, RETRYABLE, Incoming, retry_after
+from toolyard.links.http.messages import HARMLESS, RETRYABLE, Incoming, retry_after, status_phrase
 from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
@@ -124,7 +123,7 @@ def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], cloc
     redactor = Redactor(secrets)
     details = _error_details(incoming, redactor)
     said = _quote_body(incoming, redactor)
-    message = f"{expected.what} answered {status}{_status_phrase(status)}{f': {said}' if said else ''}"
+    message = f"{expected.what} answered {status}{status_phrase(status)}{f': {said}' if said else ''}"
     effect = _effect_of(status, expected)
     if status in RETRYABLE:
         after = retry_after(incoming.header("retry-after"), clock)
@@ -141,13 +140,6 @@ def _effect_of(status: int, expected: Expected) -> Effect:
     if expected.method in HARMLESS or _FAULT <= status < _SERVER_FAULT or status in _NOT_DONE:
         return "none"
     return "done" if status == _SEE_OTHER else "unknown"
-
-
-def _status_phrase(status: int) -> str:
-    try:
-        return f" {HTTPStatus(status).phrase}"
-    except ValueError:
-        return ""
 
 
 def _error_details(incoming: Incoming, redactor: Redactor) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from toolyard.dialects.telemetry import carry_trace
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.options import RestEngineOptions, SimulationOptions
 from toolyard.engines.rest.answer import read_answer
-from toolyard.engines.rest.options import Chosen, choose_credentials, make_client, read_base_url
+from toolyard.engines.rest.options import Chosen, choose_credentials, make_client
 from toolyard.engines.rest.request import RestOperation, named_hosts
 from toolyard.links.http.auth import NoToken
 from toolyard.links.http.auth_entry import AuthEntry, read_auth
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Incoming, Outgoing
+from toolyard.links.http.url import read_base_url
 from toolyard.loop.pacing import Breaker
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, SessionError, Unavailable
@@ -107,7 +108,7 @@ class RESTToolEngine(OutwardEngine):
         read = read_arguments(
             RestEngineOptions, headers=headers, breaker_failures=breaker_failures, breaker_pause=breaker_pause
         )
-        self.base_url = read_base_url(base_url)
+        self.base_url = None if base_url is None else read_base_url(base_url, "base_url")
         self._auth = read_auth(auth, "auth")
         self._headers: tuple[tuple[str, str], ...] = tuple(read["headers"].items())
         agent = {} if user_agent is None else {"user-agent": user_agent}

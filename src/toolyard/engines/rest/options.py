@@ -14,22 +14,8 @@ from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.auth_entry import AuthEntry, join_credentials
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Credential
-from toolyard.links.http.url import read_url
-from toolyard.model.errors import CallError, ConfigError
+from toolyard.model.errors import ConfigError
 from toolyard.schema.options import read_arguments
-
-
-def read_base_url(value: Any) -> str | None:
-    """The address as it is, if it is one."""
-    if value is None:
-        return None
-    try:
-        target = read_url(value)
-    except CallError as error:
-        raise ConfigError(f"base_url: {error}") from None
-    if "?" in target.path:
-        raise ConfigError("base_url ends with its path; remove what follows '?'")
-    return target.url.rstrip("/")
 
 
 def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:

@@ -11,14 +11,14 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
 from toolyard.links.http.addresses import with_port
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Incoming, Outgoing
-from toolyard.links.http.url import Target, read_url
+from toolyard.links.http.url import read_base_url, read_url
 from toolyard.loop.home import link_loop
 from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, ConfigError, ToolFailed, ToolyardError, Unavailable
@@ -32,7 +32,6 @@ MAX_CONNECTIONS = 256
 _FOR_EVER = 1e8
 _CONNECT_PART = 0.9
 """Of a request's time, in which a connection must be had."""
-_WHITESPACE = frozenset(" \t\r\n")
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolyard"}
 
@@ -57,12 +56,12 @@ class HttpLink(Closing):
         max_bytes: int = MAX_ANSWER,
         verify: bool | str = True,
     ) -> None:
-        self.url = read_address(url)
+        self.url = read_base_url(url, "the server's address")
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < _FOR_EVER:
             raise ConfigError(f"timeout must be a number of seconds above 0, not {timeout!r}")
         self.timeout = timeout
         self._headers = {**_HEADERS, **{name.lower(): value for name, value in (headers or {}).items()}}
-        target = _read_target(self.url)
+        target = read_url(self.url)
         if _CREDENTIALS.intersection(self._headers) and target.is_exposed:
             _log.warning("%s is not encrypted: whoever is on the way can read the API key; use https://", self.url)
         self._named = (with_port(target.host, target.port),)
@@ -146,30 +145,3 @@ def _blame_link(error: CallError) -> CallError:
     hint = None if error.info.hint is None else "ask for less, or allow more with max_bytes=..."
     fault.info = msgspec.structs.replace(error.info, code=fault.info.code, hint=hint)
     return fault
-
-
-def _read_target(url: str) -> Target:
-    try:
-        return read_url(url)
-    except CallError as error:
-        raise ConfigError(f"the server's address: {error}") from None
-
-
-def read_address(url: object) -> str:
-    """The address in one spelling, without a slash at its end; `ConfigError` says what is wrong with it."""
-    if not isinstance(url, str) or any(char in _WHITESPACE for char in url):
-        raise ConfigError("a server's address is text such as 'http://127.0.0.1:8000'")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ConfigError("the server's address is no URL; write one such as 'http://127.0.0.1:8000'") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("the server's address must begin with http:// or https:// and name a host")
-    if parts.username is not None or parts.password is not None:
-        # Shown in errors and in logs; credentials in it would be too.
-        raise ConfigError("the server's address may not hold a user or password; give api_key=... instead")
-    if parts.query or parts.fragment:
-        raise ConfigError("the server's address ends with its path; remove what follows '?' or '#'")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"

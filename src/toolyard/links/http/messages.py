@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, NoReturn
 
 import msgspec
@@ -106,6 +107,14 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Send = Callable[[Outgoing], Awaitable[Incoming]]
+
+
+def status_phrase(status: int) -> str:
+    """` Not Found`, to be put behind a number; nothing for one that has no name."""
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""
 
 
 def set_header(headers: Headers, name: str, value: str) -> None:

@@ -7,11 +7,13 @@ is refused, and what was read here is what is sent: no other reader sees the URL
 from __future__ import annotations
 
 import re
-from urllib.parse import quote, quote_from_bytes, urljoin
+from typing import Any
+from urllib.parse import quote, quote_from_bytes, unquote_plus, urljoin
 
 import msgspec
 
 from toolyard.links.http.addresses import Blocked, read_address, read_host, read_port, with_port
+from toolyard.model.errors import ConfigError
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
@@ -63,8 +65,6 @@ class Target(msgspec.Struct, frozen=True):
 
     def without_query(self, name: str) -> Target:
         """The same without a query parameter."""
-        from urllib.parse import unquote_plus
-
         path, sign, query = self.path.partition("?")
         kept = [item for item in query.split("&") if unquote_plus(item.partition("=")[0]) != name]
         if not sign or kept == query.split("&"):
@@ -99,6 +99,17 @@ def read_url(url: str) -> Target:
     except ValueError:
         raise Blocked("the address to call names no host in the usual way") from None
     return Target(scheme, host, port, path if path.startswith("/") else f"/{path}")
+
+
+def read_base_url(value: Any, where: str) -> str:
+    """The address that paths are put behind, in one spelling and without a slash at its end; else a `ConfigError`."""
+    try:
+        target = read_url(value)
+    except Blocked as error:
+        raise ConfigError(f"{where}: {error}") from None
+    if "?" in target.path:
+        raise ConfigError(f"{where}: ends with its path; remove what follows '?'")
+    return target.url.rstrip("/")
 
 
 def read_origin(origin: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,25 +18,15 @@ from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
 from toolyard.sessions.gate import Gate
 
+if TYPE_CHECKING:
+    from toolyard.links.lm.providers import HttpBackend, LlamaBackend
+
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _LONGEST_ASKED = 60.0
 """Seconds that a request without a deadline is kept waiting because a server asked for it."""
 _USUAL_ANSWER = 256
 """Tokens that an answer is taken for beforehand, where nothing limits it."""
-
-
-class Backend(Protocol):
-    """Who runs the model."""
-
-    async def complete(self, request: LMRequest, deadline: float | None) -> LMAnswer:
-        """Ask once."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-    async def aclose(self) -> None:
-        """`close` for async code."""
 
 
 class LMClient(Closing):
@@ -193,7 +183,7 @@ def _chance_of(request: LMRequest, attempt: int) -> float:
     return int(request.key[at : at + 8], 16) / 2**32
 
 
-def _backend(config: LMConfig) -> Backend:
+def _backend(config: LMConfig) -> HttpBackend | LlamaBackend:
     from toolyard.links.lm.providers import HttpBackend, LlamaBackend
 
     return LlamaBackend(config) if config.type == "llama" else HttpBackend(config)

@@ -11,8 +11,10 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import TypedDict
 
-from toolyard.model.errors import CallError, ConfigError
+from toolyard.links.http.url import read_base_url, read_url
+from toolyard.model.errors import ConfigError
 from toolyard.model.names import nearest
+from toolyard.schema.common_options import check_headers
 from toolyard.schema.options import Text, check_keys, locate_file, option_type, read_value
 from toolyard.words.redactor import find_credentials
 
@@ -25,7 +27,6 @@ _HOMES = {
     "ollama": "http://localhost:11434",
     "anthropic": "https://api.anthropic.com",
 }
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _SECRET = 6
 """Characters from which a header's value is worth hiding."""
@@ -68,8 +69,7 @@ class LMOptions(TypedDict, total=False):
         Text | None, Meta(description="Key of the server; use ${VARIABLES}.", extra={"check": _check_field})
     ]
     headers: Annotated[
-        dict[str, Annotated[str, Meta(extra={"check": _check_field})]] | None,
-        Meta(description="Headers of every request."),
+        dict[str, str] | None, Meta(description="Headers of every request.", extra={"check": check_headers})
     ]
     verify: Annotated[bool, Meta(description="Whether the server's certificate is checked.")]
     ca: Annotated[Text | None, Meta(description="File of the authorities to trust.", extra={"locate": locate_file})]
@@ -160,12 +160,15 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
         raise ConfigError(f"{where}: ca says whom to trust, and verify: false to trust anybody; give one of them")
     check_keys(prices, Prices.__annotations__, f"{where}.prices")
     if kind != "llama":
-        given["base_url"] = _base_url(given.get("base_url", _HOMES[kind]), kind, where)
+        given["base_url"] = base = read_base_url(given.get("base_url", _HOMES[kind]), f"{where}.base_url")
+        if kind == "openai" and base == read_url(base).origin:
+            # Whoever names only the machine means the place where all these servers have it.
+            given["base_url"] = f"{base}/v1"
     return LMConfig(
         **given
         | {
             "model": model,
-            "headers": _read_headers(given.get("headers", {}), f"{where}.headers"),
+            "headers": tuple((name.lower(), text) for name, text in given.get("headers", {}).items()),
             "verify": given.get("verify", True) if ca is None else ca,
             "prices": (prices.get("prompt") or 0.0, prices.get("completion") or 0.0),
         }
@@ -182,24 +185,3 @@ def _check_fitting(block: Mapping[str, Any], kind: str, where: str) -> None:
         unused.append("strict")
     if unused:
         raise ConfigError(f"{where}.{unused[0]}: the provider {kind!r} has no use for it; remove it")
-
-
-def _base_url(value: str, kind: str, where: str) -> str:
-    from toolyard.links.http.url import read_url
-
-    try:
-        target = read_url(value)
-    except CallError as error:
-        raise ConfigError(f"{where}.base_url: {error}") from None
-    if "?" in target.path:
-        raise ConfigError(f"{where}.base_url: ends with its path; remove what follows '?'")
-    bare = target.url.rstrip("/")
-    # Whoever names only the machine means the place where all these servers have it.
-    return f"{bare}/v1" if kind == "openai" and target.path == "/" else bare
-
-
-def _read_headers(headers: Mapping[str, str], where: str) -> tuple[tuple[str, str], ...]:
-    for name in headers:
-        if not _TOKEN.fullmatch(str(name)):
-            raise ConfigError(f"{where}: {name!r} is no name of a header")
-    return tuple((str(name).lower(), str(text)) for name, text in headers.items())

@@ -8,10 +8,11 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from abc import ABC, abstractmethod
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -28,19 +29,21 @@ from toolyard.parsing import parse_json
 from toolyard.plugins import require_extra
 
 
-class ProviderWire(Protocol):
+class ProviderWire(ABC):
     """Requests written and answers read."""
 
     path: str
     """Where conversations are continued, below the base URL."""
-    key_header: tuple[str, str]
+    key_header = ("authorization", "Bearer ")
     """The header that the API key goes into, and what stands before it there."""
-    headers: tuple[tuple[str, str], ...]
+    headers: tuple[tuple[str, str], ...] = ()
     """What every request says."""
 
+    @abstractmethod
     def write(self, request: LMRequest) -> dict[str, Any]:
         """The body of a request."""
 
+    @abstractmethod
     def read(self, data: dict[str, Any]) -> LMAnswer:
         """What the body of an answer says; `ToolFailed` if it says nothing."""
 
@@ -78,12 +81,10 @@ def _empty_answer(why: str) -> ToolFailed:
     return ToolFailed(f"the language model's server answered, but {why}", effect="none")
 
 
-class OpenAIWire:
+class OpenAIWire(ProviderWire):
     """`/chat/completions`: schemas go by `response_format`."""
 
     path = "/chat/completions"
-    key_header = ("authorization", "Bearer ")
-    headers: tuple[tuple[str, str], ...] = ()
 
     def write(self, request: LMRequest) -> dict[str, Any]:
         """The body of a request."""
@@ -122,7 +123,7 @@ _MAX_TOKENS = 4096
 """The interface has no default of its own."""
 
 
-class AnthropicWire:
+class AnthropicWire(ProviderWire):
     """`/v1/messages`: JSON is had by a tool that the model must call.
 
     The schema is that of a tool's input; the answer is what the tool is called with.
@@ -130,7 +131,7 @@ class AnthropicWire:
 
     path = "/v1/messages"
     key_header = ("x-api-key", "")
-    headers: tuple[tuple[str, str], ...] = (("anthropic-version", "2023-06-01"),)
+    headers = (("anthropic-version", "2023-06-01"),)
 
     def write(self, request: LMRequest) -> dict[str, Any]:
         """The body of a request."""
@@ -166,15 +167,15 @@ class AnthropicWire:
         )
 
 
-class OllamaWire:
+class OllamaWire(ProviderWire):
     """`/api/chat`: schemas go by `format`, numbers by `options`."""
 
     path = "/api/chat"
-    key_header = ("authorization", "Bearer ")
-    headers: tuple[tuple[str, str], ...] = ()
 
     def write(self, request: LMRequest) -> dict[str, Any]:
         """The body of a request."""
+        form = request.response_format
+        asked = None if form is None else form["json_schema"]["schema"] if form["type"] == "json_schema" else "json"
         extra = dict(request.extra)
         own = extra.pop("options", {})
         options = {
@@ -185,7 +186,7 @@ class OllamaWire:
             "model": request.model,
             "messages": [msgspec.structs.asdict(message) for message in request.messages],
             "stream": False,
-            **_drop_none(format=_ollama_format(request), options=options or None),
+            **_drop_none(format=asked, options=options or None),
             **extra,
         }
 
@@ -200,13 +201,6 @@ class OllamaWire:
             model=text_or_empty(data.get("model")),
             finish_reason=text_or_empty(data.get("done_reason")),
         )
-
-
-def _ollama_format(request: LMRequest) -> Any:
-    form = request.response_format
-    if form is None:
-        return None
-    return form["json_schema"]["schema"] if form["type"] == "json_schema" else "json"
 
 
 _WIRES: dict[str, ProviderWire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire(), "ollama": OllamaWire()}

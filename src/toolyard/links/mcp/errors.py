@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from toolyard.links.http.messages import RETRYABLE
+from toolyard.links.http.messages import RETRYABLE, status_phrase
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, CallTimeout, Effect, ErrorInfo, Interrupted, ToolFailed, Unavailable
 from toolyard.words.redactor import Redactor, find_credentials
@@ -80,12 +79,8 @@ def _restore_error(data: object) -> CallError | None:
 
 def status_error(name: str, status: int, said: str, redactor: Redactor) -> CallError:
     """An HTTP status that is no success, with what the server says of it."""
-    try:
-        phrase = f" {HTTPStatus(status).phrase}"
-    except ValueError:
-        phrase = ""
     text = " ".join(redactor.text(said).split())[:_SHOWN]
-    message = f"{name} answered {status}{phrase}{f': {text}' if text else ''}"
+    message = f"{name} answered {status}{status_phrase(status)}{f': {text}' if text else ''}"
     was_taken = status < _REDIRECT or (status >= _SERVER_FAULT and status not in _NOT_DONE)
     effect: Effect = "unknown" if was_taken else "none"
     details = {"status": status}

@@ -14,7 +14,7 @@ from msgspec import Meta
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.links.http.addresses import with_port
 from toolyard.links.http.auth_entry import join_credentials, read_auth
-from toolyard.links.http.url import read_url
+from toolyard.links.http.url import read_base_url, read_url
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
@@ -168,7 +168,7 @@ class RESTToolLoader(ToolLoader):
         self.spec = spec = expand_place(spec, "spec")
         self.namespace = namespace
         base: str | None = read_arguments(RestOptions, base_url=base_url)["base_url"]
-        self.base_url = _read_base(None if base is None else expand_place(base, "base_url"))
+        self.base_url = None if base is None else read_base_url(expand_place(base, "base_url"), "base_url")
         self._selection = Selection(include, exclude)
         limits: dict[str, Any] = {"timeout": timeout, "max_bytes": max_bytes, "allow_hosts": allow_hosts}
         read = read_arguments(RestOptions, **limits, server_variables=server_variables, headers=headers)
@@ -254,12 +254,3 @@ class RESTToolLoader(ToolLoader):
             takes=None if self._selection.takes_all else self._selection.takes,
             max_bytes=self._max_bytes,
         )
-
-
-def _read_base(base_url: str | None) -> str | None:
-    if base_url is None:
-        return None
-    parts = urlsplit(base_url)
-    if parts.scheme not in _SCHEMES or not parts.hostname or parts.username is not None or parts.query:
-        raise ConfigError("base_url must be an http(s) address with a host, without user, password or query")
-    return base_url.rstrip("/")
