@@ -188,9 +188,13 @@ class ScriptToolLoader(ToolLoader):
             if self.watching:
                 # Seen before it is read: what changes in between is seen, and loaded, once more.
                 self._seen = Eyes(self.path).look()
-            versions = self._load_versions(self._review_files(rejected), rejected)
-            served = self._settle_versions(versions, rejected)
-            candidates = [candidate for version in served.values() for candidate in version.candidates]
+            served = self._load_versions(self._review_files(rejected), rejected)
+            candidates, collisions = settle_names(served)
+            for item in collisions:
+                error = DuplicateToolError(f"{item.problem} ({self.source})")
+                if self.on_duplicate == "raise":
+                    raise error
+                self._list_tools(rejected, error, str(self.path / item.file), item.tool)
             self._served = served
             self.admitted = candidates
             rewrites = tuple(rewrite for version in served.values() for rewrite in version.rewrites)
@@ -240,12 +244,10 @@ class ScriptToolLoader(ToolLoader):
             self._refuse_script(
                 rejected, ManifestError(item.reason), item.file, stale=stale, choice=item.state == "stray"
             )
-        known = [*fresh.items(), *self._served.items()]
+        known = [*self._served.items(), *fresh.items(), *served.items()]
         self._read = {
-            (file, version.sha256): version.whole
-            for file, version in known
-            if file in fresh and not _has_failed(version)
-        } | {(file, version.sha256): version.whole for file, version in served.items() if not _has_failed(version)}
+            (file, version.sha256): version for file, version in known if file in served and not _has_failed(version)
+        }
         return served
 
     def _declare_versions(self, items: list[Reviewed]) -> dict[str, ScriptVersion]:
@@ -291,16 +293,6 @@ class ScriptToolLoader(ToolLoader):
                 version.candidates.append(candidate)
                 version.rewrites.extend(rewrites)
         return version
-
-    def _settle_versions(self, chosen: dict[str, ScriptVersion], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
-        """What is served of each file, with no name twice; who lost a name is listed, or raised."""
-        served, collisions = settle_names(chosen, self._served)
-        for item in collisions:
-            error = DuplicateToolError(f"{item.problem} ({self.source})")
-            if self.on_duplicate == "raise":
-                raise error
-            self._list_tools(rejected, error, str(self.path / item.file), item.tool, note=_STALE if item.stale else "")
-        return served
 
     def _refuse_script(
         self,
