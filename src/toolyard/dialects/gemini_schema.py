@@ -95,7 +95,8 @@ def write_values(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
     if allowed is None:
         return {}
     key = "const" if "const" in flat else "enum"
-    fitting = [value for value in allowed if kind in _type_names(value)]
+    kinds = ("integer", "number") if kind == "number" else (kind,)
+    fitting = [value for value in allowed if json_type(value) in kinds]
     names = list(dict.fromkeys(value for value in fitting if isinstance(value, str) and value))
     if not fitting:
         log.add((*path, key), f"{key} dropped: none of its values is of type {kind}")
@@ -107,11 +108,6 @@ def write_values(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
         return {"enum": names, "description": "May also be empty."}
     log.add((*path, key), f"{key} moved to the description: Gemini has it for text alone")
     return {"description": f"Allowed values: {', '.join(map(json.dumps, fitting))}."}
-
-
-def _type_names(value: object) -> tuple[str, ...]:
-    name = json_type(value)
-    return (name, "number") if name == "integer" else (name,)
 
 
 def write_counts(flat: Schema, keys: tuple[str, ...], path: Path, log: ChangeLog) -> Schema:

@@ -53,9 +53,8 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     if not where or "\0" in where:
         raise SourceUnavailable(f"{where!r} is no path; name a file")
     # Without O_NONBLOCK, opening a pipe waits for somebody to write to it.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
-        descriptor = os.open(where, flags)
+        descriptor = os.open(where, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return _read_all(descriptor, max_bytes, where)
         finally:

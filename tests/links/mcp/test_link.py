@@ -4,7 +4,7 @@ import pytest
 from waiting import is_alive
 
 from links.mcp.conftest import raw_server, text_of
-from toolyard.links.mcp import Handlers, LinkLimits, agive_back, give_back, lease
+from toolyard.links.mcp import Handlers, LinkLimits, give_back, lease
 from toolyard.loop.home import link_loop
 from toolyard.loop.pacing import ReconnectBackoff
 from toolyard.model.errors import SyncInAsyncError
@@ -36,13 +36,6 @@ def test_other_options_are_another_link():
     assert len(set(map(id, made))) == 4
     for link in made:
         give_back(link)
-
-
-async def test_async_callers_give_back_without_blocking_their_loop():
-    link = lease(raw_server("plain"))
-    pid = int(text_of(await link.acall("pid", {})))
-    await agive_back(link)
-    assert not is_alive(pid)
 
 
 def test_the_sync_way_on_the_links_own_loop_names_its_twin(links):

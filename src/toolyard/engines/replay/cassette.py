@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import threading
@@ -42,12 +43,6 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:::?[A-Za-z_][A-Za-z0-9_]*)*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
 
 
-def check_suffix(path: Path) -> None:
-    """Refuse a file whose name does not say how it is written."""
-    if path.suffix.lower() not in (*JSONL, *YAML):
-        raise ConfigError(f"cassette {path}: its name must end in .jsonl or .yaml, which say how it is written")
-
-
 def read_items(path: Path) -> Iterator[tuple[str, Any]]:
     """Each recording as plain data, and where it stands."""
     data = read_bytes(path, max_bytes=_MAX_BYTES)
@@ -69,10 +64,10 @@ def append_item(path: Path, item: dict[str, Any]) -> None:
     """Add one recording. Several processes may do so at once."""
     text = _dump_yaml(item) if path.suffix.lower() in YAML else msgspec.json.encode(item) + b"\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)
     try:
-        _lock_file(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
         size = os.fstat(descriptor).st_size
         whole, between = _find_joint(lambda start, end: os.pread(descriptor, end - start, start), size, path)
         if between is None:
@@ -152,14 +147,6 @@ def _behind_last(mark: bytes, read: _Read, size: int) -> int:
     return 0
 
 
-def _lock_file(descriptor: int) -> None:
-    # Closing the file lets go of it. Windows has no such lock; there, one process a file.
-    if os.name == "posix":
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-
 def _dump_yaml(item: dict[str, Any]) -> bytes:
     import yaml
 
@@ -237,7 +224,8 @@ class Cassette:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        check_suffix(self.path)
+        if self.path.suffix.lower() not in (*JSONL, *YAML):
+            raise ConfigError(f"cassette {path}: its name must end in .jsonl or .yaml, which say how it is written")
         self.recordings: list[Recording] = []
         self._lock = threading.Lock()
         self.order: list[int] = []
@@ -360,11 +348,11 @@ class Drift(msgspec.Struct, frozen=True):
 def nearest(cassette: Cassette, name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     """The recorded arguments of that tool that share the most with these; None if there are none."""
     found = [cassette.recordings[number].arguments for number in cassette.of_name(name)[:1000]]
-    return max(found, key=lambda other: _count_shared(other, arguments)) if found else None
 
+    def count_shared(other: dict[str, Any]) -> int:
+        return sum(2 if other[key] == arguments[key] else 1 for key in other.keys() & arguments.keys())
 
-def _count_shared(one: dict[str, Any], other: dict[str, Any]) -> int:
-    return sum(2 if one[key] == other[key] else 1 for key in one.keys() & other.keys())
+    return max(found, key=count_shared) if found else None
 
 
 def drift_of(cassette: Cassette, registry: ToolRegistry) -> Drift:

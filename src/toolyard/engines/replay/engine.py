@@ -144,7 +144,7 @@ class ReplayToolEngine(ToolEngine):
         """What was recorded, or what the engine answers now; where an event loop runs, perhaps a coroutine."""
         if self.mode == "passthrough":
             return drive_here(self._live_flow(invocation, None))
-        asked = self._call_asked(invocation.tool.qualified_name, invocation.arguments)
+        asked = Recording(name=invocation.tool.qualified_name, arguments=self._redact_value(invocation.arguments))
         if self.mode != "record":
             number = self._find_due(invocation, asked)
             if number is not None:
@@ -156,10 +156,6 @@ class ReplayToolEngine(ToolEngine):
     def _redact_value(self, value: Any) -> Any:
         known = self._root._path.redactor.value(value)
         return known if self.behind is None else self.behind._path.redactor.value(known)
-
-    def _call_asked(self, name: str, arguments: dict[str, Any]) -> Recording:
-        """The call as a cassette has it, so far without an answer."""
-        return Recording(name=name, arguments=self._redact_value(arguments))
 
     def _count_before(self, invocation: Invocation, slot: str) -> int:
         """How many calls of that slot were played in the session before this one; for whoever has its turn."""
@@ -210,7 +206,10 @@ class ReplayToolEngine(ToolEngine):
             place = self._count_before(invocation, _EVERYTHING)
             rehearsed = self.cassette.rehearsed(asked.key) if invocation.mode == "simulate" else []
             due = [*self.cassette.order[place : place + 1], *rehearsed]
-            return next((number for number in due if self._fits_call(number, asked, invocation.tool)), None)
+            hashes = ("", invocation.tool.definition_hash)
+            recordings = self.cassette.recordings
+            fitting = [n for n in due if recordings[n].key == asked.key and recordings[n].definition_hash in hashes]
+            return fitting[0] if fitting else None
         if self.match == "fifo":
             slot, numbers = asked.name, self.cassette.of_name(asked.name)
         else:
@@ -224,10 +223,6 @@ class ReplayToolEngine(ToolEngine):
         if place < len(numbers):
             return numbers[place]
         return numbers[-1] if self.repeat else None
-
-    def _fits_call(self, number: int, asked: Recording, tool: Tool) -> bool:
-        due = self.cassette.recordings[number]
-        return due.key == asked.key and due.definition_hash in ("", tool.definition_hash)
 
     def _play_recording(self, number: int, invocation: Invocation) -> Any:
         recording, tool = self.cassette.recordings[number], invocation.tool

@@ -3,19 +3,7 @@
 Own code, since a call through the official SDK costs milliseconds and one bad answer there ends the connection.
 """
 
-from toolyard.links.mcp.link import Change, Listing, McpLink, State, Watcher, agive_back, give_back, lease
-from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
+from toolyard.links.mcp.link import Listing, McpLink, give_back, lease
+from toolyard.links.mcp.peer import Handlers, LinkLimits
 
-__all__ = [
-    "Change",
-    "Handler",
-    "Handlers",
-    "LinkLimits",
-    "Listing",
-    "McpLink",
-    "State",
-    "Watcher",
-    "agive_back",
-    "give_back",
-    "lease",
-]
+__all__ = ["Handlers", "LinkLimits", "Listing", "McpLink", "give_back", "lease"]

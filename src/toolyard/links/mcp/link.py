@@ -423,28 +423,15 @@ def lease(
 
 def give_back(link: McpLink) -> None:
     """Let go of a leased link; the last one to do so closes it, and waits for that."""
-    if _give_up_share(link):
-        link.close()
-
-
-async def agive_back(link: McpLink) -> None:
-    """`give_back` for async code."""
-    if _give_up_share(link):
-        await link.aclose()
-
-
-def _give_up_share(link: McpLink) -> bool:
-    """Whether nobody has it any more."""
     key = (link.server, link.limits, link.handlers)
     with _LOCK:
         kept, count = _LINKS.get(key, (None, 0))
-        if kept is not link:
-            return False
-        if count > 1:
+        if kept is link and count > 1:
             _LINKS[key] = (link, count - 1)
-            return False
-        del _LINKS[key]
-        return True
+        elif kept is link:
+            del _LINKS[key]
+    if kept is link and count == 1:
+        link.close()
 
 
 def _renew_lock_in_child() -> None:

@@ -5,21 +5,8 @@ They know nothing of tools. `sandbox` says what each level denies.
 
 from toolyard.links.scripts.pool import ScriptPool
 from toolyard.links.scripts.sandbox import LEVELS, probe_level, why_not
-from toolyard.links.scripts.settings import Answer, Code, Declared, Level, Sandbox, ScriptFault, WorkerSettings
+from toolyard.links.scripts.settings import Code, Declared, ScriptFault, WorkerSettings
 from toolyard.links.scripts.worker import ScriptFailed, ScriptTimeout
 
-__all__ = [
-    "LEVELS",
-    "Answer",
-    "Code",
-    "Declared",
-    "Level",
-    "Sandbox",
-    "ScriptFailed",
-    "ScriptFault",
-    "ScriptPool",
-    "ScriptTimeout",
-    "WorkerSettings",
-    "probe_level",
-    "why_not",
-]
+__all__ = ["LEVELS", "Code", "Declared", "ScriptFailed", "ScriptFault", "ScriptPool", "ScriptTimeout", "WorkerSettings"]
+__all__ += ["probe_level", "why_not"]
