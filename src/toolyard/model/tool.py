@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -124,27 +125,17 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
         """`namespace::name`, the name every call uses."""
         return qualify(self.namespace, self.name)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Canonical hash of the input schema; tells overloads apart."""
-        return self._once("fingerprint", lambda: fingerprint(self.parameters))
+        return fingerprint(self.parameters)
 
-    @property
+    @cached_property
     def definition_hash(self) -> str:
         """Hash of what a model is told about the tool; a change means the tool is another one."""
-        return self._once("definition_hash", self._hash_definition)
-
-    def _hash_definition(self) -> str:
         return digest(
             self.name, self.description, self.fingerprint, fingerprint(self.output_parameters), self.effects.value
         )
-
-    def _once(self, key: str, compute: Any) -> str:
-        cache = self.__dict__
-        if key not in cache:
-            cache[key] = compute()
-        value: str = cache[key]
-        return value
 
     def replace(self, **changes: Any) -> Tool:
         """A copy with some fields changed."""

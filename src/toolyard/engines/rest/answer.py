@@ -124,7 +124,9 @@ def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], cloc
     details = _error_details(incoming, redactor)
     said = _quote_body(incoming, redactor)
     message = f"{expected.what} answered {status}{status_phrase(status)}{f': {said}' if said else ''}"
-    effect = _effect_of(status, expected)
+    effect: Effect = "done" if status == _SEE_OTHER else "unknown"
+    if expected.method in HARMLESS or _FAULT <= status < _SERVER_FAULT or status in _NOT_DONE:
+        effect = "none"
     if status in RETRYABLE:
         after = retry_after(incoming.header("retry-after"), clock)
         return Unavailable(message, effect=effect, retry_after=after, details=details)
@@ -136,30 +138,20 @@ def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], cloc
     return ToolFailed(message, effect=effect, retryable=False, hint=hint, details=details)
 
 
-def _effect_of(status: int, expected: Expected) -> Effect:
-    if expected.method in HARMLESS or _FAULT <= status < _SERVER_FAULT or status in _NOT_DONE:
-        return "none"
-    return "done" if status == _SEE_OTHER else "unknown"
-
-
 def _error_details(incoming: Incoming, redactor: Redactor) -> dict[str, Any]:
     details: dict[str, Any] = {"status": incoming.status}
     stated = incoming.header("content-type")
     if stated:
         details["content_type"] = redactor.text(stated)[:100]
-    text = _decode_text(incoming)
+    if stated and media_kind(stated) in ("binary", "multipart"):
+        text = f"<{len(incoming.body)} bytes>" if incoming.body else ""
+    else:
+        text = incoming.body[: 4 * _READ].decode(charset_of(stated) or "utf-8", "replace")
     if text:
         # Cut after hiding, and from a longer piece: half of a secret is found by nobody.
         shown = redactor.text(text[:_READ])
         details["body"] = shown if len(shown) <= EXCERPT else f"{shown[:EXCERPT]}..."
     return details
-
-
-def _decode_text(incoming: Incoming) -> str:
-    stated = incoming.header("content-type")
-    if stated and media_kind(stated) in ("binary", "multipart"):
-        return f"<{len(incoming.body)} bytes>" if incoming.body else ""
-    return incoming.body[: 4 * _READ].decode(charset_of(stated) or "utf-8", "replace")
 
 
 def _quote_body(incoming: Incoming, redactor: Redactor) -> str:

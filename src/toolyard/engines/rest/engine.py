@@ -7,7 +7,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
@@ -111,6 +110,9 @@ class RESTToolEngine(OutwardEngine):
         self.base_url = None if base_url is None else read_base_url(base_url, "base_url")
         self._auth = read_auth(auth, "auth")
         self._headers: tuple[tuple[str, str], ...] = tuple(read["headers"].items())
+        # Who asks may well be said there; what of it is a credential, answers must not repeat.
+        self._header_secrets = tuple(value for _, value in self._headers if len(value) >= _SECRET)
+        self._header_credentials = tuple(part for item in self._headers for part in find_credentials(*item))
         agent = {} if user_agent is None else {"user-agent": user_agent}
         self._agent = tuple(check_headers(agent, "user_agent").items())
         check_headers({} if idempotency_header is None else {idempotency_header: ""}, "idempotency_header")
@@ -165,18 +167,14 @@ class RESTToolEngine(OutwardEngine):
             self._drop_credentials(key)
             if entries:
                 self._sessions[key] = entries
-                self._hide_own(entries)
+                for secret in (secret for entry in entries for secret in entry.secrets):
+                    self._root._path.redactor.add_passing(secret)
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Forget the session's credentials."""
         super().ended(session_id, owner)
         with self._lock:
             self._drop_credentials(Key(owner or "", session_id))
-
-    def _hide_own(self, entries: tuple[AuthEntry, ...]) -> None:
-        for entry in entries:
-            for secret in entry.secrets:
-                self._root._path.redactor.add_passing(secret)
 
     def _drop_credentials(self, key: Key) -> None:
         for entry in self._sessions.pop(key, ()):
@@ -216,8 +214,9 @@ class RESTToolEngine(OutwardEngine):
                 hint="load the tool with RESTToolLoader, or give its source another engine",
             )
         operation, chosen = self._prepare_operation(tool.binding)
-        if self._sessions:
-            chosen = self._choose_own(invocation, operation, chosen)
+        own = self._sessions.get(invocation.session.key)
+        if own is not None:
+            chosen = choose_credentials(operation, own, self._auth)
         url, headers, body = operation.write(invocation.arguments)
         more = self._agent + self._headers if operation.trusted else self._agent
         more += tuple(carry_trace({}).items())
@@ -285,10 +284,6 @@ class RESTToolEngine(OutwardEngine):
         except NoEngine:
             return False
 
-    def _choose_own(self, invocation: Invocation, operation: RestOperation, chosen: Chosen) -> Chosen:
-        entries = self._sessions.get(invocation.session.key)
-        return chosen if entries is None else choose_credentials(operation, entries, self._auth)
-
     def _read_answer(self, sent: _Sent, incoming: Incoming) -> Any:
         if sent.chosen.named:
             self._hide_fetched(sent.chosen)
@@ -298,16 +293,6 @@ class RESTToolEngine(OutwardEngine):
             self._breaker.succeeded(sent.operation.origin)
         secrets = (*sent.chosen.secrets, *self._header_secrets)
         return read_answer(incoming, sent.operation.expected, secrets, time.time())
-
-    @property
-    def _header_secrets(self) -> tuple[str, ...]:
-        """Values of the headers that go along: who asks may well be said there."""
-        return tuple(value for _, value in self._headers if len(value) >= _SECRET)
-
-    @cached_property
-    def _header_credentials(self) -> tuple[str, ...]:
-        """Of those, what is a credential: answers must not repeat it."""
-        return tuple(part for item in self._headers for part in find_credentials(*item))
 
     def _count_failure(self, sent: _Sent, error: CallError) -> None:
         """Count what says that the server is in trouble."""

@@ -85,14 +85,6 @@ class Template:
             raise InvalidArguments("the values given would lead to another address than the tool's")
 
 
-def check_step(argument: str, value: object, written: str) -> None:
-    """Refuse a path value that stands for nothing, or that some reader of paths would resolve."""
-    if not written:
-        raise InvalidArguments(f"{argument!r} is part of the path and must not be empty")
-    if isinstance(value, str) and not _DOTS.isdisjoint(_SEPARATORS.split(value) if "." in value else ()):
-        raise InvalidArguments(f"{argument!r} is part of the path and must not hold '.' or '..' as a step of it")
-
-
 def _quote_literal(text: str) -> str:
     return quote(_BARE_PERCENT.sub("%25", text), safe=_LITERAL + "?")
 
@@ -139,7 +131,13 @@ class RestOperation:
                 raise InvalidArguments(f"{parameter.argument!r} is part of the path and must be given")
             value = arguments[parameter.argument]
             values[name] = written = path_text(parameter, value)
-            check_step(parameter.argument, value, written)
+            if not written:
+                raise InvalidArguments(f"{parameter.argument!r} is part of the path and must not be empty")
+            if isinstance(value, str) and "." in value and not _DOTS.isdisjoint(_SEPARATORS.split(value)):
+                # Some reader of paths would resolve it.
+                raise InvalidArguments(
+                    f"{parameter.argument!r} is part of the path and must not hold '.' or '..' as a step of it"
+                )
         query = [
             pair
             for parameter in self._by_place["query"]

@@ -46,7 +46,7 @@ def text_of(value: Any) -> str:
 
 def content_text(value: Any, media_type: str) -> str:
     """The value written as a media type: JSON, or the text it is."""
-    return msgspec.json.encode(value).decode() if media_kind(media_type) == "json" else text_of(value)
+    return _write_json(value).decode() if media_kind(media_type) == "json" else text_of(value)
 
 
 def encode_all(text: str) -> str:
@@ -291,15 +291,12 @@ def _write_form(value: Any, parts: Mapping[str, RestPart], argument: str) -> str
         if part is not None and part.style is not None:
             pairs += styled_pairs(name, part.style, part.explode, item, argument=name)
         elif isinstance(item, dict) or (part is not None and part.content_type is not None):
-            pairs.append((encode_all(name), encode_all(_part_text(item, part or _JSON_PART))))
+            pairs.append(
+                (encode_all(name), encode_all(content_text(item, (part or _JSON_PART).content_type or "text/plain")))
+            )
         else:
             pairs += styled_pairs(name, "form", True if part is None else part.explode, item, argument=name)
     return "&".join([f"{name}={text}" for name, text in pairs])
-
-
-def _part_text(value: Any, part: RestPart) -> str:
-    content = part.content_type or "text/plain"
-    return _write_json(value).decode() if media_kind(content) == "json" else text_of(value)
 
 
 def _write_multipart(media_type: str, value: Any, parts: Mapping[str, RestPart], argument: str) -> Written:

@@ -46,7 +46,12 @@ class AuthEntry:
         self.scheme = (
             str(read_value(_TEXT, block["scheme"], f"{where}.scheme")) if block.get("scheme") is not None else None
         )
-        self.origin = _read_origin(block["origin"], where) if block.get("origin") is not None else None
+        self.origin = None
+        if block.get("origin") is not None:
+            try:
+                self.origin = read_origin(read_value(_TEXT, block["origin"], f"{where}.origin"))
+            except ValueError as error:
+                raise ConfigError(f"{where}.origin: {error}") from None
         self.place = (texts.get("in", ""), texts.get("name", ""))
         self.named: tuple[str, ...] = ()
         """Hosts that are asked besides the origin: the operator named them, so they may be private."""
@@ -166,10 +171,3 @@ def suggest_auth(scheme: RestScheme | None, write: Callable[[str], str]) -> dict
 def write_flow(auth: Mapping[str, str]) -> str:
     """As a config has it; keys without quotes, as what hides secrets takes `"token": "..."` for one."""
     return f"{{{', '.join(f'{key}: {json.dumps(value)}' for key, value in auth.items())}}}"
-
-
-def _read_origin(value: Any, where: str) -> str:
-    try:
-        return read_origin(read_value(_TEXT, value, f"{where}.origin"))
-    except ValueError as error:
-        raise ConfigError(f"{where}.origin: {error}") from None

@@ -163,9 +163,12 @@ class GuardedClient(Closing):
                 return response, answer
 
     def _make_pool(self) -> GuardedPool:
+        from importlib.util import find_spec
+
         from toolyard.links.http.backend import GuardedPool
 
-        return GuardedPool(self._address_guard(), self._tls, self._size, self._speaks_http2())
+        http2 = self._http2 and find_spec("h2") is not None
+        return GuardedPool(self._address_guard(), self._tls, self._size, http2)
 
     def _address_guard(self) -> AddressGuard:
         from toolyard.links.http.backend import AddressGuard, system_addresses
@@ -190,11 +193,6 @@ class GuardedClient(Closing):
         if self._cert is not None:
             _load_certificate(context, self._cert)
         return context
-
-    def _speaks_http2(self) -> bool:
-        from importlib.util import find_spec
-
-        return self._http2 and find_spec("h2") is not None
 
     def _mark_closed(self) -> None:
         with self._lock:

@@ -23,7 +23,7 @@ from toolyard.links.http.decoding import (
     TruncatedError,
     UndecodableError,
 )
-from toolyard.links.http.messages import HARMLESS, Outgoing
+from toolyard.links.http.messages import FRAMING_HEADERS, HARMLESS, Outgoing
 from toolyard.links.http.url import Target, read_url
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
 
@@ -37,14 +37,7 @@ _UNAUTHORIZED = 401
 _EXPECT_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_OURS = frozenset(
-    {
-        *("connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "proxy-authorization"),
-        *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
-    }
-)
-"""Headers that say where a message ends, or whom it is for: one that differs from the truth is an attack."""
+_UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", ACCEPTED), ("user-agent", f"toolyard/{VERSION}"))
 
 
@@ -85,7 +78,8 @@ class RedirectingRequest:
         self.connect_seconds = min(outgoing.connect_seconds or CONNECT_SECONDS, CONNECT_SECONDS)
         self.exchange = Exchange()
         self.method = outgoing.method
-        _check_method(outgoing.method)
+        if not _TOKEN.fullmatch(outgoing.method) or outgoing.method.upper() == "CONNECT":
+            raise InvalidArguments("the request's method is none that can be sent")
         self._headers = _check_headers(outgoing.headers)
         self.target = self._strip_credential(read_url(outgoing.url))
 
@@ -363,29 +357,16 @@ def _lost_connection(now: RedirectingRequest) -> Unavailable:
     return Unavailable(f"lost the connection to {now.origin} before it answered", effect=now.effect)
 
 
-def _check_method(method: str) -> None:
-    if not _TOKEN.fullmatch(method) or method.upper() == "CONNECT":
-        raise InvalidArguments("the request's method is none that can be sent")
-
-
 def _check_headers(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
     """The headers to send; `InvalidArguments` names the one that cannot be, and does not show its value."""
     for name, value in headers:
         if not _TOKEN.fullmatch(name):
             raise InvalidArguments("the name of a header holds characters that none may hold")
-        if name.lower() in _OURS:
+        if name.lower() in FRAMING_HEADERS:
             raise InvalidArguments(f"the header {name!r} is not the caller's to set")
         if value.strip(" \t") != value:
             raise InvalidArguments(f"the value of header {name!r} begins or ends with a blank, which no header can")
-        if _CONTROL.search(value) or not _is_encodable(value):
+        if _UNSENDABLE.search(value):
             raise InvalidArguments(f"the value of header {name!r} holds a line break or another control character")
     given = {name.lower() for name, _ in headers}
     return [*headers, *(item for item in _DEFAULTS if item[0] not in given)]
-
-
-def _is_encodable(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -20,6 +20,14 @@ MAX_DEPTH = 256
 HARMLESS = frozenset({"GET", "HEAD"})
 """Methods that change nothing, so that they may be repeated and follow redirects."""
 
+FRAMING_HEADERS = frozenset(
+    {
+        *("connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "proxy-authorization"),
+        *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+"""Headers that say where a message ends, or whom it is for: one that differs from the truth is an attack."""
+
 Headers = list[tuple[str, str]]
 
 

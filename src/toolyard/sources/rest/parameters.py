@@ -6,6 +6,10 @@ import re
 from typing import Any, get_args
 from urllib.parse import unquote_plus
 
+import msgspec
+from msgspec.structs import replace
+
+from toolyard.links.http.messages import FRAMING_HEADERS
 from toolyard.model.bindings import Location, RestParameter, Style
 from toolyard.sources.rest.document import Files, Notes, ResolvedRef, list_parameters
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
@@ -18,45 +22,20 @@ _STYLES: dict[str, tuple[Style, ...]] = {
     "cookie": ("form",),
 }
 IGNORED_HEADERS = frozenset({"accept", "content-type", "authorization"})
-_OURS = frozenset(
-    {
-        *("connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection"),
-        *("te", "trailer", "transfer-encoding", "upgrade"),
-    }
-)
-"""Headers that follow from the message itself: nobody else can know them."""
 _IN_BRACES = re.compile(r"\{([^{}]+)\}")
 _IN_FORM = re.compile(r"\{[?&]([^{}]+)\}")
 _FORM = "application/x-www-form-urlencoded"
 
 
-class OperationParameter:
+class OperationParameter(msgspec.Struct, frozen=True):
     """One parameter as a document describes it."""
 
-    style: Style = "simple"
-    explode = False
-    media_type: str | None = None
-    reserved = False
-    required = False
-
-    def __init__(self, name: str, location: Location, part: SchemaPart, node: Any) -> None:
-        self.name = name
-        self.location = location
-        self.part = part
-        self.node = node
-        """The schema as an argument has it: with the parameter's own description."""
-
-    def bound(self, argument: str) -> RestParameter:
-        """The parameter as an engine reads it."""
-        return RestParameter(
-            argument=argument,
-            name=self.name,
-            location=self.location,
-            style=self.style,
-            explode=self.explode,
-            media_type=self.media_type,
-            allow_reserved=self.reserved,
-        )
+    sent: RestParameter
+    """How an engine writes it; the argument is named with its operation."""
+    part: SchemaPart
+    node: Any
+    """The schema as an argument has it: with the parameter's own description."""
+    required: bool = False
 
 
 class Parameters:
@@ -81,27 +60,23 @@ class Parameters:
             parameter = self._read_entry(item, place)
             if parameter is None:
                 continue
-            name = parameter.name.lower() if parameter.location == "header" else parameter.name
-            key = (parameter.location, name)
+            name, location = parameter.sent.name, parameter.sent.location
+            key = (location, name.lower() if location == "header" else name)
             if key in found:
-                self._notes.add(place, f"parameter {parameter.name!r} is listed twice; the last one kept")
+                self._notes.add(place, f"parameter {name!r} is listed twice; the last one kept")
             found[key] = parameter
         return found
 
     def undescribed(self, name: str) -> OperationParameter:
         """A path parameter that only the path itself tells of."""
         part = self._schemas.convert({"type": "string"})
-        parameter = OperationParameter(name, "path", part, part.node)
-        parameter.required = True
-        return parameter
+        return OperationParameter(RestParameter(argument=name, name=name, location="path"), part, part.node, True)
 
     def in_query(self, name: str, known: OperationParameter | None, *, required: bool) -> OperationParameter:
         """A parameter that a path has in its query, by what is known of it as another's or not at all."""
         described = known or self.undescribed(name)
-        parameter = OperationParameter(name, "query", described.part, described.node)
-        parameter.media_type, parameter.style, parameter.explode = described.media_type, "form", True
-        parameter.required = described.required if known else required
-        return parameter
+        sent = replace(described.sent, name=name, location="query", style="form", explode=True, allow_reserved=False)
+        return replace(described, sent=sent, required=described.required if known else required)
 
     def _read_entry(self, here: ResolvedRef, place: str) -> OperationParameter | None:
         raw = here.node
@@ -132,7 +107,7 @@ class Parameters:
         if location == "header" and name.lower() in IGNORED_HEADERS:
             self._notes.add(place, f"header parameter {name!r} is not an argument: OpenAPI says to ignore it")
             return None
-        if location == "header" and name.lower() in _OURS:
+        if location == "header" and name.lower() in FRAMING_HEADERS:
             self._notes.add(place, f"header parameter {name!r} is not an argument: it follows from the message itself")
             return None
         media_type, described, file = self._described_schema(raw, file)
@@ -143,12 +118,19 @@ class Parameters:
             self._notes.add(place, f"parameter {name!r} in {location!r} is left out: there is no such place")
             return None
         part = self._schemas.convert(described, file)
-        parameter = OperationParameter(name, location, part, _as_argument(part.node, raw))
-        parameter.media_type = media_type
-        parameter.required = raw.get("required") is True or location == "path"
-        parameter.reserved = raw.get("allowReserved") is True
-        self._write_style(parameter, raw, place)
-        return parameter
+        style = self._read_style(name, location, raw.get("style"), place)
+        explode = raw.get("explode")
+        sent = RestParameter(
+            argument=name,
+            name=name,
+            location=location,
+            style=style,
+            explode=explode if isinstance(explode, bool) else style in ("form", "deepObject"),
+            media_type=media_type,
+            allow_reserved=raw.get("allowReserved") is True,
+        )
+        required = raw.get("required") is True or location == "path"
+        return OperationParameter(sent, part, _as_argument(part.node, raw), required)
 
     def _described_schema(self, raw: Node, file: str) -> tuple[str | None, Any, str]:
         """The media type and the schema; where that lies."""
@@ -160,18 +142,15 @@ class Parameters:
         schema = media.inside("schema")
         return str(media_type), {} if schema.node is None else schema.node, schema.file
 
-    def _write_style(self, parameter: OperationParameter, raw: Node, place: str) -> None:
-        allowed = _STYLES[parameter.location]
-        style = raw.get("style")
+    def _read_style(self, name: str, location: str, style: Any, place: str) -> Style:
+        allowed = _STYLES[location]
         if style in allowed:
-            parameter.style = style
-        else:
-            parameter.style = allowed[0]
-            if style is not None and (parameter.location, style) != ("cookie", "cookie"):
-                said = f"style {str(style)[:40]!r} has no meaning in a {parameter.location}; {allowed[0]!r} is used"
-                self._notes.add(place, f"parameter {parameter.name!r}: {said}")
-        explode = raw.get("explode")
-        parameter.explode = explode if isinstance(explode, bool) else parameter.style in ("form", "deepObject")
+            chosen: Style = style
+            return chosen
+        if style is not None and (location, style) != ("cookie", "cookie"):
+            said = f"style {str(style)[:40]!r} has no meaning in a {location}; {allowed[0]!r} is used"
+            self._notes.add(place, f"parameter {name!r}: {said}")
+        return allowed[0]
 
 
 def _as_argument(node: Any, raw: Node) -> Any:

@@ -12,6 +12,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from toolyard.model.bindings import RestBinding, RestBody, RestScheme
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import copied
@@ -270,7 +272,7 @@ class Plan:
             method=self.method,
             path=self.path,
             base_url=self.base_url,
-            parameters=tuple([parameter.bound(name) for name, parameter in self.arguments.items()]),
+            parameters=tuple([replace(parameter.sent, argument=name) for name, parameter in self.arguments.items()]),
             body=self._bound_body(),
             security=self.security,
             schemes=dict(self.schemes),
@@ -354,10 +356,10 @@ def name_arguments(plan: Plan, parameters: Iterable[OperationParameter], body: R
     """
     given = list(parameters)
     inside = [] if body is None else list(body.properties) if body.properties is not None else [BODY]
-    names = [parameter.name for parameter in given] + inside
+    names = [parameter.sent.name for parameter in given] + inside
     plan.body = body
     if len(set(names)) == len(names):
-        plan.arguments = {parameter.name: parameter for parameter in given}
+        plan.arguments = {parameter.sent.name: parameter for parameter in given}
         if body is not None and body.properties is not None:
             plan.properties = {name: name for name in inside}
         return []
@@ -381,7 +383,7 @@ def _tell_apart(plan: Plan, given: list[OperationParameter], inside: list[str], 
         renamed.append(f"{place} {name!r} is the argument {argument!r}: another place uses the name too")
         return argument
 
-    plan.arguments = {choose(parameter.name, parameter.location): parameter for parameter in given}
+    plan.arguments = {choose(parameter.sent.name, parameter.sent.location): parameter for parameter in given}
     if plan.body is not None and plan.body.properties is None:
         plan.whole = choose(BODY, "body")
     else:
