@@ -179,11 +179,8 @@ def plain_value(structured: Any, content: Any, output_schema: Schema) -> Any:
         return structured
     if output_schema:
         return structured[_KEY] if is_wrapped(output_schema) else structured
-    return structured[_KEY] if _text_of(content) == structured[_KEY] else structured
-
-
-def _text_of(content: Any) -> Any:
-    return read_content(content) if isinstance(content, list) and all(isinstance(b, dict) for b in content) else None
+    is_blocks = isinstance(content, list) and all(isinstance(block, dict) for block in content)
+    return structured[_KEY] if is_blocks and read_content(content) == structured[_KEY] else structured
 
 
 def text_says(value: Any, content: list[Json]) -> bool:

@@ -190,12 +190,8 @@ ToolGlobs = Annotated[tuple[ToolGlob, ...], Meta(min_length=1, extra={"one": Tru
 def glob_matcher(globs: Sequence[str]) -> Callable[[str], object]:
     """A predicate, truthy for a text that any of the globs matches as a whole; compiled once."""
     if "*" in globs:
-        return _match_all
+        return lambda _text: True
     return re.compile("|".join(map(fnmatch.translate, globs))).match
-
-
-def _match_all(_text: str) -> bool:
-    return True
 
 
 _COMPARED = 500

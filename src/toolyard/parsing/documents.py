@@ -250,7 +250,7 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
             # Nothing else changes their number: a quote inside a string is one byte, `\"`, before and after, unless
             # the source spells it as a code point.
             if encoded == source or encoded.count(b'"') == source.count(b'"') + (
-                _quotes_spelt_out(source) if _BACKSLASH in source else 0
+                len(_ESCAPED_QUOTE.findall(source)) if _BACKSLASH in source and b"\\u0022" in source else 0
             ):
                 return value
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -259,10 +259,6 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
         cause = error
 
     raise json_fault(source, what, max_depth) from cause
-
-
-def _quotes_spelt_out(source: bytes) -> int:
-    return len(_ESCAPED_QUOTE.findall(source)) if b"\\u0022" in source else 0
 
 
 def iter_json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:

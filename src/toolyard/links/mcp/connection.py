@@ -373,8 +373,9 @@ class Finder:
             try:
                 found = await self._connect_at(candidate, end, lost)
             except CallError as error:
-                if _is_final(error):
-                    raise
+                status = status_of(error)
+                if status in _REFUSALS or isinstance(error, Denied) or (isinstance(error, Unavailable) and not status):
+                    raise  # looking elsewhere on the same server is of no use
                 failures.append(error)
                 continue
             self._known = candidate
@@ -442,11 +443,3 @@ def candidates(server: McpServer) -> list[Candidate]:
 async def _close_quietly(peer: Peer, wire: McpWire) -> None:
     await peer.aclose()
     await wire.aclose()
-
-
-def _is_final(error: CallError) -> bool:
-    """Whether looking elsewhere on the same server is of no use."""
-    status = status_of(error)
-    if status in _REFUSALS or isinstance(error, Denied):
-        return True
-    return isinstance(error, Unavailable) and not status

@@ -45,14 +45,9 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     modern: bool
-    capabilities: dict[str, Any]
+    announces_tools: bool
+    """Whether the server tells when its tools change."""
     server_info: dict[str, Any]
-
-    @property
-    def announces_tools(self) -> bool:
-        """Whether the server tells when its tools change."""
-        tools = self.capabilities.get("tools")
-        return isinstance(tools, dict) and tools.get("listChanged") is True
 
 
 def envelope(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:
@@ -96,7 +91,11 @@ class Handshake:
             if old is not None and old.done():
                 return await old
         finally:
-            await _drop_tasks(probe, old)
+            # What is no longer wanted, ended, and its failure heard.
+            tasks = [task for task in (probe, old) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         raise ChokedError(unanswered(self._peer.name, self._peer.limits.connect_seconds))
 
     async def _agree_after_probe(
@@ -174,10 +173,11 @@ class Handshake:
 
 def _make_agreement(version: str, modern: bool, result: dict[str, Any], info: Any) -> Agreement:
     capabilities = result.get("capabilities")
+    tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
     return Agreement(
         version=version,
         modern=modern,
-        capabilities=capabilities if isinstance(capabilities, dict) else {},
+        announces_tools=isinstance(tools, dict) and tools.get("listChanged") is True,
         server_info=info if isinstance(info, dict) else {},
     )
 
@@ -194,11 +194,3 @@ def _supported_versions(error: RequestRefused) -> list[Any]:
     """The versions that a server names when it refuses another."""
     named = error.data.get("supported") if isinstance(error.data, dict) else None
     return named if error.number == UNSUPPORTED_VERSION and isinstance(named, list) else []
-
-
-async def _drop_tasks(*tasks: asyncio.Task[Any] | None) -> None:
-    """What is no longer wanted, ended, and its failure heard."""
-    left = [task for task in tasks if task is not None]
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)

@@ -280,7 +280,9 @@ class McpLink(Closing):
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.limits.connect_seconds
-        notice = loop.call_later(_PATIENT_SILENCE, self._tell_waiting)
+        done = "start" if self.server.url is None else "answer"
+        words = ("waiting for %s to %s, up to %g s (connect_timeout)", self.server.name, done)
+        notice = loop.call_later(_PATIENT_SILENCE, _log.warning, *words, self.limits.connect_seconds)
         try:
             connection = await self._finder.find(deadline, self._lose_connection)
         except CallError as error:
@@ -305,11 +307,6 @@ class McpLink(Closing):
         if self._watchers or self.handlers.capabilities():
             connection.listen()
         self._tell_watchers("up")
-
-    def _tell_waiting(self) -> None:
-        done = "start" if self.server.url is None else "answer"
-        seconds = self.limits.connect_seconds
-        _log.warning("waiting for %s to %s, up to %g s (connect_timeout)", self.server.name, done, seconds)
 
     def _lose_connection(self, wire: McpWire, fault: CallError) -> None:
         connection = self._connection

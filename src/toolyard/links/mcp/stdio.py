@@ -12,7 +12,6 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -118,13 +117,6 @@ _SHOWN_LINES, _SHOWN_WIDTH = 12, 200
 """Of what a server wrote: the cause of an error stands at its end."""
 
 
-def _find_program(command: str, env: Mapping[str, str]) -> str:
-    """The program as the PATH has it, or beside our interpreter: who starts us need not have its folder there."""
-    if shutil.which(command, path=env.get("PATH")) is not None:
-        return command
-    return shutil.which(command, path=str(Path(sys.executable).parent)) or command
-
-
 class StdioWire(asyncio.SubprocessProtocol):
     """One process, for as long as it lives. The loop says what becomes of it and its pipes."""
 
@@ -149,10 +141,14 @@ class StdioWire(asyncio.SubprocessProtocol):
         """Start the process."""
         server = self._server
         env = {name: os.environ[name] for name in _INHERITED if name in os.environ} | dict(server.env)
+        program = server.command or ""
+        if shutil.which(program, path=env.get("PATH")) is None:
+            # Or beside our interpreter: who starts us need not have its folder there.
+            program = shutil.which(program, path=str(Path(sys.executable).parent)) or program
         loop = asyncio.get_running_loop()
         try:
             transport, _ = await loop.subprocess_exec(
-                lambda: self, _find_program(server.command or "", env), *server.args, env=env, cwd=server.cwd or None,
+                lambda: self, program, *server.args, env=env, cwd=server.cwd or None,
                 start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
@@ -235,8 +231,11 @@ class StdioWire(asyncio.SubprocessProtocol):
             else:
                 self._mailbox.deliver(line)
         pause = self._peer.pace.pause()
-        if pause:
-            self._hold_reading(pause)
+        pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
+        if pause and isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
+            # Do not listen for a while to one who says too much.
+            pipe.pause_reading()
+            asyncio.get_running_loop().call_later(pause, pipe.resume_reading)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """One of the pipes has come to its end."""
@@ -309,17 +308,6 @@ class StdioWire(asyncio.SubprocessProtocol):
             shown = "".join(f"\n  {_make_visible(line[:_SHOWN_WIDTH])}" for line in lines)
             _log.warning("%s wrote to its standard error:%s", self._peer.name, shown)
         del self._unlogged[:end]
-
-    def _hold_reading(self, seconds: float) -> None:
-        """Do not listen for a while to one who says too much."""
-        pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
-        if isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
-            pipe.pause_reading()
-            asyncio.get_running_loop().call_later(seconds, self._listen_again, pipe)
-
-    def _listen_again(self, pipe: asyncio.ReadTransport) -> None:
-        if not pipe.is_closing():
-            pipe.resume_reading()
 
 
 def _make_visible(text: str) -> str:

@@ -159,7 +159,10 @@ class StreamableWire(WebWire):
         if not _SUCCESS <= flow.status < _ACCEPTED:
             raise await self._explain_failure(flow)
         if request.method == "initialize":
-            self.session = _read_session_id(flow.header("mcp-session-id"))
+            told = flow.header("mcp-session-id")
+            # Only one that can be sent back.
+            is_usable = told.isascii() and told.isprintable() and " " not in told and 0 < len(told) <= _LONGEST_ID
+            self.session = told if is_usable else None
         kind = flow.header("content-type").partition(";")[0].strip().lower()
         if kind == "text/event-stream":
             return await self._from_events(flow, request, reader)
@@ -334,9 +337,3 @@ class StreamableWire(WebWire):
         async with self._web.client.astream(outgoing) as flow:
             if flow.status > _LAST_SUCCESS:
                 raise (await self._failure(flow))[0]
-
-
-def _read_session_id(text: str) -> str | None:
-    """A session's id, if it is one that can be sent back."""
-    visible = text.isascii() and text.isprintable() and " " not in text
-    return text if text and visible and len(text) <= _LONGEST_ID else None

@@ -152,7 +152,8 @@ class ScriptPool(Closing):
         body = _encode_call(asked, code)
         worker = await self._find_worker(code, deadline)
         if not worker.calls:
-            body = _with_code(asked, code)
+            whole = msgspec.structs.replace(asked, file=code.file, code=code.source.decode("latin-1"))
+            body = _encoder.encode(whole)
         exchange = WorkerExchange(worker, self.settings)
         try:
             exchange.begin(body)
@@ -252,10 +253,10 @@ class ScriptPool(Closing):
             return found
         made = self._make_soon(found, key)
         try:
-            async with asyncio.timeout(_seconds_left(deadline)):
+            async with asyncio.timeout(None if deadline is None else max(deadline - time.monotonic(), 0.0)):
                 return await asyncio.shield(wrapped(made))
         except BaseException as error:
-            made.add_done_callback(self._retire_unwanted)
+            made.add_done_callback(lambda made: self._retire_soon(made.result()) if _has_result(made) else None)
             if isinstance(error, TimeoutError):
                 raise CallTimeout(f"{self.label}: no worker was ready before the deadline", effect="none") from None
             raise
@@ -277,10 +278,6 @@ class ScriptPool(Closing):
             raise
         made.add_done_callback(lambda made: None if _has_result(made) else self._slots.give(None))
         return made
-
-    def _retire_unwanted(self, made: Future[Worker]) -> None:
-        if _has_result(made):
-            self._retire_soon(made.result())
 
     def _finish_call(self, worker: Worker, code: Code, exchange: WorkerExchange, reply: WorkerReply) -> Answer:
         worker.calls += 1
@@ -317,16 +314,8 @@ def _has_result(future: Future[Any]) -> bool:
     return not future.cancelled() and future.exception() is None
 
 
-def _seconds_left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(deadline - time.monotonic(), 0.0)
-
-
 def _encode_call(asked: _Call, code: Code) -> bytes:
     try:
         return _encoder.encode(asked)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidArguments(f"{code.file}: the arguments cannot be written as JSON: {error}") from None
-
-
-def _with_code(asked: _Call, code: Code) -> bytes:
-    return _encoder.encode(msgspec.structs.replace(asked, file=code.file, code=code.source.decode("latin-1")))

@@ -212,7 +212,7 @@ def bwrap(settings: WorkerSettings) -> list[str]:
     line += ["--proc", "/proc", "--dev", "/dev"]
     made: set[str] = set()
     for path in readable(settings):
-        for parent in _parent_folders(path):
+        for parent in map(str, reversed(Path(path).parents[:-1])):
             if parent not in made:
                 made.add(parent)
                 line += ["--perms", "0755", "--dir", parent]
@@ -221,8 +221,3 @@ def bwrap(settings: WorkerSettings) -> list[str]:
         else:
             line += ["--ro-bind", os.path.realpath(path), path]
     return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]  # noqa: S108
-
-
-def _parent_folders(path: str) -> list[str]:
-    parts = path.strip("/").split("/")[:-1]
-    return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]

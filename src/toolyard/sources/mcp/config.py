@@ -54,7 +54,8 @@ class _Named:
     def __init__(self, name: str, options: dict[str, Any], source: str, rewrites: tuple[Rewrite, ...]) -> None:
         self.name = name
         self.options = options
-        self.loader = MCPToolLoader.part_of(source, **options)
+        self.loader = MCPToolLoader(**options)
+        self.loader.label = source
         self.rewrites = rewrites
         self.admitted: tuple[AdmittedTool, ...] = ()
         self.report = SourceReport(name)

@@ -301,11 +301,8 @@ class ApprovedDefinitions:
         document = parse_json(data, what=str(self.path))
         servers = document.get(_SERVERS) if isinstance(document, dict) else None
         known = servers.get(self._server) if isinstance(servers, dict) else None
-        whole = isinstance(servers, dict) and (known is None or _is_entries(known))
+        whole = isinstance(servers, dict) and isinstance(known, dict | None)
+        whole = whole and all(isinstance(item, str | None) for item in (known or {}).values())
         if len(data) > _MAX_BYTES or not whole:
             raise MalformedSource('is no list of approvals: {"servers": {server: {tool: hash}}}', where=str(self.path))
         return document, known
-
-
-def _is_entries(value: Any) -> bool:
-    return isinstance(value, dict) and all(item is None or isinstance(item, str) for item in value.values())

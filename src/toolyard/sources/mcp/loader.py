@@ -117,7 +117,6 @@ class MCPToolLoader(ToolLoader):
         self._lock_namespaces(namespaces, namespace)
         self._set_policies(on_error, on_duplicate)
         self.approved = None if approved is None else Path(expand_place(approved, "approved"))
-        self._label: str | None = None
         self._followed: Followed | None = None
         self._known: dict[str, _Known] = {}
         self._changed: dict[str, Rewrite] = {}
@@ -125,13 +124,6 @@ class MCPToolLoader(ToolLoader):
         self._on_change: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._closed = False
-
-    @classmethod
-    def part_of(cls, label: str, **options: Any) -> MCPToolLoader:
-        """One of several servers that a source names; its tools are that source's."""
-        made = cls(**options)
-        made._label = label
-        return made
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -143,7 +135,7 @@ class MCPToolLoader(ToolLoader):
     @property
     def source(self) -> str:
         """The address without a query, or `stdio: ` and the command."""
-        return self._label or self.server.name
+        return self.label or self.server.name
 
     @property
     def comes_back(self) -> bool:

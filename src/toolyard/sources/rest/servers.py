@@ -112,7 +112,6 @@ class Security:
         self._schemes = files.settle(schemes)
         self._default = default
         self._files = files
-        self._known: dict[tuple[str, tuple[str, ...]], RestScheme] = {}
 
     def needs(self, operation: dict[str, Any]) -> Needs:
         """What an operation asks for, or the document for all of its operations."""
@@ -128,17 +127,12 @@ class Security:
             for name, scopes in item.items():
                 listed = tuple(map(str, scopes)) if type(scopes) is list else ()
                 before = schemes[name].scopes if name in schemes else ()
-                schemes[name] = self._find_scheme(name, tuple(dict.fromkeys((*before, *listed))))
+                scheme = self._files.settle(self._schemes.inside(name)).node
+                schemes[name] = _read_scheme(scheme, tuple(dict.fromkeys((*before, *listed))))
         if alternatives == [()]:
             return _NOTHING
         unknown = [name for name in schemes if type(self._schemes.inside(name).node) is not dict]
         return Needs(tuple(alternatives), schemes, unknown)
-
-    def _find_scheme(self, name: str, scopes: tuple[str, ...]) -> RestScheme:
-        key = (name, scopes)
-        if key not in self._known:
-            self._known[key] = _read_scheme(self._files.settle(self._schemes.inside(name)).node, scopes)
-        return self._known[key]
 
 
 def _read_scheme(raw: Any, scopes: tuple[str, ...]) -> RestScheme:

@@ -252,17 +252,14 @@ class ScriptToolLoader(ToolLoader):
 
     def _declare_versions(self, items: list[Reviewed]) -> dict[str, ScriptVersion]:
         """What each file declares; only those whose bytes are new are run."""
-        known = {item.file: self._read.get((item.file, item.sha256 or "")) for item in items}
-        unknown = [item for item in items if known[item.file] is None]
-        answers = iter(self._run_scripts(unknown) if unknown else ())
-        place = os.path.realpath(self.path)
-        return {item.file: known[item.file] or self._make_version(item, next(answers), place) for item in items}
-
-    def _run_scripts(self, items: list[Reviewed]) -> list[Declared | ScriptFault]:
         from toolyard.links.scripts import Code
 
-        codes = [Code(item.file, item.sha256 or "", item.data) for item in items]
-        return declare_scripts(codes, self.settings, self.source)
+        known = {item.file: self._read.get((item.file, item.sha256 or "")) for item in items}
+        unknown = [item for item in items if known[item.file] is None]
+        codes = [Code(item.file, item.sha256 or "", item.data) for item in unknown]
+        answers = iter(declare_scripts(codes, self.settings, self.source) if codes else ())
+        place = os.path.realpath(self.path)
+        return {item.file: known[item.file] or self._make_version(item, next(answers), place) for item in items}
 
     def _make_version(self, item: Reviewed, answer: Declared | ScriptFault, directory: str) -> ScriptVersion:
         from toolyard.links.scripts import ScriptFault

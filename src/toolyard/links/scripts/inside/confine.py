@@ -114,9 +114,6 @@ def look_through(places: list[str]) -> None:
         for module in list(sys.modules.values()):
             path = getattr(module, "__path__", None)
             if isinstance(path, list):
-                path[:] = [_moved(entry, place, through) for entry in path]
+                inside = [f"{entry}/".startswith(f"{place}/") for entry in path]
+                path[:] = [through + at[len(place) :] if is_in else at for at, is_in in zip(path, inside, strict=True)]
     sys.path_importer_cache.clear()
-
-
-def _moved(path: str, place: str, through: str) -> str:
-    return through + path[len(place) :] if path == place or path.startswith(place + "/") else path

@@ -46,14 +46,10 @@ def serve(config: Config) -> None:
         file, source = frame["file"], frame["code"].encode("latin-1")
         _import_ahead(source, tried)
         body, clean = _read_in_fork(file, source, limit)
-        _write_answer(frame["token"], body, again=clean)
+        flush()
+        head = b'{"token":"%s","again":%s,"body":' % (frame["token"].encode(), b"true" if clean else b"false")
+        frames.write(OUT, head + body + b"}")
     os._exit(0)
-
-
-def _write_answer(token: str, body: bytes, *, again: bool) -> None:
-    flush()
-    head = b'{"token":"%s","again":%s,"body":' % (token.encode(), b"true" if again else b"false")
-    frames.write(OUT, head + body + b"}")
 
 
 def _import_ahead(source: bytes, tried: set[str]) -> None:

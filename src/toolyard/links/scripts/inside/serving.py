@@ -33,14 +33,10 @@ class ScriptRefused(Exception):
     """The script is not as it should be; the text says why."""
 
 
-def name_of(file: str) -> str:
-    """What the module of a file is called: as no other module is."""
-    return PREFIX + "".join(char if char.isalnum() else "_" for char in os.path.basename(file).removesuffix(".py"))
-
-
 def execute(file: str, source: bytes | ast.Module | types.CodeType) -> types.ModuleType:
     """Run the top of a script, under a name that hides no other module."""
-    module = types.ModuleType(name_of(file))
+    stem = os.path.basename(file).removesuffix(".py")
+    module = types.ModuleType(PREFIX + "".join(char if char.isalnum() else "_" for char in stem))
     module.__file__ = file
     sys.modules[module.__name__] = module
     code = source if isinstance(source, types.CodeType) else compile(source, file, "exec", dont_inherit=True)
