@@ -17,12 +17,3 @@ def test_pointers_escape_the_names_in_them():
     log = ChangeLog()
     log.add(("properties", "a/b~c", 0), "gone")
     assert log.rewrites("t")[0].pointer == "/properties/a~1b~0c/0"
-
-
-def test_a_log_takes_over_another():
-    log, other = ChangeLog(), ChangeLog()
-    log.add(("a",), "gone")
-    other.add(("b",), "gone")
-    other.add(("c",), "lost")
-    log.update(other)
-    assert [(r.pointer, r.change, r.count) for r in log.rewrites("t")] == [("/a", "gone", 2), ("/c", "lost", 1)]

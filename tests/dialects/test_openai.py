@@ -67,30 +67,3 @@ def test_calls_and_results_make_a_conversation():
         {"role": "tool", "tool_call_id": "a", "content": "Ada"},
         {"role": "tool", "tool_call_id": "call_1", "content": "[1]"},
     ]
-
-
-def test_strict_tools_are_marked_and_their_nulls_are_taken_out_again():
-    dialect = OpenAIChatDialect([tool(parameters=PERSON)], strict=True)
-    function = dialect.format_tools()[0]["function"]
-    assert function["strict"] is True
-    assert function["parameters"]["required"] == ["id", "note"]
-    calls = dialect.parse_calls(response(called(arguments='{"id": 1, "note": null}')))
-    assert calls == [ToolCall("hr::find", {"id": 1}, "call_a")]
-    assert dialect.report == ()
-
-
-def test_without_strict_a_null_is_the_models_own():
-    dialect = OpenAIChatDialect([tool(parameters=PERSON)])
-    assert "strict" not in dialect.format_tools()[0]["function"]
-    assert dialect.parse_calls(called(arguments='{"note": null}'))[0].arguments == {"note": None}
-
-
-def test_a_tool_strict_mode_cannot_describe_goes_without_and_is_reported():
-    free = {"type": "object", "properties": {"data": {"type": "object"}}}
-    dialect = OpenAIChatDialect([tool(parameters=free)], strict=True)
-    assert dialect.format_tools()[0]["function"] == {
-        "name": "hr__find",
-        "description": "Find people.",
-        "parameters": free,
-    }
-    assert [(item.tool, item.pointer) for item in dialect.report] == [("hr::find", "/properties/data")]

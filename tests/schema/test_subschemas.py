@@ -5,7 +5,7 @@ from dialects.strategies import schemas
 from hypothesis import given, settings
 
 from conftest import examples
-from toolyard.schema.subschemas import References, allowed_values, children, rebuild, reference_path, types_of
+from toolyard.schema.subschemas import References, allowed_values, children, rebuild, types_of
 
 ROOT = {
     "$defs": {"A": {"type": "string"}, "a/b": {"type": "integer"}, "m%n": True},
@@ -41,11 +41,6 @@ def test_keys_under_properties_are_names_and_defaults_are_data():
     found = dict(children(ROOT))
     assert found[("properties", "$ref")] == {"$anchor": "here", "type": "null"}
     assert not any(path[0] == "default" for path in found)
-
-
-def test_a_pointer_has_a_path():
-    assert reference_path("#/$defs/a~1b") == ("$defs", "a/b")
-    assert reference_path("#") == ()
 
 
 @settings(max_examples=examples(40))

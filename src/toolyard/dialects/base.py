@@ -24,7 +24,6 @@ from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Rewrite, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import nearest
-from toolyard.plugins import check_options
 
 Identified = TypeVar("Identified", ToolCall, ToolResult)
 
@@ -260,13 +259,12 @@ DIALECTS: Mapping[str, str] = MappingProxyType(
 """Each dialect's class, as `module:Class`, imported when it is first asked for."""
 
 
-def get_dialect(name: str, tools: Iterable[Tool] = (), *, names: WireNames | None = None, **options: bool) -> Dialect:
-    """The dialect of that name, for these tools; options are those of its class, such as `strict` for OpenAI."""
+def get_dialect(name: str, tools: Iterable[Tool] = (), *, names: WireNames | None = None) -> Dialect:
+    """The dialect of that name, for these tools."""
     if name not in DIALECTS:
         near = nearest(name, DIALECTS)
         guess = f"; did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}{guess}")
     module, _, attribute = DIALECTS[name].partition(":")
     cls: type[Dialect] = getattr(importlib.import_module(module), attribute)
-    check_options(cls, {"tools": tools, "names": names, **options}, f"dialect {name!r}")
-    return cls(tools, names=names, **options)
+    return cls(tools, names=names)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from toolyard.dialects.base import CallWords, EntryDialect, RawCall, ResultWords, others, with_ids
-from toolyard.dialects.input_schema import object_root, strict_schema, without_added_nulls
+from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
     Json,
@@ -19,33 +18,14 @@ from toolyard.dialects.payload import (
     read_id,
     records,
 )
-from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Tool, ToolCall
 
 
-class OpenAIDialect(EntryDialect):
-    """What chat completions and responses have in common: function tools, JSON text, strict mode.
-
-    `strict=True` asks for arguments that follow the schema exactly. A tool whose schema strict mode cannot
-    describe is sent without it; `report` says which and why.
-    """
-
-    def __init__(self, tools: Iterable[Tool] = (), *, names: WireNames | None = None, strict: bool = False) -> None:
-        super().__init__(tools, names=names)
-        self._strict = strict
-
-    def _function_entry(self, tool: Tool, wire_name: str, log: ChangeLog) -> tuple[Json, bool]:
-        """The function object, and whether its parameters are in strict form."""
-        parameters = object_root(tool.parameters, log)
-        strict = strict_schema(parameters, log) if self._strict else None
-        chosen = parameters if strict is None else strict
-        return {"name": wire_name, "description": tool.description, "parameters": chosen}, strict is not None
-
-    def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-        return without_added_nulls(tool.parameters, arguments) if self._strict else arguments
+def _function_entry(tool: Tool, wire_name: str, log: ChangeLog) -> Json:
+    return {"name": wire_name, "description": tool.description, "parameters": object_root(tool.parameters, log)}
 
 
-class OpenAIChatDialect(OpenAIDialect):
+class OpenAIChatDialect(EntryDialect):
     """Chat completions: `tools`, `tool_calls` and messages of role `tool`."""
 
     name = "openai"
@@ -53,8 +33,7 @@ class OpenAIChatDialect(OpenAIDialect):
     result_words = ResultWords("tool", "tool_call_id", "content")
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
-        function, strict = self._function_entry(tool, wire_name, log)
-        return {"type": "function", "function": {**function, "strict": True} if strict else function}
+        return {"type": "function", "function": _function_entry(tool, wire_name, log)}
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
         for record in records(response):
@@ -129,7 +108,7 @@ def _tool_call(entry: Json) -> Iterator[RawCall]:
         yield RawCall(function.get("name"), function.get("arguments"), entry.get("id"))
 
 
-class OpenAIResponsesDialect(OpenAIDialect):
+class OpenAIResponsesDialect(EntryDialect):
     """Responses: flat function tools, `function_call` and `function_call_output` items."""
 
     name = "openai-responses"
@@ -148,9 +127,8 @@ class OpenAIResponsesDialect(OpenAIDialect):
                 yield record
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
-        function, strict = self._function_entry(tool, wire_name, log)
         # This API turns strict on by itself unless it is told not to.
-        return {"type": "function", **function, "strict": strict}
+        return {"type": "function", **_function_entry(tool, wire_name, log), "strict": False}
 
     def add_event(self, answer: list[Json], event: object) -> str:
         """A `response.*` event; the answer is a list of items, each as it was when it was done."""

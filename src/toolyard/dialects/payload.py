@@ -175,12 +175,6 @@ class ChangeLog:
         first, count = self._seen.get(change, (path, 0))
         self._seen[change] = (first, count + 1)
 
-    def update(self, other: ChangeLog) -> None:
-        """Take over the changes of another log about the same schema."""
-        for change, (path, count) in other._seen.items():
-            first, before = self._seen.get(change, (path, 0))
-            self._seen[change] = (first, before + count)
-
     def rewrites(self, tool: str) -> list[Rewrite]:
         """The changes as lines of a report about `tool`."""
         return [Rewrite(tool, pointer_of(path), change, count) for change, (path, count) in self._seen.items()]

@@ -89,11 +89,6 @@ def is_schema(value: object) -> TypeGuard[SubSchema]:
     return isinstance(value, (dict, bool))
 
 
-def reference_path(ref: str) -> tuple[str, ...]:
-    """Where in the document a `#/pointer` leads; an anchor has no path, and counts as the root."""
-    return tuple(part.replace("~1", "/").replace("~0", "~") for part in unquote(ref).split("/")[1:])
-
-
 class References:
     """Resolves the references of one schema document: `#`, `#/pointer`, `#anchor` and `$id`s inside it; no others."""
 
