@@ -27,7 +27,7 @@ def run() -> bool:
         f"{illegal} illegal, {lost} lost"
     )
     good = illegal == lost == 0 and len(set(encoded)) == len(tools)
-    for name in DIALECTS:
+    for name in (name for name in DIALECTS if name != "mcp"):
         dialect = get_dialect(name, tools)
         back = _through(dialect, tools)
         print(f"through {name}: {sum(back):,} of {len(tools):,} came back")

@@ -12,6 +12,8 @@ from toolyard.dialects import DIALECTS, Dialect, WireNames, get_dialect
 from toolyard.model import ErrorInfo, Tool, ToolCall, ToolResult
 
 every_dialect = pytest.mark.parametrize("name", list(DIALECTS))
+talking = pytest.mark.parametrize("name", [name for name in DIALECTS if name != "mcp"])
+"""Those in which models and programs talk to each other."""
 ONE = {"type": "object", "properties": {"id": {"type": "integer"}}}
 TWO = {"type": "object", "properties": {"name": {"type": "string"}}}
 FAILED = ErrorInfo("tool.invalid_args", "id is missing", hint="send id", details={"violations": [{"path": "/id"}]})
@@ -36,7 +38,7 @@ def rename(node, wire_name):
     return [rename(item, wire_name) for item in node] if isinstance(node, list) else node
 
 
-@every_dialect
+@talking
 @settings(max_examples=examples(25))
 @given(pairs=st.lists(qualified, min_size=1, max_size=5, unique=True))
 def test_any_name_goes_out_and_comes_back_through_a_call(name, pairs):
@@ -48,7 +50,7 @@ def test_any_name_goes_out_and_comes_back_through_a_call(name, pairs):
     assert back == [[ToolCall(item.qualified_name, {"a": 1}, "c1")] for item in tools]
 
 
-@every_dialect
+@talking
 def test_a_further_overload_is_called_by_its_own_name_and_pinned(name):
     first, second = tool(parameters=ONE), tool(parameters=TWO)
     dialect = get_dialect(name, [first, second])
@@ -57,7 +59,7 @@ def test_a_further_overload_is_called_by_its_own_name_and_pinned(name):
     assert dialect.parse_calls(answer(dialect, sent[1], {})) == [ToolCall("hr::find", {}, "c1", second.fingerprint)]
 
 
-@every_dialect
+@talking
 @settings(max_examples=examples(12))
 @given(calls=st.lists(st.tuples(qualified, accepted), max_size=3, unique_by=lambda call: call[0]))
 def test_calls_survive_the_way_through_a_conversation(name, calls):
@@ -70,14 +72,14 @@ def test_calls_survive_the_way_through_a_conversation(name, calls):
     assert dialect.parse_calls(dialect.format_calls(made)) == made
 
 
-@every_dialect
+@talking
 def test_arguments_that_are_not_json_survive_as_they_came(name):
     dialect = get_dialect(name, [tool()])
     made = [ToolCall("hr::find", '{"id": 1', "c1")]
     assert dialect.parse_calls(dialect.format_calls(made)) == made
 
 
-@every_dialect
+@talking
 def test_errors_carry_all_a_model_needs_to_act(name):
     dialect = get_dialect(name, [tool()])
     failed = ToolResult.failed(ToolCall("hr::find", {}, "c1"), FAILED)
@@ -86,7 +88,7 @@ def test_errors_carry_all_a_model_needs_to_act(name):
         assert word in str(sent)
 
 
-@every_dialect
+@talking
 def test_tools_formatted_later_are_understood_too(name):
     dialect = get_dialect(name)
     extra = Tool("un peu", "plus", parameters=ONE)
@@ -111,7 +113,7 @@ def test_dialects_can_share_their_names(name):
     assert len(dialect.format_tools()) == 1
 
 
-@every_dialect
+@talking
 def test_an_unknown_name_is_kept_for_the_call_path_to_refuse(name):
     dialect = get_dialect(name, [tool()])
     calls = dialect.parse_calls(answer(dialect, "no such tool", {"a": 1}))
@@ -142,7 +144,7 @@ answers = st.recursive(
 ).filter(lambda value: isinstance(value, dict))
 
 
-@every_dialect
+@talking
 @settings(max_examples=examples(40))
 @given(junk=answers)
 def test_nothing_in_an_answer_makes_parsing_raise(name, junk):
@@ -150,14 +152,14 @@ def test_nothing_in_an_answer_makes_parsing_raise(name, junk):
     assert all(isinstance(call, ToolCall) for call in dialect.parse_calls(junk))
 
 
-@every_dialect
+@talking
 @pytest.mark.parametrize("payload", ["text", 5, None, [5]])
 def test_what_is_no_answer_at_all_is_the_callers_mistake(name, payload):
     with pytest.raises(TypeError, match="expected a response, a message or a list of them"):
         get_dialect(name).parse_calls(payload)
 
 
-@every_dialect
+@talking
 def test_answers_of_an_sdk_are_read_like_json(name):
     dialect = get_dialect(name, [tool(parameters=ONE)])
     made = [ToolCall("hr::find", {"id": 1}, "c1")]
@@ -176,7 +178,13 @@ def test_the_report_is_about_the_last_list(name):
     assert dialect.report == ()
 
 
-@every_dialect
+@talking
 def test_nothing_to_say_adds_nothing_to_a_conversation(name):
     dialect = get_dialect(name)
     assert dialect.format_tools() == dialect.format_calls([]) == dialect.format_results([]) == []
+
+
+def test_nobody_talks_in_mcp_which_spells_tools_alone():
+    for act in (lambda d: d.parse_calls({}), lambda d: d.format_calls([]), lambda d: d.format_results([])):
+        with pytest.raises(TypeError, match="mcp spells tools alone"):
+            act(get_dialect("mcp"))

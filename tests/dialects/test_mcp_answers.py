@@ -5,9 +5,10 @@ import json
 import pytest
 
 from toolyard import CallError, Denied, InvalidOutput, ToolFailed
-from toolyard.dialects.mcp import McpDialect, read_answer
+from toolyard.dialects.mcp import read_answer
 from toolyard.engines.mcp import redact_error
 from toolyard.model.call import Content, ToolResult, audio, image, resource, resource_link, text
+from toolyard.serving.mcp.listing import make_call_result
 from toolyard.words.redactor import Redactor
 
 PICTURE = image(b"png", "image/png")
@@ -43,7 +44,7 @@ def test_structured_content_is_the_value_and_text_stays_text(answer, value):
 
 @pytest.mark.parametrize("value", [None, True, 0, 5, 1.5, "", "text", "5", "null", [], [1, {"a": 2}], {}, {"a": [1]}])
 def test_whatever_our_own_server_writes_is_read_as_it_was(value):
-    (written,) = McpDialect().format_results([ToolResult(None, "n::a", value)])
+    written = make_call_result(ToolResult(None, "n::a", value))
     assert read(json.loads(json.dumps(written))) == value
 
 

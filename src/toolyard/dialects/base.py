@@ -106,11 +106,14 @@ class Dialect(ABC):
         What the answer holds at the end extends the request's list of messages, and `parse_calls` reads it. Before, it
         reads what has come of the calls: arguments that are not whole are text.
         """
-        raise TypeError(f"{self.name} has no streams of answers")
+        raise self._no_conversation()
 
-    @abstractmethod
+    def _no_conversation(self) -> TypeError:
+        return TypeError(f"{self.name} spells tools alone: nobody holds a conversation in it")
+
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
         """The calls in an answer, wherever it keeps them; whatever is no call is passed over."""
+        raise self._no_conversation()
 
     def _make_call(self, raw: RawCall) -> ToolCall:
         wire = raw.name if isinstance(raw.name, str) else ""
@@ -131,20 +134,20 @@ class Dialect(ABC):
         """Undo what `_format_tool` did to the schema, in the arguments written for it."""
         return arguments
 
-    @abstractmethod
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """The calls as part of a conversation, as if the model had just made them.
 
         Where the wire demands an id, a call without one is given one: `call_0`, `call_1`, ... Results without
         ids, in the same order, are given the same.
         """
+        raise self._no_conversation()
 
     def _wire_name(self, call: ToolCall) -> str:
         return self._names.encode_name(call.name, call.overload)
 
-    @abstractmethod
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """The results as the next part of a conversation; errors with code, message, hint and details."""
+        raise self._no_conversation()
 
 
 class CallWords(NamedTuple):

@@ -1,4 +1,4 @@
-"""The Model Context Protocol: items of `tools/list`, params of `tools/call`, and `CallToolResult`.
+"""The Model Context Protocol: items of `tools/list`, and what is read of a `CallToolResult`.
 
 MCP wants objects as structured content and as output schemas, so servers put other values under one key:
 `{"result": ...}`. The wrapper is taken off again, in a tool's schema when it is listed and in a value when it is
@@ -7,27 +7,12 @@ answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from toolyard.dialects.base import Dialect, RawCall
+from toolyard.dialects.base import Dialect
 from toolyard.dialects.input_schema import object_typed
-from toolyard.dialects.payload import (
-    ChangeLog,
-    Json,
-    arguments_object,
-    error_of,
-    error_value,
-    fields,
-    pick,
-    read_content,
-    read_error,
-    read_id,
-    read_value,
-    records,
-    result_text,
-)
-from toolyard.model import Effects, Schema, Tool, ToolCall, ToolResult
+from toolyard.dialects.payload import ChangeLog, Json, read_content, read_error, read_value
+from toolyard.model import Effects, Schema, Tool
 from toolyard.model.call import Block, Content
 from toolyard.model.errors import CallError, Effect, InvalidOutput, ToolFailed
 from toolyard.model.names import json_type
@@ -45,7 +30,7 @@ _PASSED_ON = {"title": str, "icons": list, "annotations": dict}
 
 
 class McpDialect(Dialect):
-    """MCP: `inputSchema`, `arguments`, `structuredContent`. Schemas travel whole, as MCP allows all keywords."""
+    """MCP: `inputSchema`, `outputSchema`. Schemas travel whole, as MCP allows all keywords."""
 
     name = "mcp"
 
@@ -61,39 +46,6 @@ class McpDialect(Dialect):
         passed_on = {key: value for key, value in out.pop("annotations", {}).items() if key != "readOnlyHint"}
         annotations = {**_effect_annotations(tool.effects), **passed_on}
         return {**out, "annotations": annotations} if annotations else out
-
-    def _raw_calls(self, response: object) -> Iterator[RawCall]:
-        for record in records(response):
-            params = fields(record.get("params")) or record
-            if "name" in params and record.get("method", "tools/call") == "tools/call":
-                yield RawCall(params["name"], params.get("arguments"), _call_id(record, params))
-
-    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
-        """The params of one `tools/call` a call."""
-        return [
-            _with_id({"name": self._wire_name(call), "arguments": arguments_object(call.arguments)}, call.call_id)
-            for call in calls
-        ]
-
-    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
-        """One `CallToolResult` a result; a value that is no object is structured as `{"result": value}`."""
-        formatted: list[Json] = []
-        for result in results:
-            info = error_of(result)
-            value = {"result": result.result} if self._is_wrapped(result) else result.result
-            out: Json = {
-                "content": [{"type": "text", "text": result_text(result)}],
-                "structuredContent": value if info is None else error_value(info),
-                "isError": info is not None,
-            }
-            formatted.append(_with_id(out, result.call_id))
-        return formatted
-
-    def _is_wrapped(self, result: ToolResult) -> bool:
-        if not isinstance(result.result, dict):
-            return True
-        tool = self._names.tool((result.name, None))
-        return tool is not None and wraps(tool)
 
 
 def wraps(tool: Tool) -> bool:
@@ -133,17 +85,6 @@ def _effect_annotations(effects: Effects) -> Json:
     if effects is Effects.READ:
         return {"readOnlyHint": True}
     return {"readOnlyHint": False, "destructiveHint": True} if effects is Effects.WRITE else {}
-
-
-def _with_id(body: Json, call_id: str | None) -> Json:
-    return body if call_id is None else {**body, "_meta": {CALL_ID: call_id}}
-
-
-def _call_id(record: Json, body: Json) -> str | None:
-    """The JSON-RPC id, else the one in `_meta`."""
-    if "jsonrpc" in record:
-        return read_id(record.get("id"))
-    return read_id(fields(pick(body, "_meta", "meta")).get(CALL_ID))
 
 
 _KEY = "result"
