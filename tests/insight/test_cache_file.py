@@ -10,9 +10,8 @@ from contextlib import closing
 import pytest
 from warm_python import warm_toolyard
 
-from toolyard.insight import cache_file as database_file
-from toolyard.insight.cache import FILE, ItemCache
-from toolyard.insight.cache_file import identify_file, set_aside
+from toolyard.insight import cache as database_file
+from toolyard.insight.cache import FILE, ItemCache, identify_file, set_aside
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(

@@ -324,9 +324,9 @@ def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsB
         )
     own, common = options_of_store(store), common_options()
     for key in block:
-        owner = None if key in own or key in common else _owner_of(key)
-        if owner is not None:
-            raise ConfigError(f"{where}.{key}: is for store: {owner}, and the store is {store}")
+        owners = [] if key in own or key in common else [one for one in store_names() if key in options_of_store(one)]
+        if owners:
+            raise ConfigError(f"{where}.{key}: is for store: {owners[0]}, and the store is {store}")
     given = read_given({**common, **own}, {"store": store, **_located_defaults(own), **block}, where, base=base)
     for key, option in own.items():
         if option.required and key not in given:
@@ -340,10 +340,6 @@ def _located_defaults(options: Mapping[str, ConfigOption]) -> dict[str, Any]:
     return {
         key: option.default for key, option in options.items() if option.type.noted("locate") and not option.required
     }
-
-
-def _owner_of(key: str) -> str | None:
-    return next((store for store in store_names() if key in options_of_store(store)), None)
 
 
 def read_config_file(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
@@ -14,7 +14,7 @@ from toolyard.cli.yard import open_registry
 from toolyard.dialects import get_dialect
 from toolyard.insight.base import Sample
 from toolyard.model.errors import ConfigError, SamplingError
-from toolyard.plugins import SAMPLERS, get_tool_sampler
+from toolyard.plugins import get_tool_sampler
 
 _OWN = {"k": "say -k", "seed": "say --seed", "registry": "the tools are those of the config"}
 """What is no matter of `-o`."""
@@ -61,7 +61,7 @@ def sample(
         raise ConfigError(f"--count must be 1 or more, not {count}")
     if format is not None and not (options.json or jsonl):
         raise ConfigError("--format is for --jsonl and --json")
-    given = _read_options(type, option, namespace)
+    given = _read_options(option, namespace)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         sampler = get_tool_sampler(type, registry=registry, k=k, seed=seed, **given)
         dialect = None if format is None else get_dialect(format, registry.all_tools())
@@ -85,8 +85,8 @@ def sample(
     return 0
 
 
-def _read_options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
-    """The options by name; what is given often, as a list, if the sampler takes one there."""
+def _read_options(given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
+    """The options by name; what is given often, as a list."""
     values: dict[str, list[Any]] = {"namespace": list(namespaces)} if namespaces else {}
     for one in given:
         name, sign, text = one.partition("=")
@@ -95,23 +95,12 @@ def _read_options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]
         if name in _OWN:
             raise ConfigError(f"-o {name}=...: {_OWN[name]}")
         values.setdefault(name, []).append(read_word(text))
-    return {name: found[0] if len(found) == 1 else _join_values(kind, name, found) for name, found in values.items()}
+    # The sampler refuses a list where it takes none.
+    return {name: found[0] if len(found) == 1 else _flatten(found) for name, found in values.items()}
 
 
-def _join_values(kind: str, name: str, found: list[Any]) -> list[Any]:
-    if not _takes_list(kind, name):
-        raise ConfigError(f"-o {name}=... is given {len(found)} times, and {kind} takes one value for it; say it once")
+def _flatten(found: list[Any]) -> list[Any]:
     return [value for one in found for value in (one if isinstance(one, list) else [one])]
-
-
-def _takes_list(kind: str, name: str) -> bool:
-    """Whether an option of the sampler is a list, or may be one."""
-    options = getattr(SAMPLERS.get(kind), "options_type", None)
-    for field in msgspec.structs.fields(options) if options is not None else ():
-        if field.name == name:
-            parts = (field.type, *get_args(field.type))
-            return isinstance(field.default, tuple) or any(get_origin(part) in (tuple, list) for part in parts)
-    return False
 
 
 def _report_failure(error: SamplingError, as_json: bool) -> int:

@@ -217,11 +217,9 @@ def replace_invisible(text: str) -> str:
     """Text without what cannot be shown, or what would turn its order round: each such character as U+FFFD."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join("\ufffd" if _is_invisible(char) else char for char in text)
-
-
-def _is_invisible(char: str) -> bool:
-    return unicodedata.category(char) in _INVISIBLE or unicodedata.bidirectional(char) in _DIRECTION_MARKS
+    hidden = {char for char in text if unicodedata.category(char) in _INVISIBLE}
+    hidden |= {char for char in text if unicodedata.bidirectional(char) in _DIRECTION_MARKS}
+    return "".join("\ufffd" if char in hidden else char for char in text)
 
 
 def _shorten_description(description: str) -> str:

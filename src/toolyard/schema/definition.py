@@ -182,14 +182,10 @@ def _mark(item: Any, required: bool) -> Any:
     return {"required": required, **named} if isinstance(named, dict) else item
 
 
-def _is_schema(entry: Mapping[str, Any], key: str) -> bool:
-    return key in entry and (key != "returns" or isinstance(entry[key], dict))
-
-
 def _read_schema(
     entry: Mapping[str, Any], keys: tuple[str, ...], others: re.Pattern[str], changes: list[Change]
 ) -> tuple[Any, set[str]]:
-    present = [key for key in keys if _is_schema(entry, key)]
+    present = [key for key in keys if key in entry and (key != "returns" or isinstance(entry[key], dict))]
     if len(present) > 1 and any(entry[key] != entry[present[0]] for key in present[1:]):
         raise DefinitionError(f"{present[0]!r} and {present[1]!r} say different things; keep one")
     used = set(present)

@@ -71,7 +71,8 @@ _PYTHON_TYPES: dict[Kind, tuple[type, ...]] = {
     "options": (Mapping, msgspec.Struct),
 }
 _SCALARS: dict[Any, Kind] = {str: "text", Path: "text", int: "whole", float: "number", bool: "flag"}
-_LISTS = (list, tuple, Sequence, frozenset, set)
+_MADE = (tuple, frozenset, set)
+_LISTS = (list, Sequence, *_MADE)
 _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {"ge": operator.ge, "gt": operator.gt, "le": operator.le}
 _BOUND_WORDS = {"ge": "{} or more", "gt": "above {}", "le": "{} or less"}
 _BOUND_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
@@ -156,7 +157,7 @@ def option_type(annotation: Any) -> OptionType:
         located = (Meta(extra={"locate": locate_file}),) if annotation is Path else ()
         return OptionType(_SCALARS[annotation], located, make=Path if annotation is Path else None)
     if origin in _LISTS:
-        return OptionType("list", item=option_type(args[0] if args else Any), make=_maker_of(origin))
+        return OptionType("list", item=option_type(args[0] if args else Any), make=origin if origin in _MADE else None)
     if origin in (dict, Mapping):
         key, value = args or (Any, Any)
         return OptionType("mapping", key=option_type(key), item=option_type(value))
@@ -168,10 +169,6 @@ def option_type(annotation: Any) -> OptionType:
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return OptionType("options", options=annotation)
     return OptionType("any")
-
-
-def _maker_of(origin: Any) -> Callable[[Any], Any] | None:
-    return origin if origin in (tuple, frozenset, set) else None
 
 
 def _union_type(branches: Sequence[OptionType]) -> OptionType:
@@ -281,7 +278,8 @@ def read_value(wanted: OptionType, value: Any, where: str, *, base: Path | None 
     branch = wanted if alone else next((branch for branch in wanted.all if _is_of(branch.kind, value)), None)
     if branch is None:
         words = dict.fromkeys(_words_of(one) for one in wanted.all if one.kind != "null")
-        raise ConfigError(f"{where}: must be {', or '.join(words)}{_show_actual(wanted, value)}")
+        mark = ";" if wanted.kind == "choice" else ","
+        raise ConfigError(f"{where}: must be {', or '.join(words)}{mark} not {json_type(value)}")
     if alone:
         items = [read_value(_item_type(wanted), value, where, base=base)]
         read = items if wanted.make is None else wanted.make(items)
@@ -301,10 +299,6 @@ def _words_of(wanted: OptionType) -> str:
     return _WORDS[wanted.kind]
 
 
-def _show_actual(wanted: OptionType, value: Any) -> str:
-    return f"{';' if wanted.kind == 'choice' else ','} not {json_type(value)}"
-
-
 def _is_of(kind: Kind, value: Any) -> bool:
     if isinstance(value, bool):
         return kind in ("flag", "any")
@@ -320,7 +314,9 @@ def _read_branch(branch: OptionType, value: Any, where: str, base: Path | None) 
         case "whole" | "number":
             value = _read_number(branch, value, where)
         case "choice":
-            _check_choice(branch, value, where)
+            if value not in branch.choices:
+                hint = suggest(value.lower(), branch.choices, "write one of ")
+                raise ConfigError(f"{where}: no such choice {value[:_SHOWN]!r}; {hint}")
         case "list":
             if len(value) < (branch.said("min_length") or 0):
                 raise ConfigError(f"{where}: must be {_words_of(branch)}, not empty")
@@ -353,12 +349,6 @@ def _check_text(wanted: OptionType, value: str, where: str) -> None:
     if pattern is not None and re.search(pattern, value) is None:
         shown = "it" if wanted.noted("secret") else repr(value[:_SHOWN])
         raise ConfigError(f"{where}: must match {pattern}, and {shown} does not")
-
-
-def _check_choice(wanted: OptionType, value: Any, where: str) -> None:
-    if value not in wanted.choices:
-        hint = suggest(value.lower(), wanted.choices, "write one of ")
-        raise ConfigError(f"{where}: no such choice {value[:_SHOWN]!r}; {hint}")
 
 
 def _read_number(wanted: OptionType, value: Any, where: str) -> float | int:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -159,10 +159,10 @@ class Own:
         self.types = types_of(node["type"]) if asked.keys() == {"type"} and len(node.keys() & _SAYING) == 1 else []
         """Where that is all that is said, so that the validator need not be asked for its words."""
         options: Schema = {key: node[key] for key in ("enum", "const") if key in node}
-        self.errors = compile_part(asked).iter_errors if asked else _no_errors
+        self.errors = compile_part(asked).iter_errors if asked else lambda value: iter(())
         self.options = compile_part(options).is_valid if options else None
         everything = asked | options | ({"required": node["required"]} if "required" in node else {})
-        self.accepts: Callable[[Any], bool] = compile_part(everything).is_valid if everything else _accept
+        self.accepts: Callable[[Any], bool] = compile_part(everything).is_valid if everything else lambda value: True
         self.is_all = leads_out or (_APPLICATORS.isdisjoint(node) and "dependencies" not in node)
         self.is_unique = node.get("uniqueItems") is True
         self.steps = own_steps(node)
@@ -170,14 +170,6 @@ class Own:
         values = allowed_values(node) or []
         start = "must be" if "const" in node else "must be one of"
         self.words = f"{start} {list_options(values)}", tuple(sorted({json_type(value) for value in values}))
-
-
-def _no_errors(value: Any) -> Iterator[jsonschema_rs.ValidationError]:
-    return iter(())
-
-
-def _accept(value: Any) -> bool:
-    return True
 
 
 class Explainer:

@@ -177,7 +177,10 @@ class Session:
                 history = self.history.fork()
                 return history, state, len(history)
             if at > len(self.history):
-                raise _no_entry_error(self, at)
+                name, most = self.key.session_id, len(self.history)
+                raise UnknownEntryError(
+                    f"at is {at:,}, and session {name!r} has only {most:,} entries; use 0 to {most:,}"
+                )
             history = self.history.fork(at)
             undos = self.history.undos_since(at)
         return history, state.undone(undos), at
@@ -196,11 +199,6 @@ def inside_itself_error(session: Session) -> SessionError:
         f"a tool running in session {session.key.session_id!r} called into that session, which would wait for itself; "
         "use another session"
     )
-
-
-def _no_entry_error(session: Session, at: int) -> UnknownEntryError:
-    name, length = session.key.session_id, len(session.history)
-    return UnknownEntryError(f"at is {at:,}, and session {name!r} has only {length:,} entries; use 0 to {length:,}")
 
 
 def check_number(name: str, value: object) -> int:

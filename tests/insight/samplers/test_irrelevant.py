@@ -125,6 +125,5 @@ def test_a_namesake_of_a_tool_that_fits_a_query_fits_as_well():
 
 @pytest.mark.parametrize("query", ["", "  ", "?!"])
 def test_a_query_without_words_is_refused(query):
-    with pytest.raises(ValueError, match="has no words; say what is needed") as caught:
+    with pytest.raises(ValueError, match="has no words; say what is needed"):
         IrrelevantSampler(registry(WORDS)).sample(2, query=query)
-    assert caught.value.requested == 2

@@ -7,10 +7,9 @@ from tests.insight.samplers.yard import tool
 from toolyard.insight.samplers.snapshot_view import (
     LEVELS,
     ToolLikeness,
-    WordLikeness,
     find_highest,
-    from_embeddings,
     from_words,
+    matrix_of,
     whole_numbers,
 )
 
@@ -51,32 +50,7 @@ def test_words_of_names_descriptions_and_parameters_count():
     assert likeness.kind == "words"
 
 
-def test_a_text_shares_words_with_tools_and_rare_ones_and_those_of_names_count_more():
-    words = WordLikeness(
-        [tool("get_mail", description="Mail of a user"), tool("put_mail", description="Mail to a friend")]
-    )
-    assert words.share("the mail of my friends").tolist() == pytest.approx([0.387, 0.774], abs=0.01)
-    assert words.share("put").tolist() == [0, 1]
-
-
-def test_words_that_no_tool_has_are_part_of_the_text_and_stop_words_are_not():
-    words = WordLikeness(
-        [tool("get_mail", description="Mail of a user"), tool("put_mail", description="Mail to a friend")]
-    )
-    assert words.share("zzz").tolist() == [0, 0]
-    assert words.share("what do you know about me, please").tolist() == [0, 0]
-    assert words.share("put the zzz there").tolist() == pytest.approx([0, 0.667], abs=0.01)
-
-
-def test_a_word_that_every_tool_has_in_its_description_says_next_to_nothing():
-    words = WordLikeness(
-        [tool(f"{name}s", description=f"Information about {name}s") for name in ("cat", "dog", "car", "job")]
-    )
-    assert words.share("information about the stars").max() < 0.08
-    assert words.share("information about a dog").tolist() == pytest.approx([0.04, 0.74, 0.04, 0.04], abs=0.01)
-
-
 def test_an_artifact_that_is_a_plain_mapping_will_do():
     given = [tool("a"), tool("b")]
     mapping = {one.qualified_name: {one.fingerprint: [1.0, at]} for at, one in enumerate(given)}
-    assert from_embeddings(mapping, given).to(0) == pytest.approx([1, 0.7071], abs=1e-3)
+    assert ToolLikeness(matrix_of(mapping, given), "embeddings").to(0) == pytest.approx([1, 0.7071], abs=1e-3)

@@ -164,7 +164,7 @@ def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds,
     sources, targets = pool.sources[begins], pool.targets[begins]
     lengths = np.diff(np.append(begins, len(pool.sources)))
     marks = marks_of(pool, begins, nature.spaces, neighbors)
-    probabilities = _compute_probability(pool.logits)
+    probabilities = np.round(1.0 / (1.0 + np.exp(-pool.logits)), 4).astype(np.float32)
     scores = probabilities[begins]
     owned = np.repeat(np.arange(len(begins)), lengths)
     fed = np.bincount(owned, weights=tables.inputs.needed[pool.inputs], minlength=len(begins))
@@ -204,10 +204,6 @@ def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
     used, places = np.unique(values, return_inverse=True)
     paths, numbers = artifact.number_distinct(known[value] for value in used.tolist())
     return paths, numbers[places]
-
-
-def _compute_probability(logits: Array) -> Array:
-    return np.round(1.0 / (1.0 + np.exp(-logits)), 4).astype(np.float32)
 
 
 def limits_of(min_score: float, max_neighbors: int) -> EdgeLimits:

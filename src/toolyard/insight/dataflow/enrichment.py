@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -20,7 +20,7 @@ from toolyard.insight.cache import (
 from toolyard.insight.dataflow.artifact import Array, Arrays, Dataflow
 from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
-from toolyard.insight.dataflow.profile import Told, told_of
+from toolyard.insight.dataflow.profile import told_of
 from toolyard.insight.embeddings.choice import Model, default_embedder, embedder_of
 from toolyard.insight.embeddings.vectors import cached_vectors, told_embedder
 from toolyard.model.tool import Tool
@@ -74,7 +74,6 @@ class DataflowEnrichment(ToolEnrichment):
         self.max_neighbors: int = read["max_neighbors"]
         self.min_score = float(read["min_score"])
         self._items = ItemCache(cache)
-        self._told: dict[str, Told] = {}
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact."""
@@ -87,7 +86,7 @@ class DataflowEnrichment(ToolEnrichment):
         if found is None:
             _say_if_nothing_is_returned(tools)
             limits = limits_of(self.min_score, self.max_neighbors)
-            told, tokens = self._profile_tools(tools), self.embedder is None
+            told, tokens = map(told_of, tools), self.embedder is None
             found = compute_edges(tools, told, self._embed_texts, limits, tokens=tokens)._asdict()
             keep_arrays(self._items, "dataflow", key, found)
         return tools, {"dataflow": Dataflow(tools, Arrays(**found), text=settings[0], min_score=self.min_score)}
@@ -96,14 +95,6 @@ class DataflowEnrichment(ToolEnrichment):
         text = "tokens" if self.embedder is None else self.embedder.name
         version = "" if self.embedder is None else self.embedder.version
         return text, version, self.max_neighbors, self.min_score
-
-    def _profile_tools(self, tools: Sequence[Tool]) -> Iterator[Told]:
-        """What is compared of each tool; computed once for each definition."""
-        before, self._told = self._told, {}
-        for tool in tools:
-            key = _identify_tool(tool)
-            self._told[key] = told = self._told.get(key) or before.get(key) or told_of(tool)
-            yield told
 
     def _embed_texts(self, texts: Sequence[str]) -> Array:
         if self.embedder is None:
@@ -118,11 +109,3 @@ def _say_if_nothing_is_returned(tools: Sequence[Tool]) -> None:
             "output_parameters: `- type: output_parameters` under tools.enrichments",
             len(tools),
         )
-
-
-def _identify_tool(tool: Tool) -> str:
-    try:
-        return f"{tool.name} {tool.definition_hash}"
-    except UnicodeEncodeError:
-        # Half a surrogate pair in a description.
-        return repr((tool.name, tool.description, tool.parameters, tool.output_parameters))

@@ -347,17 +347,13 @@ def _describe_tool(tool: Tool) -> tuple[str, ...]:
     """All of a tool that the rules look at; as text, since schemas follow the order of the parameters."""
     binding = tool.binding
     how = binding.method if isinstance(binding, RestBinding) else type(binding).__name__
-    return tool.name, tool.description, _write_schema(tool.parameters), how
+    return tool.name, tool.description, _encode(tool.parameters).decode(), how
 
 
 def _model_key(tool: Tool, config: LMConfig) -> bytes:
     asked = [message.content for message in messages_for(tool)]
     how = (config.response_format, config.temperature, config.max_tokens, config.seed, config.extra)
     return item_key(_LM_KIND, _LM_VERSION, config.type, config.base_url, config.model, how, asked)
-
-
-def _write_schema(schema: Schema) -> str:
-    return _encode(schema).decode()
 
 
 def _read_model(block: Any) -> LMConfig | None:

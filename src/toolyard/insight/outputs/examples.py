@@ -161,8 +161,9 @@ def schema_of(values: Sequence[Any], level: int = 0) -> Schema:
         items = schema_of([item for value in present for item in value[:_MOST_ITEMS]], level + 1)
         if items:
             made["items"] = items
-    elif kind == "string" and (form := _infer_format(present)) is not None:
-        made["format"] = form
+    elif kind == "string":
+        forms = [name for name, pattern in _FORMATS if all(map(pattern.fullmatch, present))]
+        made |= {"format": forms[0]} if forms else {}
     return made
 
 
@@ -175,7 +176,3 @@ def _infer_properties(values: Sequence[dict[str, Any]], level: int) -> dict[str,
     if len(seen) > _MOST_PROPERTIES:
         return {}  # keys that are data, such as ids or dates
     return {key: schema_of(items, level + 1) for key, items in seen.items()}
-
-
-def _infer_format(values: Sequence[str]) -> str | None:
-    return next((name for name, pattern in _FORMATS if all(map(pattern.fullmatch, values))), None)

@@ -129,7 +129,7 @@ class DagSearch:
             grown, larger = stack[-1]
             if len(grown.order) > len(self.best.order):
                 self.best = grown
-            if len(grown.order) == self._ask.k and self._deep_enough(grown):
+            if len(grown.order) == self._ask.k and self._options.depth in (None, max(grown.levels.values()) + 1):
                 return grown, True
             if limit <= 0 or self._left <= 0:
                 return None, False
@@ -185,9 +185,6 @@ class DagSearch:
         return not (
             final and options.width is not None and max(Counter(grown.levels.values()).values()) > options.width
         )
-
-    def _deep_enough(self, grown: Grown) -> bool:
-        return self._options.depth in (None, max(grown.levels.values()) + 1)
 
 
 def _find_levels(before: dict[int, int], arc: Arc, arcs: tuple[Arc, ...]) -> dict[int, int]:

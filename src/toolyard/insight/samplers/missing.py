@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from toolyard.insight.base import Edge, Sample
+import msgspec
+
+from toolyard.insight.base import Edge, Feed, Sample
+from toolyard.insight.dataflow.paths import fields_of, needed_of
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
-from toolyard.insight.samplers.drop_parameter import (
-    can_lose,
-    edges_without,
-    feeds_parameter,
-    is_of,
-    required_parameters,
-    without_parameter,
-)
 from toolyard.insight.samplers.mix import draw_inner, inner_sampler, places_of
 from toolyard.model.errors import SamplingError
+from toolyard.model.names import IN_PLACE
 from toolyard.model.tool import Tool
 
+_TOGETHER = IN_PLACE | {"dependentRequired", "minProperties", "maxProperties"}
+"""Keywords by which one parameter may depend on another."""
 _HOPELESS = 3
 """So many failures of the inner sampler mean that it will not find a sample of that size."""
 
@@ -247,12 +245,9 @@ class RemovableTools:
 
     def _has_twin(self, at: int) -> bool:
         """Whether the same tool is there once more, in another namespace."""
-        tool = self._whole[at]
-        return any(_are_twins(tool, other) for place, other in enumerate(self._whole) if place != at)
-
-
-def _are_twins(one: Tool, other: Tool) -> bool:
-    return one.name == other.name and one.output_parameters == other.output_parameters
+        name, answer = self._whole[at].name, self._whole[at].output_parameters
+        others = [tool for place, tool in enumerate(self._whole) if place != at]
+        return any(tool.name == name and tool.output_parameters == answer for tool in others)
 
 
 def _list_known_edges(ask: SampleRequest[Any], whole: Sample) -> list[Edge]:
@@ -273,3 +268,64 @@ def _list_links(whole: Sample, edges: Iterable[Edge]) -> list[Link]:
         targets = [at for at in named.get(edge.target, ()) if is_of(edge.target, edge.target_overload, whole[at])]
         links += [(source, target, edge) for source in sources for target in targets]
     return links
+
+
+def required_parameters(tool: Tool) -> list[str]:
+    """The names of the parameters that a call must give, in the order of the definition."""
+    properties = tool.parameters.get("properties")
+    required = tool.parameters.get("required")
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return []
+    return [name for name in properties if name in required]
+
+
+def can_lose(tool: Tool) -> bool:
+    """Whether a parameter can be taken out: nothing but `properties` and `required` speaks of it."""
+    return _TOGETHER.isdisjoint(tool.parameters)
+
+
+def without_parameter(tool: Tool, name: str) -> Tool:
+    """A copy of the tool with one required parameter less."""
+    properties = {key: part for key, part in tool.parameters["properties"].items() if key != name}
+    required = [key for key in tool.parameters["required"] if key != name]
+    left = {**tool.parameters, "properties": properties, "required": required}
+    if not required:
+        del left["required"]
+    return tool.replace(parameters=left)
+
+
+def is_of(name: str, overload: str, tool: Tool) -> bool:
+    """Whether an end of an edge is that tool."""
+    return name == tool.qualified_name and overload in ("", tool.fingerprint)
+
+
+def feeds_parameter(feed: Feed, tool: Tool, parameter: str) -> bool:
+    """Whether a feed gives that parameter of the tool, or something in it.
+
+    A name may have dots itself, so a path belongs to the longest name that it begins with.
+    """
+    path = feed.parameter
+    owners = [name for name in tool.parameters["properties"] if f"{path}.".startswith((f"{name}.", f"{name}[]"))]
+    return max(owners, key=len, default=None) == parameter
+
+
+def edges_without(edges: Sequence[Edge], tool: Tool, parameter: str, left: Tool) -> Iterator[Edge]:
+    """What is true of these edges now that `left` stands for `tool`: without those that fed nothing else."""
+    must = needed_of(field.path for field in fields_of(left.parameters).found if field.required)
+    for edge in edges:
+        if edge.source_overload == tool.fingerprint and edge.source == tool.qualified_name:
+            edge = msgspec.structs.replace(edge, source_overload=left.fingerprint)
+        if not is_of(edge.target, edge.target_overload, tool):
+            yield edge
+            continue
+        feeds = tuple(feed for feed in edge.feeds if not feeds_parameter(feed, tool, parameter))
+        if edge.feeds and not feeds:
+            continue
+        yield msgspec.structs.replace(
+            edge,
+            feeds=feeds,
+            # Best first: an edge is as strong as the best of its feeds.
+            score=edge.score if feeds[:1] == edge.feeds[:1] else feeds[0].score,
+            covers_required=bool(must) and must <= {feed.parameter for feed in feeds},
+            target_overload=edge.target_overload and left.fingerprint,
+        )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.search.query import is_stop, stem, stems, words
+from toolyard.insight.search.query import is_stop, stem, stems
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 
@@ -30,8 +30,6 @@ so the likeness of two tools is the same number on every machine and in every or
 
 _WORD_DIMENSIONS = 512
 _NAME_WEIGHT = 3
-_UNKNOWN = 0.5
-"""What a word of a query that no tool has counts, of what it would if one tool had it."""
 SAME = 0.97
 """From here on two tools are one to a reader."""
 
@@ -56,11 +54,6 @@ class ToolLikeness:
         for place in places[1:]:
             np.maximum(best, self.to(place), out=best)
         return best
-
-
-def from_embeddings(artifact: Any, tools: Sequence[Tool]) -> ToolLikeness:
-    """By the vectors of the artifact "embeddings", or of a mapping of the documented form."""
-    return ToolLikeness(matrix_of(artifact, tools), "embeddings")
 
 
 def lengths_of(rows: Floats) -> Floats:
@@ -108,41 +101,6 @@ def from_words(tools: Sequence[Tool]) -> ToolLikeness:
             code = zlib.crc32(word.encode("utf-8", "surrogatepass"))
             row[code % _WORD_DIMENSIONS] += weight if code & 1024 else -weight
     return ToolLikeness(matrix, "words")
-
-
-class WordLikeness:
-    """Which words are in which tools."""
-
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self._count = len(tools)
-        self._places: dict[str, list[int]] = {}
-        self._named: dict[str, list[int]] = {}
-        for place, tool in enumerate(tools):
-            named = _list_words(tool.name)
-            for word in dict.fromkeys((*named, *_list_words(_tool_text(tool)))):
-                self._places.setdefault(word, []).append(place)
-            for word in dict.fromkeys(named):
-                self._named.setdefault(word, []).append(place)
-
-    def share(self, text: str) -> Floats:
-        """How much of a text each tool has the words of, from 0 to 1.
-
-        Rare words count more. A word that no tool has is part of the text as well, if only by half: it may be a value,
-        as Paris is. A word that every tool has tells nothing ("information"), unless it is in the name of the tool.
-        """
-        shares = np.zeros(self._count, np.float64)
-        total = 0.0
-        for word in dict.fromkeys(_list_words(text)):
-            places = self._places.get(word)
-            if not places:
-                total += _UNKNOWN * math.log(1 + self._count)
-                continue
-            weight = math.log(1 + self._count / len(places))
-            told = math.log((self._count + 1) / (len(places) + 0.5))
-            shares[places] += told
-            shares[self._named.get(word, [])] += weight - told
-            total += weight
-        return (shares / (total or 1.0)).astype(np.float32)
 
 
 def whole_numbers(vectors: npt.NDArray[Any]) -> Floats:
@@ -206,12 +164,7 @@ class SnapshotView:
     def likeness(self) -> ToolLikeness:
         """How alike tools are: by embeddings, where the registry has them, else by their words."""
         known = self.artifacts.get("embeddings")
-        return from_words(self.tools) if known is None else from_embeddings(known, self.tools)
-
-    @cached_property
-    def words(self) -> WordLikeness:
-        """Which words are in which tools."""
-        return WordLikeness(self.tools)
+        return from_words(self.tools) if known is None else ToolLikeness(matrix_of(known, self.tools), "embeddings")
 
     @cached_property
     def content(self) -> ContentWords:
@@ -292,11 +245,6 @@ def content_words(text: str) -> list[str]:
 @cache
 def _list_empty_words() -> frozenset[str]:
     return frozenset(map(stem, _EMPTY.split()))
-
-
-def has_words(text: str) -> bool:
-    """Whether a text says anything at all."""
-    return bool(words(text))
 
 
 def _list_ends(word: str) -> Iterator[str]:

@@ -125,15 +125,11 @@ def _derive_constructor(model: type[BaseModel]) -> Derived:
         parameters=_model_schema(model),
         output_parameters=output.schema,
         description=read_docstring(model).description,
-        call=_keep_model,
+        call=lambda model: model,
         prepare=lambda arguments: ((validated(model, arguments),), {}),
         finish=output.finish,
         returns=model,
     )
-
-
-def _keep_model(model: BaseModel) -> BaseModel:
-    return model
 
 
 def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: ArgumentPlan) -> Derived:
@@ -435,16 +431,13 @@ def _as_json(field: _Field) -> Any:
     try:
         # Sets have no order of their own, and a schema must be the same in every process.
         written = to_jsonable_python(sorted(default) if isinstance(default, (set, frozenset)) else default)
-        read = written if is_plain(field.annotation) else _field_adapter(field).validate_python(written)
+        # Less what only makes sense on a field of a model, like an alias.
+        bare = portable(field.info.rebuild_annotation())
+        read = written if is_plain(field.annotation) else TypeAdapter(bare).validate_python(written)
         same = type(read) is type(default) and bool(read == default)
     except (ValueError, TypeError):
         return EMPTY
     return written if same and not_finite(written) is None else EMPTY
-
-
-def _field_adapter(field: _Field) -> TypeAdapter[Any]:
-    # Less what only makes sense on a field of a model, like an alias.
-    return TypeAdapter(portable(field.info.rebuild_annotation()))
 
 
 def _make_prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field | None) -> Prepare:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.insight.samplers.yard import tool
 from toolyard.insight.base import Edge, Feed
-from toolyard.insight.samplers.drop_parameter import (
+from toolyard.insight.samplers.missing import (
     can_lose,
     edges_without,
     feeds_parameter,
