@@ -56,12 +56,11 @@ def test_no_two_keys_are_alike(ring):
     assert [key.id for key in ring.list()] and ring.usable() == 20
 
 
-@given(data=st.data())
-def test_a_token_that_is_not_the_whole_token_lets_nobody_in(data):
+@given(at=st.integers(0, 58), changed=st.text(max_size=2))
+def test_a_token_that_is_not_the_whole_token_lets_nobody_in(at, changed):
+    # What is drawn comes first: the first text takes seconds to draw, in which a ring would grow stale.
     ring = KeyRing(open_records(None))
     _, token = ring.create("x", ALL)
-    at = data.draw(st.integers(0, len(token) - 1))
-    changed = data.draw(st.text(max_size=2))
     other = token[:at] + changed + token[at + 1 :]
     if other != token:
         assert refused(ring, other).code == "auth.invalid"
