@@ -47,18 +47,14 @@ def url(site):
 
 
 @pytest.fixture(scope="module")
-def browser():
+def page(url):
+    """For all tests: a page of its own costs each a process of the browser."""
     with started() as browser:
-        yield browser
-
-
-def open_page(browser, url, name, width=1280, scheme="light"):
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("request", lambda request: page.problems.append(request.url) if url not in request.url else None)
-    page.goto(f"{url}/{name}.html")
-    return page
+        page = browser.new_page()
+        page.problems = []
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("request", lambda request: page.problems.append(request.url) if url not in request.url else None)
+        yield page
 
 
 def test_every_page_is_in_the_navigation_and_no_link_is_broken(site):
@@ -79,8 +75,8 @@ def test_every_page_is_in_the_navigation_and_no_link_is_broken(site):
     assert broken == []
 
 
-def test_search_asks_nobody_else(url, browser):
-    page = open_page(browser, url, "index")
+def test_search_asks_nobody_else(url, page):
+    page.goto(f"{url}/index.html")
     page.wait_for_load_state("networkidle")
     field = page.get_by_placeholder("Search").first
     until(lambda: page.keyboard.press("Control+k") or field.is_visible())
@@ -89,14 +85,14 @@ def test_search_asks_nobody_else(url, browser):
     page.keyboard.press("Enter")
     page.wait_for_url("**/sessions.html*")
     assert page.problems == []
-    page.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
 @pytest.mark.parametrize("name", ["index", "tutorial", "errors", "python-api", "configuration"])
-def test_a_page_fits_its_window_and_asks_nobody_else(url, browser, name, width, scheme):
-    page = open_page(browser, url, name, width, scheme)
+def test_a_page_fits_its_window_and_asks_nobody_else(url, page, name, width, scheme):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{url}/{name}.html")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("h1").first.inner_text()
     assert page.problems == []
-    page.close()

@@ -11,34 +11,34 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def browser():
+def page():
+    """For all tests: a page of its own costs each a process of the browser."""
     with started() as browser:
-        yield browser
-
-
-@pytest.fixture
-def show(browser, tmp_path):
-    """Opens a dataflow as a page that notes whatever it should not do."""
-    contexts = []
-
-    def shown(flow, width=1400, height=900, **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        page = context.new_page()
+        page = browser.new_page()
         page.problems = []
         page.on("console", lambda message: page.problems.append(message.text))
         page.on("pageerror", lambda error: page.problems.append(str(error)))
         page.on("dialog", lambda dialog: page.problems.append(dialog.message))
         page.on("request", lambda request: page.problems.append(request.url) if request.url[:4] == "http" else None)
+        yield page
+
+
+@pytest.fixture
+def show(page, tmp_path):
+    """Opens a dataflow as a page that notes whatever it should not do."""
+
+    def shown(flow, width=1400, height=900, scheme="light"):
+        page.goto("about:blank")
+        page.problems.clear()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
         path = tmp_path / "graph.html"
         path.write_text(to_html(select_graph(flow, GraphOptions())), "utf-8")
         page.goto(path.as_uri())
         page.wait_for_function("window.toolyardGraph !== undefined")
         return page
 
-    yield shown
-    for context in contexts:
-        context.close()
+    return shown
 
 
 def place_of(page, name):
@@ -147,7 +147,7 @@ def test_two_thousand_tools_can_be_searched(show):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_it_without_scrolling_sideways(show, scheme):
-    page = show(small(), 390, 844, color_scheme=scheme)
+    page = show(small(), 390, 844, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert page.locator("#graph").bounding_box()["height"] > 300
     page.mouse.click(*place_of(page, "find_user"))

@@ -27,7 +27,15 @@ def focused(page):
 
 
 def audit(page, axe):
-    """What axe calls serious or worse, with the first element of each."""
+    """What axe calls serious or worse, with the first element of each, in both colour schemes.
+
+    In the second only by the rules that look at colours: no other finds anything else there.
+    """
     page.evaluate(axe)
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
     found = page.evaluate("axe.run().then(result => result.violations)")
+    page.emulate_media(color_scheme="dark")
+    found += page.evaluate(
+        "axe.run({runOnly: ['color-contrast', 'link-in-text-block']}).then(found => found.violations)"
+    )
     return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]

@@ -8,11 +8,33 @@ from browsing import started
 from mcp_rig import install
 from mcp_rig.real_servers import needed
 
+from conftest import SOAK
+from serving.console.browser_support import WINDOWS, opened
+
 
 @pytest.fixture(scope="module")
 def browser():
     with started() as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def shared_page(browser):
+    """For tests one after another: a page of its own costs each a process of the browser."""
+    with opened(browser) as page:
+        yield page
+
+
+# What sticks out of a wide window sticks out of a narrow one, too.
+@pytest.fixture(params=WINDOWS if SOAK else ["phone"])
+def page(shared_page, request):
+    """An empty page that knows no cookie and no problem; the console keeps nothing else in a browser."""
+    width, height = WINDOWS[request.param]
+    shared_page.set_viewport_size({"width": width, "height": height})
+    yield shared_page
+    shared_page.goto("about:blank")
+    shared_page.context.clear_cookies()
+    shared_page.problems.clear()
 
 
 @pytest.fixture(scope="module")

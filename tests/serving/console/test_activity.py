@@ -82,7 +82,7 @@ def test_where_calls_are_not_logged_the_page_says_so_and_nobody_is_led_there(bro
 @pytest.mark.parametrize("window", WINDOWS)
 def test_calls_appear_as_they_end_and_nothing_in_them_runs(browser, yard, axe, window):
     width, height = WINDOWS[window]
-    with opened(browser, viewport={"width": width, "height": height}, color_scheme="dark") as page:
+    with opened(browser, viewport={"width": width, "height": height}) as page:
         page.goto(f"{yard.url}/console/calls")
         yard.invoke(HOSTILE, {})
         page.locator(".row.call").nth(3).wait_for()

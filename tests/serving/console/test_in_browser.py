@@ -10,8 +10,7 @@ import pytest
 from waiting import until
 from warm_python import warm_toolyard
 
-from conftest import SOAK
-from serving.console.browser_support import WINDOWS, audit, fits, focused, opened
+from serving.console.browser_support import audit, fits, focused, opened
 from serving.console.page_app import HOSTILE, TOKEN, Edges, Keys, app_of, sample_tools, served, service_of
 from toolyard import ToolContext, function_tool
 from toolyard.serving.console.rendering import tool_path
@@ -40,14 +39,6 @@ def fill(url):
             calls = [{"name": name, "arguments": arguments}]
             client.post("/v1/sessions/visit/execute", json={"calls": calls}).raise_for_status()
         client.post("/v1/sessions/visit/fork", json={"session_id": "visit again"})
-
-
-# What sticks out of a wide window sticks out of a narrow one, too.
-@pytest.fixture(params=WINDOWS if SOAK else ["phone"])
-def page(browser, request):
-    width, height = WINDOWS[request.param]
-    with opened(browser, viewport={"width": width, "height": height}) as page:
-        yield page
 
 
 @pytest.fixture
@@ -319,11 +310,14 @@ def test_loading_again_happens_in_place(page, url):
     assert page.evaluate("window.stayed") and focused(page) == "Load again"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_any_screen(browser, url, axe, scheme):
-    with opened(browser, color_scheme=scheme) as page:
+def test_axe_finds_nothing_serious_and_text_stands_out_on_any_screen(browser, url, axe):
+    """WCAG AA: 4.5 to 1 for every text there is on the pages, in both colour schemes."""
+    with opened(browser, reduced_motion="reduce") as page:
         for path in SCREENS:
             page.goto(url + path)
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                assert page.evaluate(CONTRAST) == [], (path, scheme)
             assert audit(page, axe) == [], path
 
 
@@ -346,18 +340,6 @@ def test_signing_in_and_out(page):
         page.wait_for_url(f"{url}/console/sign-in")
         page.goto(url)
         assert page.get_by_role("heading", name="Sign in").is_visible()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_background(browser, url, scheme):
-    """WCAG AA: 4.5 to 1 for every text there is on the pages, in both colour schemes."""
-    context = browser.new_context(color_scheme=scheme)
-    page = context.new_page()
-    for path in SCREENS:
-        page.goto(url + path)
-        poor = page.evaluate(CONTRAST)
-        assert poor == []
-    context.close()
 
 
 CONTRAST = """() => {
