@@ -377,3 +377,9 @@ def test_a_tool_that_fails_says_where_if_one_wants_to_know(capsys, caplog, tmp_p
     (tmp_path / "mine.py").write_text("def halve(n: int) -> int:\n    return n // 0\n")
     assert output(capsys, "call", "mine.py", "halve", "n=1")[0] == 1 and "mine.py:2" not in caplog.text
     assert output(capsys, "call", "mine.py", "halve", "n=1", "-v")[0] == 1 and "mine.py:2 halve" in caplog.text
+
+
+def test_the_first_bad_entry_says_how_to_see_the_rest_or_go_on_without(capsys, tmp_path):
+    (tmp_path / "bad.json").write_text('[{"name": "a", "parameters": {"type": "strng"}}, {"name": "b"}]')
+    code, _, err = output(capsys, "tools", "bad.json")
+    assert code == 2 and "unknown type 'strng'" in err and "`toolyard check` lists all" in err and "--skip-bad" in err

@@ -63,7 +63,8 @@ def test_messages_never_repeat_a_value():
         ({"$ref": "file:///etc/hostname"}, "not fetched"),
         ({"$ref": "#/nowhere"}, "cannot be resolved"),
         ({"$schema": "https://example.com/mine"}, "published draft"),
-        ({"pattern": "("}, "regular expression"),
+        ({"pattern": "("}, "regular expression: missing .*position 0"),
+        ({"pattern": "(?P<x>a)(?P=x)"}, "regular expression: it has a form of Python's own"),
         ({"required": ["a", "a"]}, "/required"),
     ],
 )

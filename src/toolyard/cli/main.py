@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from toolyard.cli.options import OUTPUT, VerbOptions, describe_unused, name_file
-from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_either, set_verbosity
+from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_either, set_verbosity, warn
 from toolyard.constants import VERSION
 from toolyard.model.errors import (
     CallError,
+    MalformedSource,
     ToolyardError,
     UnknownApprovalError,
     UnknownEntryError,
@@ -145,6 +146,8 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except ToolyardError as error:
         fail(error, as_json=as_json)
+        if isinstance(error, MalformedSource):
+            warn("`toolyard check` lists all that is wrong; with --skip-bad a verb goes on without it")
         return 1 if isinstance(error, _NOT_FOUND) else 2
     except BrokenPipeError:
         # The reader has seen enough; there is nobody left to tell, at exit either.

@@ -10,6 +10,7 @@ and what is wrong with it is found by a walk that counts its steps (`walk`), not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -196,12 +197,23 @@ def _is_regex(error: jsonschema_rs.ValidationError) -> bool:
     return isinstance(kind, jsonschema_rs.ValidationErrorKind.Format) and kind.format == "regex"
 
 
+def _explain_regex(pattern: Any) -> str:
+    """What Python says of it: more than the validator does, which takes less."""
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError, RecursionError, OverflowError) as error:
+        return str(error)
+    return "it has a form of Python's own; JSON Schema wants those of ECMA-262"
+
+
 def _explain_invalid(error: jsonschema_rs.ValidationError) -> InvalidSchemaError:
     pointer = pointer_of(error.instance_path)
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing) or not error.schema_path:
         return InvalidSchemaError(_reference_problem(error.message), pointer=pointer)
     if _is_regex(error):
-        return InvalidSchemaError(f"{pointer}: not a usable regular expression", pointer=pointer)
+        return InvalidSchemaError(
+            f"{pointer}: not a usable regular expression: {_explain_regex(error.instance)}", pointer=pointer
+        )
     place = error.instance_path[-1] if error.instance_path else "schema"
     if place == "type":
         names = ", ".join(sorted(JSON_TYPES))

@@ -8,6 +8,7 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -127,6 +128,9 @@ def label_of(fn: Any) -> str:
     fn = unpartial(fn)
     named = fn if hasattr(fn, "__qualname__") else type(fn)
     module = getattr(named, "__module__", None)
+    home = sys.modules.get(module or "")
+    if home is not None and home.__spec__ is None and getattr(home, "__file__", None) and module != "__main__":
+        module = Path(str(home.__file__)).stem  # a file that was run under a name nobody knows
     return f"{module}.{named.__qualname__}" if module else str(named.__qualname__)
 
 
