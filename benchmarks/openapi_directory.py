@@ -27,7 +27,7 @@ from toolyard import RESTToolLoader, ToolRegistry
 from toolyard.insight.search.searcher import Searcher
 from toolyard.model.errors import ToolyardError
 from toolyard.model.names import pointer_of
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 from toolyard.sources.rest.document import read_text
 
 SECONDS, BYTES = 10, 1 << 30

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.harness import Row, measure, show
 from toolyard import Tool
 from toolyard.engines.simulator import Simulator
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _WEATHER: dict[str, Any] = {

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from schema.hostile import CASES, CODES, FILTER, filtered, nested
 from toolyard import Effects, InvalidArguments, PythonToolEngine, Tool, ToolCall, ToolRegistry, Toolyard, function_tool
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 from toolyard.serving import asgi
 
 MILLISECONDS, MEGABYTES = 50, 50

@@ -1,7 +1,7 @@
 import pytest
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.schema import SchemaBudget, admit_schema
+from toolyard.schema.admission import SchemaBudget, admit_schema
 
 
 def test_a_plain_schema_comes_back_as_it_is_uncompiled():

@@ -1,7 +1,7 @@
 import pytest
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.schema import SchemaBudget, check_budget
+from toolyard.schema.admission import SchemaBudget, check_budget
 
 
 def nested(depth, leaf=None):

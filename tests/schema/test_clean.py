@@ -1,8 +1,9 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.schema import check_budget, compile_schema, normalise
-from toolyard.schema.admission import is_plain
+from toolyard.schema.admission import check_budget, is_plain
+from toolyard.schema.compile import compile_schema
+from toolyard.schema.normalise import normalise
 
 FIVE = {
     "type": "object",

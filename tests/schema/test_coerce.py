@@ -2,8 +2,8 @@ import copy
 
 from hypothesis import given, strategies as st
 
-from toolyard.schema import compile_schema
 from toolyard.schema.coerce import coerce, integer_plan, integral_floats
+from toolyard.schema.compile import compile_schema
 
 SCHEMA = {
     "type": "object",

@@ -1,7 +1,7 @@
 import pytest
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 
 CALL = {
     "type": "object",

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.schema import compile_schema, normalise
-from toolyard.schema.normalise import is_property_map
+from toolyard.schema.compile import compile_schema
+from toolyard.schema.normalise import is_property_map, normalise
 
 CITY = {"type": "string"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 from toolyard.schema.weight import STEPS, pattern_steps
 
 LONG = "(a|b)*a(a|b){5000}c"

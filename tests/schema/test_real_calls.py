@@ -6,7 +6,8 @@ import pytest
 
 from conftest import material
 from toolyard import Tool, ToolCall, ToolRegistry
-from toolyard.schema import admit_schema, compile_schema
+from toolyard.schema.admission import admit_schema
+from toolyard.schema.compile import compile_schema
 
 
 def calls():

@@ -6,8 +6,7 @@ import pytest
 
 from conftest import material
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.schema import compile_schema
-from toolyard.schema.compile import WALK_STEPS
+from toolyard.schema.compile import WALK_STEPS, compile_schema
 from toolyard.schema.walk import Walk
 
 DRAFTS = {"draft2020-12": None, "draft7": "http://json-schema.org/draft-07/schema#"}

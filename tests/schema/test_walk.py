@@ -8,9 +8,8 @@ from hypothesis import given, strategies as st
 
 from schema.hostile import CASES, CODES, FILTER, filtered
 from toolyard import InvalidArguments, Tool, ToolCall, ToolRegistry
-from toolyard.schema import compile_schema
 from toolyard.schema.coerce import coerce
-from toolyard.schema.compile import WALK_STEPS
+from toolyard.schema.compile import WALK_STEPS, compile_schema
 from toolyard.schema.walk import Walk
 from toolyard.schema.weight import InPlace
 

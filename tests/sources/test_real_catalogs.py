@@ -6,7 +6,7 @@ import pytest
 
 from conftest import material
 from toolyard import FileToolLoader, ToolRegistry
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 
 CATALOGS = material("catalogs/*.jsonl") + material("catalogs/*.yaml")
 LISTINGS = material("mcp_listings/*.json")

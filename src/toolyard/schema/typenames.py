@@ -26,28 +26,15 @@ _WORDS: dict[str, str] = {
     "null": "null none nonetype nil void undefined",
 }
 _ANY = frozenset({"any", "mixed", "unknown", "variant", "dynamic", "typing.any", "*", ""})
-_FORMATS = {
-    "date": "date",
-    "datetime": "date-time",
-    "timestamp": "date-time",
-    "time": "time",
-    "uuid": "uuid",
-    "url": "uri",
-    "uri": "uri",
-    "email": "email",
-    "bytes": "binary",
-    "file": "binary",
-    "binary": "binary",
-    "blob": "binary",
-    "image": "binary",
-    "base64": "byte",
-    "path": "path",
-    "duration": "duration",
-    "hostname": "hostname",
-    "ipv4": "ipv4",
-    "ipv6": "ipv6",
-    "regex": "regex",
+_FORMAT_WORDS: dict[str, str] = {
+    "date-time": "datetime timestamp",
+    "uri": "url uri",
+    "binary": "bytes file binary blob image",
+    "byte": "base64",
 }
+_SAME_FORMATS = "date time uuid email path duration hostname ipv4 ipv6 regex"
+_FORMATS = {word: form for form, words in _FORMAT_WORDS.items() for word in words.split()}
+_FORMATS |= {word: word for word in _SAME_FORMATS.split()}
 _NAMES = {word: json_type for json_type, words in _WORDS.items() for word in words.split()}
 
 _EXPRESSION = re.compile(r"""[\w\s.\-\[\](){}<>,|?*'"]+""")

@@ -41,25 +41,11 @@ _UNCHANGED = frozenset(
     virus was weather yes""".split()  # noqa: SIM905
 )
 """What ends like a plural and is none, or means one and several."""
-_IRREGULAR: Mapping[str, str] = {
-    "analyses": "analysis",
-    "calories": "calorie",
-    "children": "child",
-    "cookies": "cookie",
-    "criteria": "criterion",
-    "heroes": "hero",
-    "indices": "index",
-    "leaves": "leaf",
-    "matrices": "matrix",
-    "men": "man",
-    "movies": "movie",
-    "people": "person",
-    "potatoes": "potato",
-    "ties": "tie",
-    "vertices": "vertex",
-    "women": "woman",
-    "zombies": "zombie",
-}
+_UNEVEN = """
+    analyses analysis, calories calorie, children child, cookies cookie, criteria criterion, heroes hero, indices
+    index, leaves leaf, matrices matrix, men man, movies movie, people person, potatoes potato, ties tie, vertices
+    vertex, women woman, zombies zombie"""
+_IRREGULAR: Mapping[str, str] = dict(pair.split() for pair in _UNEVEN.split(","))
 _PLURALS = {one: several for several, one in _IRREGULAR.items()}
 
 

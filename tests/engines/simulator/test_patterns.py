@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.engines.simulator.draw import Draw
 from toolyard.engines.simulator.patterns import Unreadable, writer_of
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 
 PATTERNS = [
     "^AC[0-9a-fA-F]{32}$",

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.engines.simulator.draw import Draw, GaveUp
 from toolyard.engines.simulator.values import SchemaValues, SharedParts
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 
 
 def made(schema, count=12, **known):

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 from toolyard import RESTToolLoader, ToolRegistry
-from toolyard.schema import compile_schema
 from toolyard.schema.admission import admit_schema
+from toolyard.schema.compile import compile_schema
 
 OK = {"200": {"description": "fine"}}
 

@@ -6,8 +6,8 @@ import pytest
 
 from conftest import CORPUS, DATA, material
 from toolyard import RestBinding, RESTToolLoader, ToolRegistry
-from toolyard.schema import compile_schema
 from toolyard.schema.admission import check_budget
+from toolyard.schema.compile import compile_schema
 
 DOCUMENTS = material("openapi/*.json") + material("openapi/*.yaml")
 INDEX = {

@@ -11,7 +11,7 @@ from toolyard.engines.simulator.formats import PLAIN_WORDS
 from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
 from toolyard.engines.simulator.scalars import OWN, MakerSource
 from toolyard.model.names import copied
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 from toolyard.schema.fold import find_ways, json_key
 from toolyard.schema.subschemas import SubSchema, is_schema, prefix_items
 from toolyard.words.identifiers import plain_letters

@@ -16,7 +16,7 @@ from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw,
 from toolyard.engines.simulator.scalars import OWN, choose_value, flag, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import json_type
-from toolyard.schema import compile_schema
+from toolyard.schema.compile import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
 from toolyard.schema.subschemas import SubSchema, allowed_values, rebuild, resolve_pointer
 from toolyard.words.identifiers import plain_letters

@@ -32,22 +32,8 @@ _TYPE_FIELD = re.compile(r":(?:type [^:]*|rtype):(?: |$)")
 
 # Words of the notations themselves, and names of types that say no more than an annotation does.
 _GRAMMAR = frozenset({"Parameters", "Returns", "optional", "default"})
-_TYPES = _GRAMMAR | {
-    "of",
-    "or",
-    "str",
-    "int",
-    "float",
-    "bool",
-    "bytes",
-    "dict",
-    "list",
-    "tuple",
-    "set",
-    "object",
-    "None",
-    "Any",
-}
+_TYPE_NAMES = "of or str int float bool bytes dict list tuple set object None Any"
+_TYPES = _GRAMMAR.union(_TYPE_NAMES.split())
 
 # Inherited text from here is about the library's class, not about the author's.
 _LIBRARIES = sys.stdlib_module_names | {"pydantic", "toolyard"}
