@@ -16,10 +16,8 @@ import json
 import logging
 import re
 import time
-from asyncio import Event as Enough
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -28,9 +26,9 @@ from msgspec import Meta
 from toolyard.insight.base import EnrichmentOptions, ToolEnrichment, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
-from toolyard.loop.home import home_loop, link_loop
+from toolyard.loop.home import home_loop
 from toolyard.model.bindings import RestBinding
-from toolyard.model.errors import CallError, ConfigError, InvalidSchemaError, MalformedSource, SyncInAsyncError
+from toolyard.model.errors import CallError, ConfigError, InvalidSchemaError, MalformedSource
 from toolyard.model.tool import INFERRED, Schema, Tool
 from toolyard.parsing import parse_json, paused_gc
 from toolyard.plugins import View
@@ -52,9 +50,6 @@ _FENCED = re.compile(r"```[a-zA-Z]*[ \t\r]*\n(.*?)```", re.DOTALL)
 _THOUGHT = "</think>"
 _log = logging.getLogger(__name__)
 
-Said = tuple[int, str | CallError]
-"""Which tool it is about, and the text of the answer, or why there is none."""
-
 
 def messages_for(tool: Tool) -> tuple[Message, ...]:
     """The conversation in which a model is asked about a tool."""
@@ -73,27 +68,32 @@ def _write_json(value: Any) -> str:
         return text.encode("utf-8", "replace").decode()
 
 
-def ask_all(
+async def ask_all(
     client: LMClient, tools: Sequence[Tool], finished: Callable[[int, Schema], None], *, label: str
 ) -> dict[int, Schema]:
     """The schemas that a model gives, by place; as many tools at once as the client allows.
 
-    `finished` is called with each as it comes. A tool that the model gives nothing usable for is left out, and warned
-    about; so are all that remain when nobody seems to be there.
+    `finished` is called with each as it comes, in a thread. A tool that the model gives nothing usable for is left out,
+    and warned about; so are all that remain when nobody seems to be there.
     """
-    if home_loop.is_here() or link_loop.is_here():
-        raise SyncInAsyncError("enrichments that ask a model cannot run on an event loop of toolyard; use a thread")
+    form = None if client.config.response_format == "text" else {"type": "json_object"}
+
+    async def ask_one(place: int, tool: Tool) -> tuple[int, str | CallError]:
+        try:
+            answer = await client.complete(client.request(messages_for(tool), form))
+        except CallError as error:
+            return place, error
+        return place, answer.text
+
     found: dict[int, Schema] = {}
-    said: SimpleQueue[Said | None] = SimpleQueue()
-    enough = Enough()
-    asking = home_loop.submit(_ask_all(client, tools, said, enough))
-    asking.add_done_callback(lambda _: said.put(None))
     in_a_row = 0
+    tasks = [asyncio.ensure_future(ask_one(place, tool)) for place, tool in enumerate(tools)]
     try:
-        for place, answer in track_progress(iter(said.get, None), label, len(tools)):
+        for ended in track_progress(asyncio.as_completed(tasks), label, len(tools)):
+            place, answer = await ended
             schema, problem = (None, str(answer)) if isinstance(answer, CallError) else read_schema(answer)
             if schema is not None:
-                finished(place, schema)
+                await asyncio.to_thread(finished, place, schema)
                 found[place] = schema
             else:
                 _log.warning("no output schema for %s: %s", tools[place].qualified_name, problem)
@@ -102,36 +102,11 @@ def ask_all(
                 _log.warning("the model failed %d times and never answered; nobody asks it any more", in_a_row)
                 break
     finally:
-        home_loop.call_soon(enough.set)
-        asking.result()
-    return found
-
-
-async def _ask_all(client: LMClient, tools: Sequence[Tool], said: SimpleQueue[Said | None], enough: Enough) -> None:
-    """Ask about every tool and tell each answer as it comes, until all are there or it is enough."""
-    form = None if client.config.response_format == "text" else {"type": "json_object"}
-
-    async def one(place: int, tool: Tool) -> None:
-        try:
-            answer = await client.complete(client.request(messages_for(tool), form))
-        except CallError as error:
-            said.put((place, error))
-        else:
-            said.put((place, answer.text))
-
-    tasks = [asyncio.ensure_future(one(place, tool)) for place, tool in enumerate(tools)]
-    ended = asyncio.gather(*tasks)
-    stopped = asyncio.ensure_future(enough.wait())
-    try:
-        both: set[asyncio.Future[Any]] = {ended, stopped}
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            ended.result()
-    finally:
         # Nobody may be on the wire any more when the client is closed.
-        for task in (*tasks, stopped):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(ended, *tasks, stopped, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return found
 
 
 def read_schema(text: str) -> tuple[Schema | None, str]:
@@ -327,7 +302,8 @@ class OutputParametersEnrichment(ToolEnrichment):
                 self._cache.put_many(_LM_KIND, [(keys[asking[at]], _encode({**schema, INFERRED: "lm"}))])
 
             with self._cache.held(), LMClient(config) as client:
-                answers = ask_all(client, [tools[place] for place in asking], finished, label="output schemas")
+                asked = ask_all(client, [tools[place] for place in asking], finished, label="output schemas")
+                answers = home_loop.run(asked, twin="the enrichment in a thread")
             said = {keys[asking[at]]: {**schema, INFERRED: "lm"} for at, schema in answers.items()}
             found.update((place, said[key]) for place, key in enumerate(keys) if place not in found and key in said)
             vain.update(dict.fromkeys((key for key in first if key not in said), time.monotonic()))
