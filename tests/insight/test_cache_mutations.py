@@ -18,7 +18,7 @@ from toolyard import (
     Tool,
     ToolRegistry,
 )
-from toolyard.insight.cache import FILE, ItemCache
+from toolyard.insight.cache import FILE
 
 MUTATIONS = 200 if SOAK else 60
 IRRELEVANT = ("namespace", "metadata", "tags", "aliases", "version", "source", "effects")
@@ -147,26 +147,25 @@ def _plain(value):
 def test_a_changed_field_is_never_stale_and_never_costs_more_than_it_must(tmp_path):
     rng = random.Random(2026)
     original = base()
-    with ItemCache(tmp_path).held():
-        first, seen = run(original, tmp_path)
-        stale, needless, missing = [], [], []
-        for serial in range(MUTATIONS):
-            tools, field, tool = mutated(original, rng, serial)
-            before = rows(tmp_path)
-            known, embedded = run(tools, tmp_path)
-            inferred = len([row for row in rows(tmp_path) - before if row[0] == "output_parameters.rules"])
-            truth, texts = run(tools, False)
-            wanted = set(texts) - set(seen)
-            read = field in ("name", "description", "parameters") and not tool.output_parameters
-            if known != truth:
-                stale.append((serial, field))
-            if len(embedded) > len(wanted) or inferred > read or (field in SILENT and wanted):
-                needless.append((serial, field))
-            if set(embedded) != wanted or (inferred < read and field != "parameters"):
-                missing.append((serial, field))
-            seen += embedded
-        assert (stale, needless, missing) == ([], [], [])
-        again, embedded = run(original, tmp_path)
+    first, seen = run(original, tmp_path)
+    stale, needless, missing = [], [], []
+    for serial in range(MUTATIONS):
+        tools, field, tool = mutated(original, rng, serial)
+        before = rows(tmp_path)
+        known, embedded = run(tools, tmp_path)
+        inferred = len([row for row in rows(tmp_path) - before if row[0] == "output_parameters.rules"])
+        truth, texts = run(tools, False)
+        wanted = set(texts) - set(seen)
+        read = field in ("name", "description", "parameters") and not tool.output_parameters
+        if known != truth:
+            stale.append((serial, field))
+        if len(embedded) > len(wanted) or inferred > read or (field in SILENT and wanted):
+            needless.append((serial, field))
+        if set(embedded) != wanted or (inferred < read and field != "parameters"):
+            missing.append((serial, field))
+        seen += embedded
+    assert (stale, needless, missing) == ([], [], [])
+    again, embedded = run(original, tmp_path)
     assert again == first and embedded == []
 
 

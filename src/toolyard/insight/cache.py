@@ -13,15 +13,16 @@ import io
 import json
 import logging
 import os
+import sqlite3
 import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b, sha256
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -31,10 +32,6 @@ from toolyard.insight.base import track_progress
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
-
-if TYPE_CHECKING:
-    import sqlite3
-
 
 CACHE_DIR_VARIABLE = "TOOLYARD_CACHE_DIR"
 FILE = "enrichments.db"
@@ -198,31 +195,19 @@ class ItemCache:
                 lacking[key] = place
         todo = list(lacking.items())
         starts = range(0, len(todo), chunk)
-        with self.held() if len(starts) > 1 else nullcontext():
-            for start in track_progress(starts, label or kind, total=len(starts)):
-                some = todo[start : start + chunk]
-                values = compute([place for _, place in some])
-                fresh = dict(zip((key for key, _ in some), values, strict=True))
-                self.put_many(kind, fresh.items())
-                found.update(fresh)
+        for start in track_progress(starts, label or kind, total=len(starts)):
+            some = todo[start : start + chunk]
+            values = compute([place for _, place in some])
+            fresh = dict(zip((key for key, _ in some), values, strict=True))
+            self.put_many(kind, fresh.items())
+            found.update(fresh)
         return [found[key] for key in keys]
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep the file open meanwhile: what closes it last has to tidy it up, which takes the disk a while."""
-        path = self.path
-        with ExitStack() as kept:
-            if path is not None:
-                self._use_file(path, lambda _: kept.enter_context(_open_file(path)))
-            yield
 
     def _use_file(self, path: Path, work: Callable[[sqlite3.Connection], object], *, reading: bool = False) -> bool:
         """Open the file for some work; whatever is wrong with it ends the work, not the caller. Whether it was done.
 
         A file that is damaged is set aside, and the work is done on a new one.
         """
-        import sqlite3
-
         for again in (True, False):
             seen = identify_file(path)
             try:
@@ -253,8 +238,6 @@ def _made_way(path: Path, seen: Identity, damage: Exception) -> bool:
 
 
 def _say_unusable(path: Path, error: Exception, reading: bool) -> None:
-    import sqlite3
-
     if not reading and is_read_only(path) and isinstance(error, sqlite3.OperationalError | OSError):
         say_once("the cache %s can only be read, so what it lacks is computed every time: %s", path, error)
     else:
@@ -269,8 +252,6 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _connect_database(path: Path) -> sqlite3.Connection:
-    import sqlite3
-
     # Descriptions of private tools are nobody else's to read. A file that is there is not opened: closing it again
     # would end the locks that other threads have on it.
     if not path.exists():
@@ -309,8 +290,6 @@ def _prepare_database(db: sqlite3.Connection) -> None:
 
 def _check_ownership(db: sqlite3.Connection) -> None:
     """Refuse what is not ours."""
-    import sqlite3
-
     # In one transaction: another process may be making the tables and their marks right now.
     db.execute("BEGIN")
     tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
@@ -336,8 +315,6 @@ def identify_file(path: Path) -> Identity | None:
 
 def is_damage(error: Exception) -> bool:
     """Whether SQLite says that the file is none of its own, or no longer whole."""
-    import sqlite3
-
     # Of an extended code, the last byte is the kind. What is raised for another program's database has none.
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -383,8 +360,6 @@ def read_only(path: Path, check: Callable[[sqlite3.Connection], object]) -> Iter
     hold what the file lacks, or what a checkpoint has copied into it by half; such a file is not read that way, and
     neither is one that somebody who may write has changed meanwhile, since no lock has held him off.
     """
-    import sqlite3
-
     before = None if os.access(path.parent, os.W_OK) else _at_rest(path)
     how = "mode=ro" if before is None else "mode=ro&immutable=1"
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -64,21 +63,10 @@ class Background(threading.Thread):
             super().run()
         except _Ended:
             pass
-        except RuntimeError:
-            if not _is_ending():
+        except RuntimeError as error:
+            # Python takes no more work of threads a moment before the main thread counts as gone.
+            if "shutdown" not in str(error):
                 raise
-
-
-def _is_ending() -> bool:
-    """Whether Python takes no more work of threads; that begins a moment before the main thread counts as gone."""
-    if not threading.main_thread().is_alive():
-        return True
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(int)
-    except RuntimeError as error:
-        return "shutdown" in str(error)
-    return False
 
 
 def _go_on() -> None:

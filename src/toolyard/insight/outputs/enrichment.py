@@ -301,7 +301,7 @@ class OutputParametersEnrichment(ToolEnrichment):
             def finished(at: int, schema: Schema) -> None:
                 self._cache.put_many(_LM_KIND, [(keys[asking[at]], _encode({**schema, INFERRED: "lm"}))])
 
-            with self._cache.held(), LMClient(config) as client:
+            with LMClient(config) as client:
                 asked = ask_all(client, [tools[place] for place in asking], finished, label="output schemas")
                 answers = home_loop.run(asked, twin="the enrichment in a thread")
             said = {keys[asking[at]]: {**schema, INFERRED: "lm"} for at, schema in answers.items()}
