@@ -293,6 +293,7 @@ class KeyRing:
         self._keys: dict[str, tuple[ApiKey, Principal]] = {}
         self._version = -1
         self._seen = float("-inf")
+        self._every = POLL
         self._failing = False
         self._lock = threading.Lock()
         self._sign_ins: SignIns | None = None
@@ -428,7 +429,7 @@ class KeyRing:
         """`poll` for ever; a task of this is to run as long as the server does."""
         while True:
             await self.poll()
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(self._every)
 
     async def look_again(self) -> None:
         """Wait for a look that begins after now, which all share who wait: a flood has one made in `AGAIN` seconds."""
