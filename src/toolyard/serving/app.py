@@ -51,6 +51,19 @@ def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
     return create_app(Service(yard, block or config.server, log=config.tracing.log))
 
 
+class ServiceApp(Starlette):
+    """Starlette without its own handlers of errors, unless somebody adds one: the boundary makes an answer of each."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Our middleware and what was added to it."""
+        if self.exception_handlers:
+            return super().build_middleware_stack()
+        app: ASGIApp = self.router
+        for middleware, args, options in reversed(self.user_middleware):
+            app = middleware(app, *args, **options)
+        return app
+
+
 def create_app(service: Service) -> Starlette:
     """The application of a service: routes, and the middleware around them."""
     block = service.block
@@ -84,7 +97,7 @@ def create_app(service: Service) -> Starlette:
             log.close()
 
     pages = {} if console is None else console.fault_pages()
-    app = Starlette(
+    app = ServiceApp(
         routes=make_routes(operations, make_gate),
         middleware=[
             Middleware(RequestBoundary, log=log, metrics=service.metrics, pages=pages),
