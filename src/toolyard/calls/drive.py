@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -108,21 +109,32 @@ async def aanswer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
     """`answer_in_thread` for a task."""
     import asyncio
 
-    future = _start_thread(engine, invocation)
-    waiting = asyncio.wrap_future(future)
+    loop, future = asyncio.get_running_loop(), _start_thread(engine, invocation)
+    woken = loop.create_future()
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    def wake_from_thread(_: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(wake)
+
+    future.add_done_callback(wake_from_thread)
+    # Whichever comes first; asyncio's own timeout and shield cost as much again as the thread.
+    timer = None if invocation.deadline is None else loop.call_at(invocation.deadline, wake)
     try:
-        async with asyncio.timeout_at(invocation.deadline):
-            return await asyncio.shield(waiting)
-    except CallError:
-        raise
-    except TimeoutError:
-        _leave_behind(engine, invocation, future)
-        _ignore_outcome(waiting)
-        raise too_late(invocation) from None
+        await woken
     except BaseException:
         _leave_behind(engine, invocation, future)
-        _ignore_outcome(waiting)
         raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if future.done():
+        return future.result()
+    _leave_behind(engine, invocation, future)
+    raise too_late(invocation)
 
 
 async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
@@ -131,7 +143,7 @@ async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) 
 
     if invocation.deadline is None:
         return await await_answer(invocation.tool, work)
-    task = asyncio.ensure_future(await_answer(invocation.tool, work))
+    task = asyncio.get_running_loop().create_task(await_answer(invocation.tool, work))
     try:
         # Most are done by their first step, and need no timer, which the loop would keep for as long as it might run.
         await asyncio.sleep(0)
