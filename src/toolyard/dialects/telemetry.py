@@ -6,7 +6,7 @@ Names and buckets are those of the semantic conventions. Without a provider of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 from typing import Any, Literal
 
@@ -40,12 +40,19 @@ def carry_trace(meta: dict[str, Any]) -> dict[str, Any]:
     return {**meta, **carrier} if carrier else meta
 
 
-@contextmanager
-def follow_trace(meta: Mapping[str, Any]) -> Iterator[None]:
+def follow_trace(meta: Mapping[str, Any]) -> AbstractContextManager[None]:
     """Let what is done within belong to the trace that a request names, in its `_meta` or its headers.
 
     What is no trace changes nothing.
     """
+    return _enter_trace(meta) if TRACE_KEYS[0] in meta else _NO_TRACE
+
+
+_NO_TRACE = nullcontext()
+
+
+@contextmanager
+def _enter_trace(meta: Mapping[str, Any]) -> Iterator[None]:
     carrier = {key: meta[key] for key in TRACE_KEYS if isinstance(meta.get(key), str) and len(meta[key]) <= _LONGEST}
     if TRACE_KEYS[0] not in carrier:
         yield

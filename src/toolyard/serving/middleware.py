@@ -392,11 +392,11 @@ class OperationGate:
     async def _handle(self, request: Request, send: Send) -> Response | None:
         if self._operation.streams:
             return await cast(StreamHandler, self._operation.handler)(request, send)
-        headers = request.scope[CALLER].headers
+        handler, headers = cast(Handler, self._operation.handler), request.scope[CALLER].headers
         if b"traceparent" not in headers:
-            return await cast(Handler, self._operation.handler)(request)
+            return await handler(request)
         with follow_trace({key: headers.get(key.encode(), b"").decode("latin-1") for key in TRACE_KEYS}):
-            return await cast(Handler, self._operation.handler)(request)
+            return await handler(request)
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
         """The principal whose key came along; what they may do here at all is checked, where is the handler's."""

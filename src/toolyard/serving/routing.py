@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 from weakref import WeakKeyDictionary
 
@@ -116,6 +116,8 @@ def _parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
 
 def read_shape(document: dict[str, Any], shape: type[T]) -> T:
     """Plain JSON as `shape`; where that has an integer 3.0 is one, as in JSON Schema. Raises `ValidationError`."""
+    if shape is dict:
+        return cast(T, document)
     try:
         return msgspec.convert(document, shape)
     except msgspec.ValidationError:

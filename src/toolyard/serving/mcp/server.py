@@ -294,10 +294,9 @@ class McpEndpoint:
 
     async def catch_up(self) -> None:
         """Make `names` beside the event loop, if they have to be made."""
-        if self.is_stale:
-            async with self._catching_up:
-                if self.is_stale:
-                    await asyncio.to_thread(lambda: self.names)
+        async with self._catching_up:
+            if self.is_stale:
+                await asyncio.to_thread(lambda: self.names)
 
     @property
     def names(self) -> McpNames:
@@ -411,7 +410,8 @@ class McpEndpoint:
         self, turn: RequestContext, name: str, arguments: Json, headers: Headers | None = None
     ) -> Json:
         """The `CallToolResult` of a call of a tool of the yard; `headers` are those that must repeat its arguments."""
-        await self.catch_up()
+        if self.is_stale:
+            await self.catch_up()
         known = self.names.resolve_tool(name, turn.caller.principal)
         if headers is not None and known is not None and known.header_params:
             check_header_params(known.header_params, arguments, headers)

@@ -61,7 +61,7 @@ from toolyard.serving.mcp.sessions import (
 from toolyard.serving.routing import BODY, JsonResponse, base_url, caller_of, read_json
 from toolyard.serving.streams import Subscribers, await_disconnect
 
-_BOTH = "application/json, text/event-stream"
+_BOTH = b"application/json, text/event-stream"
 _UNWATCHED_SECONDS = 0.02
 
 
@@ -72,6 +72,9 @@ class AcceptedTypes(NamedTuple):
     stream: bool
 
 
+_TAKES_BOTH = AcceptedTypes(True, True)
+
+
 def answer_accepted() -> Response:
     """There is nothing to say about it here."""
     return Response(status_code=202)
@@ -79,10 +82,10 @@ def answer_accepted() -> Response:
 
 def read_accept(request: Request) -> AcceptedTypes:
     """What the client takes; 406 if that is nothing that is ever sent here."""
-    given = request.headers.get("accept")
+    given = caller_of(request).headers.get(b"accept")
     if given is None or given == _BOTH:
-        return AcceptedTypes(True, True)
-    kinds = {part.partition(";")[0].strip().lower() for part in given.split(",")}
+        return _TAKES_BOTH
+    kinds = {part.partition(";")[0].strip().lower() for part in given.decode("latin-1").split(",")}
     everything = "*/*" in kinds
     found = AcceptedTypes(
         everything or bool(kinds & {"application/json", "application/*"}),
@@ -339,10 +342,11 @@ class StreamableHttp:
 
     async def _find_session(self, request: Request) -> McpSession:
         """The session that a request belongs to; 400 if it names none, 404 if there is none any more."""
-        session_id = request.headers.get(SESSION_ID)
+        caller = caller_of(request)
+        session_id = caller.headers.get(SESSION_ID.encode())
         if session_id is None:
             raise RpcFault(INVALID_REQUEST, "Mcp-Session-Id is missing; begin with initialize", status=400)
-        session = await self._server.sessions.find(caller_of(request).principal.owner or "", session_id)
+        session = await self._server.sessions.find(caller.principal.owner or "", session_id.decode("latin-1"))
         if session is None:
             raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
         return session
