@@ -9,7 +9,6 @@ import pytest
 from call_support import call, codes, executions, registry_of
 from hypothesis import given, strategies as st
 
-from toolyard.calls.plan import current_plans
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
@@ -279,11 +278,14 @@ def test_a_plan_is_made_once_for_each_mode_and_anew_for_another_snapshot():
     engine.setup("s")
     engine.execute("s", [call("add", x=1), ToolCall("n::add", {"x": 2}, "id")])
     engine.simulate("s", [call("add", x=1)])
-    executed, simulated = current_plans(engine._path, "execute"), current_plans(engine._path, "simulate")
+    executed, simulated = (
+        engine._path.plans["execute", engine.tool_registry.snapshot],
+        engine._path.plans["simulate", engine.tool_registry.snapshot],
+    )
     assert [plan.name for plan in executed.values()] == [plan.name for plan in simulated.values()] == ["n::add"]
-    assert executed is current_plans(engine._path, "execute") and executed is not simulated
+    assert executed is engine._path.plans["execute", engine.tool_registry.snapshot] and executed is not simulated
     registry.remove("n::half")
-    assert current_plans(engine._path, "execute") is not executed
+    assert engine._path.plans["execute", engine.tool_registry.snapshot] is not executed
 
 
 def test_a_plan_leaves_out_what_a_tool_and_its_engine_do_not_need():
@@ -292,11 +294,13 @@ def test_a_plan_leaves_out_what_a_tool_and_its_engine_do_not_need():
 
     registry = ToolRegistry([function_tool(read, namespace="n", effects="read", output_parameters={})])
     engine = PythonToolEngine(registry)
-    plan = current_plans(engine._path, "execute").add(registry.snapshot.names["n::read"][0])
+    plan = engine._path.plans["execute", engine.tool_registry.snapshot].add(registry.snapshot.names["n::read"][0])
     assert plan.function is not None
     assert (plan.faults, plan.is_limited, plan.announces, plan.accepts_output) == (None, False, False, None)
     careful = PythonToolEngine(named(), retries=1, output_check="strict")
-    plan = current_plans(careful._path, "execute").add(careful.tool_registry.snapshot.names["n::add"][0])
+    plan = careful._path.plans["execute", careful.tool_registry.snapshot].add(
+        careful.tool_registry.snapshot.names["n::add"][0]
+    )
     assert plan.is_limited and plan.announces and plan.accepts_output is not None
 
 
@@ -371,7 +375,7 @@ def test_names_nobody_has_are_not_remembered():
     engine = PythonToolEngine(named())
     engine.setup("s")
     engine.execute("s", [call(f"gone{number}") for number in range(50)])
-    assert not current_plans(engine._path, "execute")
+    assert not engine._path.plans["execute", engine.tool_registry.snapshot]
 
 
 def test_many_threads_in_one_session_lose_nothing():

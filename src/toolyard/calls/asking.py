@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from toolyard.calls.approval import ANONYMOUS, PROGRAM, Approval, Outcome, Preview, format_time
 from toolyard.calls.batch import Batch
 from toolyard.calls.drive import EitherWay, Flow, Wait, run_beside
-from toolyard.calls.plan import CallPath, CallPlans, ScopedPlans, SimulatedAnswerer, current_plans
+from toolyard.calls.plan import CallPath, CallPlans, ScopedPlans, SimulatedAnswerer
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall, ToolResult
@@ -230,7 +230,7 @@ def _foresee_call(
     """The `Preview` of a call that is about to be held; it never fails, and says why where it foresees nothing."""
     if not line.rule.preview:
         return Preview(why_not="the rule says preview: false")
-    plans = current_plans(path, "simulate").restricted
+    plans = path.plans["simulate", path.registry.snapshot].restricted
     try:
         plan = plans.get(bound.prepared) or plans.add(bound.prepared)
     except CallError as error:

@@ -156,15 +156,6 @@ class Batch(Conditions, eq=False):
     claim: tuple[Approval, State, Callable[[], None]] | None = None
     """The approval that it runs by, the session's world before that, and what gives its budget back."""
 
-    @classmethod
-    def of_request(cls, request: CallRequest) -> Batch:
-        """The conditions that somebody on the other side of a wire makes; their calls are answered in a task."""
-        # By place: with so many names the struct would take ten times as long to make.
-        batch = cls(*msgspec.structs.astuple(request)[: len(Conditions.__struct_fields__)])
-        batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
-        batch.on_loop = True
-        return batch
-
     def leave_behind(self, invocation: Invocation) -> None:
         """Work that goes on, if any does, keeps the session, unless the engine it belongs to lets it go."""
         if self.abandoned is not None and invocation.left_behind is not None:

@@ -16,9 +16,20 @@ from functools import partial
 from threading import get_ident
 from types import CoroutineType
 
+from msgspec.structs import astuple
+
 from toolyard.calls.asking import Asked, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
-from toolyard.calls.batch import Batch, CallRequest, InflightCalls, bind_within, check_calls, check_known, find_recorded
+from toolyard.calls.batch import (
+    Batch,
+    CallRequest,
+    Conditions,
+    InflightCalls,
+    bind_within,
+    check_calls,
+    check_known,
+    find_recorded,
+)
 from toolyard.calls.budgets import count_calls
 from toolyard.calls.drive import (
     Flow,
@@ -35,7 +46,7 @@ from toolyard.calls.drive import (
     write_store,
 )
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import CallPath, CallPlan, CallPlans, ScopedPlans, current_plans
+from toolyard.calls.plan import CallPath, CallPlan, CallPlans, ScopedPlans
 from toolyard.calls.policy import Policy
 from toolyard.calls.result import check_writable, failure_result, make_result
 from toolyard.calls.tracer import CallTrace
@@ -72,7 +83,11 @@ async def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall]
 
 async def arun_request(path: CallPath, session: Session, request: CallRequest) -> list[ToolResult]:
     """`arun_batch` under the conditions that only somebody on the other side of a wire makes."""
-    return await arun_batch(path, session, request.calls, Batch.of_request(request))
+    # By place: with so many names the struct would take ten times as long to make.
+    batch = Batch(*astuple(request)[: len(Conditions.__struct_fields__)])
+    batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
+    batch.on_loop = True
+    return await arun_batch(path, session, request.calls, batch)
 
 
 def batch_flow(
@@ -131,7 +146,6 @@ def _alone_flow(
     path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch, results: list[ToolResult]
 ) -> Flow:
     """Answer calls in a session that nobody else has, so that there is no turn in it."""
-    check_calls(calls, batch.timeout)
     yield from _answer_calls(path, session, calls, batch, None, results)
 
 
@@ -153,7 +167,7 @@ def _answer_calls(
     inflight: InflightCalls | None,
     results: list[ToolResult],
 ) -> Flow:
-    current = current_plans(path, batch.mode)
+    current = path.plans[batch.mode, path.registry.snapshot]
     plans: CallPlans | ScopedPlans = current
     if batch.mode == "simulate":
         plans = _restrict_plans(current, batch)
@@ -244,7 +258,9 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
             value = call_engine(plan.engine, invocation) if function is None else function(bound.arguments)
         if type(value) is CoroutineType:
             value = yield await_coroutine(value, invocation)
-        made = make_result(plan, invocation, value if trace is None else trace.take_answer(value), batch.on_loop)
+        if trace is not None:
+            trace.end_step("run")
+        made = make_result(plan, invocation, value, batch.on_loop)
         result, entry, changes = made or (yield run_beside(path.threads, make_result, plan, invocation, value))
     except CallError as error:
         result, entry, changes = failure_result(call, bound, invocation, error, path)

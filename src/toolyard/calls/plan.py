@@ -276,6 +276,21 @@ class CallPlans(dict[PreparedTool, CallPlan]):
         return plan
 
 
+class CurrentPlans(dict[tuple[Mode, Snapshot], CallPlans]):
+    """Plans for the tools that there are now, made when they are first looked up; a batch keeps those it began with."""
+
+    def __init__(self, root: Root) -> None:
+        super().__init__()
+        self._root = root
+
+    def __missing__(self, key: tuple[Mode, Snapshot]) -> CallPlans:
+        mode, snapshot = key
+        for stale in [other for other in list(self) if other[1] is not snapshot]:
+            self.pop(stale, None)
+        plans = self[key] = CallPlans(self._root, snapshot, mode)
+        return plans
+
+
 class ScopedPlans:
     """The plans of a simulation for somebody who may execute some of the tools."""
 
@@ -328,7 +343,7 @@ class CallPath:
         """For arguments and answers that take long to judge."""
         self.counting = policy is not None and policy.counts_calls
         """True: sessions keep the numbers of calls that budgets need."""
-        self.plans: dict[Mode, CallPlans] = {}
+        self.plans = CurrentPlans(root)
         self._approvals: Approvals | None = None
         self._opening = Lock()
 
@@ -354,21 +369,9 @@ class CallPath:
         path.policy = path.tracer = None
         return path
 
-    def forget_plans(self) -> None:
-        """Begin anew: who answers which tool has changed."""
-        self.plans = {}
-
     def close(self) -> None:
         """Let go of threads."""
         self.approver_threads.close()
         self.threads.close()
         if self._approvals is not None:
             self._approvals.close()
-
-
-def current_plans(path: CallPath, mode: Mode) -> CallPlans:
-    """Plans for the tools that there are now; a batch keeps those it began with."""
-    plans, snapshot = path.plans.get(mode), path.registry.snapshot
-    if plans is None or plans.snapshot is not snapshot:
-        plans = path.plans[mode] = CallPlans(path.root, snapshot, mode)
-    return plans

@@ -53,7 +53,7 @@ def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[An
     if kind in _LEAVES:
         text, plain = _encode_leaf(value, invocation), value
     else:
-        if (kind is not dict or not LEAVES.issuperset(map(type, value.values()))) and not is_small(value):
+        if not _is_flat(value) and not is_small(value):
             _check_size(value, invocation, max_bytes)
         try:
             text = _encode_plain(value)
@@ -192,9 +192,14 @@ def _encode_objects(value: Any, invocation: Invocation, max_bytes: int) -> tuple
         raise _not_json(value, invocation) from None
 
 
+def _is_flat(value: Any) -> bool:
+    """True for the commonest answer: an object of a few values that hold nothing else."""
+    return type(value) is dict and len(value) < _QUICK and LEAVES.issuperset(map(type, value.values()))
+
+
 def _is_large(value: Any) -> bool:
     """True for an answer of so many values, or nobody knows how many, that a loop has no time to look at them all."""
-    if type(value) in _LEAVES or is_small(value):
+    if type(value) in _LEAVES or _is_flat(value) or is_small(value):
         return False
     return hasattr(type(value), "__next__") or not fits(value, max_values=_QUICK, max_depth=_MAX_DEPTH)
 

@@ -104,6 +104,7 @@ class StoredSink(Sink, Protocol):
 
 
 _MISSED: Any = object()
+_UNKNOWN = ("", None, None, None)
 
 
 class Tracer:
@@ -192,10 +193,6 @@ class Tracer:
         )
         return [self._ask(name, sink, "begin", tool, told, session_id, mode) for name, sink in self._spans]
 
-    def number_call(self) -> int | None:
-        """A number for a call; None if there is no journal to find it in."""
-        return None if self.journal is None else new_call_number()
-
     def announce(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
         """Tell the journal that a call has begun."""
         assert self.journal is not None
@@ -212,8 +209,6 @@ class Tracer:
 
         `stored`: the event came from `write_rows`, and the store has its rows.
         """
-        if not self.active:
-            return
         told = event if stored else self._redact_event(event)
         # The last opened is closed first, as contexts nest.
         for index in range(len(self._spans) - 1, -1, -1):
@@ -317,7 +312,7 @@ class CallTrace:
         self._generation = 0
         self.approval: str | None = None
         """Id of the approval that the call runs by, or waits for."""
-        self.number = tracer.number_call()
+        self.number = None if tracer.journal is None else new_call_number()
         """Of the call in the journal, if there is one."""
         self._stored: CallEvent | None = None
         self._marks: dict[str, float] = {}
@@ -329,11 +324,6 @@ class CallTrace:
         """A step is over, and the next one begins; the last word on it counts."""
         if self.number is not None:
             self._marks[step] = time.perf_counter()
-
-    def take_answer(self, value: Any) -> Any:
-        """The tool has run; what it answered is checked next."""
-        self.end_step("run")
-        return value
 
     def begin(self, tool: Tool, bound: Bound, generation: int) -> None:
         """The tool is known: open spans, so that what it does appears inside them."""
@@ -370,8 +360,7 @@ class CallTrace:
         ended, marks = time.perf_counter(), self._marks.values()
         latency = ended - self._began
         info, bound, key = result.error_info, self._bound, self._session.key
-        tool = None if bound is None else bound.tool
-        name, definition = (self._call.name, None) if bound is None else bound.prepared.identity
+        name, definition, version, effects = _UNKNOWN if bound is None else bound.prepared.identity
         stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
         # By place: with so many names the struct would take ten times as long to make.
         return CallEvent(
@@ -379,12 +368,12 @@ class CallTrace:
             latency,
             self._mode,
             key.session_id,
-            name,
+            name or self._call.name,
             self._call.call_id,
             key.owner or None,
             seq,
             None if invocation is None else invocation.engine_name,
-            None if tool is None else tool.version,
+            version,
             definition,
             self._generation,
             0 if bound is None else len(bound.coercions),
@@ -392,7 +381,7 @@ class CallTrace:
             None if info is None else info.code,
             None if info is None else info.message,
             None if info is None else info.effect,
-            None if tool is None else tool.effects.value,
+            effects,
             self.approval,
             None if bound is None else len(bound.sent),
             None if invocation is None else invocation.result_bytes,

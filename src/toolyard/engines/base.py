@@ -235,7 +235,7 @@ class ToolEngine(SessionReading, Closing):
     def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
         """Tools with that binding are answered by what `make` gives, once there are any."""
         self._makers[binding] = make
-        self._path.forget_plans()
+        self._path.plans.clear()  # who answers which tool has changed
 
     def part(self, name: str) -> ToolEngine:
         """The engine of that name among those that answer; for what only that kind of engine can do."""

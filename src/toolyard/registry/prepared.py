@@ -157,9 +157,10 @@ class PreparedTool:
             self.compiled = compiled
 
     @cached_property
-    def identity(self) -> tuple[str, str]:
-        """Qualified name and definition hash, by which logs know the tool."""
-        return self.tool.qualified_name, self.tool.definition_hash
+    def identity(self) -> tuple[str, str, str | None, str]:
+        """Qualified name, definition hash, version and effects: what logs say of the tool."""
+        tool = self.tool
+        return tool.qualified_name, tool.definition_hash, tool.version, tool.effects.value
 
     @cached_property
     def parameters(self) -> Schema:

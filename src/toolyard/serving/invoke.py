@@ -174,7 +174,7 @@ class Invoker:
                 timeout=timeout,
                 at_most=self._call_timeout,
                 owner=principal.key_id,
-                keys=principal.policy_keys,
+                keys=() if principal is NOBODY else principal.policy_keys,
                 context=context,
                 trace=trace,
                 definitions=definitions,

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -105,8 +106,9 @@ class Session:
         """For whoever counts entries: how many it has looked at, and what it counted."""
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def alone(cls, owner: str | None, mode: Mode) -> Session:
-        """For a call by itself: it begins empty, nothing is written down in it, and nobody else is ever inside."""
+        """For calls by themselves: it is empty and stays so, since nothing is written down in it."""
         session = cls(Key(owner or "", ""), _NO_HISTORY, _NO_STATE, gate=_NO_GATE)
         session.kept, session.is_alone, session.drafted = False, True, mode == "simulate"
         return session
