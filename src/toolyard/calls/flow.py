@@ -77,8 +77,12 @@ def run_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch
 async def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> list[ToolResult]:
     """`run_batch` for a task."""
     results: list[ToolResult] = []
-    flow = batch_flow if session.kept else _alone_flow
-    return await adrive(flow(path, session, calls, batch, results), results)
+    if session.kept:
+        return await adrive(batch_flow(path, session, calls, batch, results), results)
+    # A call in a session that nobody else has: there is no turn in it, and a wire rarely says more than the call.
+    if batch.timeout is not None or type(calls[0]) is not ToolCall or calls[0].call_id is not None:
+        check_calls(calls, batch.timeout)
+    return await adrive(_answer_calls(path, session, calls, batch, None, results), results)
 
 
 async def arun_request(path: CallPath, session: Session, request: CallRequest) -> list[ToolResult]:
@@ -140,13 +144,6 @@ def batch_flow(
     finally:
         if inflight is not None:
             inflight.over()
-
-
-def _alone_flow(
-    path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch, results: list[ToolResult]
-) -> Flow:
-    """Answer calls in a session that nobody else has, so that there is no turn in it."""
-    yield from _answer_calls(path, session, calls, batch, None, results)
 
 
 def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
@@ -258,9 +255,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
             value = call_engine(plan.engine, invocation) if function is None else function(bound.arguments)
         if type(value) is CoroutineType:
             value = yield await_coroutine(value, invocation)
-        if trace is not None:
-            trace.end_step("run")
-        made = make_result(plan, invocation, value, batch.on_loop)
+        made = make_result(plan, invocation, value if trace is None else trace.take_answer(value), batch.on_loop)
         result, entry, changes = made or (yield run_beside(path.threads, make_result, plan, invocation, value))
     except CallError as error:
         result, entry, changes = failure_result(call, bound, invocation, error, path)

@@ -36,17 +36,11 @@ SCANNED = 10_000
 KEPT_EVENTS = 10_000
 """Events that can be read again."""
 _EVENTS_AT_ONCE = 1000
-_LONGEST = 512
-_MICROS = 1_000_000
-_DAY = 86_400
+_LONGEST, _MICROS, _DAY = 512, 1_000_000, 86_400
 _SIGN = re.compile(r"([*?[])")
 
-_numbers = itertools.count(secrets.randbits(62))
-
-
-def new_call_number() -> int:
-    """A number for a call that no other has, in whatever process: counted from a random one."""
-    return next(_numbers)
+new_call_number = itertools.count(secrets.randbits(62)).__next__
+"""A number for a call that no other has, in whatever process: counted from a random one."""
 
 
 class CallLogOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,6 +264,8 @@ class Journal(ABC):
     name = "journal"
     epoch: str
     """Ids of events of another epoch say nothing here: what they counted is gone."""
+    is_followed = True
+    """False as long as nobody has an event's id to read on from, so that those of calls need not be told."""
 
     def __init__(self, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
         self._options = options
@@ -357,7 +353,9 @@ def _describe_row(row: CallRow) -> tuple[str, str, str, CallRow]:
 
 
 class MemoryJournal(Journal):
-    """The last calls and events of this process."""
+    """The last calls of this process, and its last events, of calls from when somebody first began to read them."""
+
+    is_followed = False
 
     def __init__(self, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
         super().__init__(options, clock)
@@ -370,7 +368,8 @@ class MemoryJournal(Journal):
     def add(self, row: CallRow) -> None:
         """See `Journal`."""
         self._rows.append(row)
-        self.tell(*_describe_row(row))
+        if self.is_followed:
+            self.tell(*_describe_row(row))
 
     def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
         """See `Journal`."""
@@ -402,6 +401,7 @@ class MemoryJournal(Journal):
     def read_recent_events(self) -> list[Event]:
         """See `Journal`."""
         with self._lock:
+            self.is_followed = True
             return list(self._events)
 
 

@@ -96,6 +96,9 @@ class SpanSink(Sink, Protocol):
 class StoredSink(Sink, Protocol):
     """A sink whose rows a store takes along with the entry of their call; the journal of calls is one."""
 
+    is_followed: bool
+    """False: nobody would read that a call has begun."""
+
     def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
         """A call of a tool that is known has begun."""
 
@@ -195,8 +198,8 @@ class Tracer:
 
     def announce(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
         """Tell the journal that a call has begun."""
-        assert self.journal is not None
-        self._ask("journal", self.journal, "begin", number, tool, session, mode)
+        if self.journal is not None and self.journal.is_followed:
+            self._ask("journal", self.journal, "begin", number, tool, session, mode)
 
     def write_rows(self, event: CallEvent) -> tuple[CallEvent, tuple[LogRow, ...] | None]:
         """What a store is to write with the entry of the call; the event, without secrets, is for `end`."""
@@ -324,6 +327,11 @@ class CallTrace:
         """A step is over, and the next one begins; the last word on it counts."""
         if self.number is not None:
             self._marks[step] = time.perf_counter()
+
+    def take_answer(self, value: Any) -> Any:
+        """The tool has run; what it answered is checked next."""
+        self.end_step("run")
+        return value
 
     def begin(self, tool: Tool, bound: Bound, generation: int) -> None:
         """The tool is known: open spans, so that what it does appears inside them."""
