@@ -169,7 +169,8 @@ async def _see_off(task: Any, invocation: Invocation) -> None:
             ended: Future[None] = Future()
             invocation.left_behind = ended
             task.add_done_callback(lambda _: ended.set_result(None))
-        _ignore_outcome(task)
+        # Whatever becomes of it, nobody is waiting any more; asyncio need not complain.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _leave_behind(engine: Answerer, invocation: Invocation, future: Future[Any]) -> None:
@@ -180,11 +181,6 @@ def _leave_behind(engine: Answerer, invocation: Invocation, future: Future[Any])
     if not future.done():
         invocation.left_behind = future
         engine.threads.write_off(future)
-
-
-def _ignore_outcome(future: Any) -> None:
-    """Whatever becomes of it, nobody is waiting any more; asyncio need not complain."""
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def too_late(invocation: Invocation) -> CallTimeout:
