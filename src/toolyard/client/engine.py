@@ -34,7 +34,7 @@ from toolyard.model.errors import (
 from toolyard.registry.bind import find
 from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
-from toolyard.sessions.session import RecordedCall, check_fork_point, check_number
+from toolyard.sessions.session import RecordedCall, check_fork_point, check_number, check_session_id
 from toolyard.sessions.state import exact_json, with_setup
 from toolyard.sessions.world_diff import WorldDiff
 
@@ -364,8 +364,7 @@ class RemoteToolEngine(Closing):
         owner: str | None,
     ) -> None:
         _check_owner(owner)
-        if not _may_exist(session_id):
-            raise SessionError("a session id is text, is not empty, and holds no NUL and no half of a surrogate pair")
+        check_session_id(session_id)
         if initial_state is not None and fork_of is not None:
             raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
         check_fork_point(fork_of, at)
@@ -464,11 +463,13 @@ def _session_path(session_id: str, rest: str = "", owner: str | None = None) -> 
     return f"/{API}/sessions/{segment(session_id)}{rest}"
 
 
-def _may_exist(session_id: object) -> bool:
+def _may_exist(session_id: str) -> bool:
     """False for what no server would take as an id."""
-    if not isinstance(session_id, str) or not session_id or "\0" in session_id:
+    try:
+        check_session_id(session_id)
+    except SessionError:
         return False
-    return not any("\ud800" <= char <= "\udfff" for char in session_id)
+    return True
 
 
 def _check_owner(owner: str | None) -> None:

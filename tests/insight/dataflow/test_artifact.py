@@ -34,10 +34,9 @@ def test_overloads_are_told_apart():
     twins = [TOOLS[0], tool("a", {"other": WHOLE}, namespace="x"), TOOLS[1]]
     edge = Edge("x::a", "x::b", 0.5, source_overload=twins[1].fingerprint)
     found = dataflow_of(twins, [edge])
-    assert found.places("x::a") == (0, 1)
     assert found.out_edges(1) == [(2, 0.5)]
     assert found.out_edges(0) == []
-    assert (found.place(twins[1]), found.places("x::z"), found.place(TOOLS[3])) == (1, (), None)
+    assert (found.place(twins[1]), found.place(TOOLS[3])) == (1, None)
 
 
 def test_as_a_mapping_it_has_out_and_in():

@@ -109,13 +109,9 @@ class Dataflow(Mapping[str, Any]):
                 found.append(f"{tool.qualified_name}: {cut} weaker edges to it were left out (max_neighbors)")
         return found
 
-    def places(self, qualified_name: str) -> tuple[int, ...]:
-        """Where the overloads of a name are; empty if the name is unknown."""
-        return tuple(self._by_name.get(qualified_name, {}).values())
-
     def place(self, tool: Tool) -> int | None:
         """Where a tool is; None if it is not there."""
-        return self._by_name.get(tool.qualified_name, {}).get(tool.fingerprint)
+        return self._by_name.get((tool.qualified_name, tool.fingerprint))
 
     def __getitem__(self, key: str) -> Any:
         if key == "out":
@@ -134,11 +130,8 @@ class Dataflow(Mapping[str, Any]):
         return f"Dataflow({len(self.tools)} tools, {self.edge_count} edges)"
 
     @cached_property
-    def _by_name(self) -> dict[str, dict[str, int]]:
-        places: dict[str, dict[str, int]] = {}
-        for place, tool in enumerate(self.tools):
-            places.setdefault(tool.qualified_name, {})[tool.fingerprint] = place
-        return places
+    def _by_name(self) -> dict[tuple[str, str], int]:
+        return {(tool.qualified_name, tool.fingerprint): place for place, tool in enumerate(self.tools)}
 
     @cached_property
     def _sources(self) -> Array:

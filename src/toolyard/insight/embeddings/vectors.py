@@ -180,10 +180,6 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
         """The vector of a tool; of an overload, its own. `KeyError` if there is none."""
         return self[tool.qualified_name][tool.fingerprint]
 
-    def places(self, name: str) -> tuple[int, ...]:
-        """The rows of every overload of a qualified name; empty if unknown."""
-        return self._places.get(name, ())
-
     def __getitem__(self, name: str) -> Mapping[str, Matrix]:
         return {self.tools[place].fingerprint: self.matrix[place] for place in self._places[name]}
 
@@ -197,11 +193,11 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
         return f"Embeddings({len(self.tools)} tools, {self.matrix.shape[1]} dimensions, {self.model!r})"
 
     @cached_property
-    def _places(self) -> dict[str, tuple[int, ...]]:
+    def _places(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for place, tool in enumerate(self.tools):
             found.setdefault(tool.qualified_name, []).append(place)
-        return {name: tuple(places) for name, places in found.items()}
+        return found
 
 
 def told_embedder(view: View) -> Embedder | None:
