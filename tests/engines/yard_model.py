@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import threading
+from functools import cache
 
 from toolyard import (
     Effects,
@@ -29,16 +30,21 @@ class Changing(ToolLoader):
         self.with_extra = True
 
     def load(self):
-        version = self.version
+        tools = tools_of(self.version)
+        return tools if self.with_extra else tools[:1]
 
-        def say(text: str) -> dict:
-            return {"text": text, "version": version}
 
-        def extra() -> int:
-            return version
+@cache
+def tools_of(version):
+    """Made once: of what a program costs, deriving schemas was nearly half."""
 
-        functions = [say, extra] if self.with_extra else [say]
-        return [function_tool(function, namespace="py", effects=Effects.READ) for function in functions]
+    def say(text: str) -> dict:
+        return {"text": text, "version": version}
+
+    def extra() -> int:
+        return version
+
+    return [function_tool(function, namespace="py", effects=Effects.READ) for function in (say, extra)]
 
 
 class Counter(ToolEngine):
