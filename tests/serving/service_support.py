@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from urllib.parse import quote
 
 import uvicorn
@@ -202,6 +202,12 @@ def infinite() -> float:
 
 def desk_tools():
     """Plain, failing, overloaded, oddly named, in two namespaces, and answered by nobody."""
+    return list(_make_desk_tools())
+
+
+@cache
+def _make_desk_tools():
+    # Once: to derive their schemas takes longer than to start a server.
     return [
         function_tool(add, namespace="desk", effects=Effects.READ, tags=["sums"], version="2.1.0"),
         function_tool(count, namespace="desk", tags=["sums", "effects"]),

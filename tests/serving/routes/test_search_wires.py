@@ -97,7 +97,7 @@ def five(tmp_path_factory):
     with (
         served(config, page=True, mcp=McpBlock(expose="search")) as server,
         Toolyard.from_config(path) as yard,
-        httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=SOON) as page,
+        httpx.Client(verify=False, base_url=f"http://127.0.0.1:{server.port}", timeout=SOON) as page,
     ):
         yield server, yard, page, path
 
