@@ -15,10 +15,16 @@ home:
 """
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """One for all: the model need not embed the same texts for each."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def clean(tmp_path, monkeypatch):
+def clean(tmp_path, cache, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TOOLYARD_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TOOLYARD_CACHE_DIR", str(cache))
     (tmp_path / "tools.yaml").write_text(CATALOG)
 
 
