@@ -98,6 +98,8 @@ def shell(tmp_path, pets):
     env = {
         "PATH": f"{installed}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(home),
+        # A new user has none of the plugins that are installed here for these tests; one takes half a second to import.
+        "PYTEST_ADDOPTS": "-p no:schemathesis -p no:hypothesispytest -p no:xdist -p no:asyncio -p no:anyio -p no:timeout",
     }
     ports, approvals, started = {}, ["none yet"], []
 
