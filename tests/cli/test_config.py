@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,7 @@ from typing import ClassVar
 
 import pytest
 from mcp_rig.processes import telling, toolyard
+from warm_python import warm_toolyard
 
 from toolyard.app.toolyard import build_registry
 from toolyard.cli.main import run
@@ -65,10 +67,13 @@ def folder(tmp_path, monkeypatch):
     Path("spec.json").write_text(json.dumps(SPEC))
     Path("catalog.yaml").write_text("[{name: get_weather, parameters: {}}]")
     Path("lines.jsonl").write_text('{"name": "a"}\n{"name": "b"}\n')
-    Path("servers.json").write_text(
-        json.dumps({"mcpServers": {"desk": {"command": sys.executable, "args": ["-m", "toolyard", "mcp", "desk.py"]}}})
-    )
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def warm_mcp():
+    """The words of `toolyard mcp` that start quickly; one test has the command itself."""
+    return warm_toolyard().command("-m", "toolyard", "mcp")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +90,6 @@ def folder(tmp_path, monkeypatch):
             4,
             marks=pytest.mark.process,
         ),
-        pytest.param(["servers.json"], {"type": "mcp_config", "path": "servers.json"}, 1, marks=pytest.mark.process),
         pytest.param(
             [sys.executable, "-m", "toolyard", "mcp", "desk.py", "-n", "d"],
             {"type": "mcp", "command": sys.executable, "args": ["-m", "toolyard", "mcp", "desk.py"], "cwd": ".", "namespace": "d"},
@@ -96,6 +100,10 @@ def folder(tmp_path, monkeypatch):
     ids=lambda value: None if isinstance(value, dict) else str(value)[:30],
 )  # fmt: skip
 def test_what_it_is_is_found_out_and_the_config_keeps_its_text(words, source, tools, capsys):
+    check_adding(words, source, tools, capsys)
+
+
+def check_adding(words, source, tools, capsys):
     assert run(["add", *words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["source"] == source and told["tools"] == tools
@@ -105,6 +113,13 @@ def test_what_it_is_is_found_out_and_the_config_keeps_its_text(words, source, to
     assert text.startswith(head) and text.endswith("  # engines next" + tail)
     with build_registry("toolyard.yaml") as registry:
         assert len(registry) == 3 + tools
+
+
+@pytest.mark.process
+def test_a_file_of_servers_is_added_as_such(warm_mcp, capsys):
+    servers = {"desk": {"command": warm_mcp[0], "args": [*warm_mcp[1:], "desk.py"]}}
+    Path("servers.json").write_text(json.dumps({"mcpServers": servers}))
+    check_adding(["servers.json"], {"type": "mcp_config", "path": "servers.json"}, 1, capsys)
 
 
 def test_an_address_of_an_api_takes_what_its_document_needs_and_the_key_stays_a_variable(spec_url, monkeypatch, capsys):
@@ -202,11 +217,19 @@ def test_a_config_is_made_and_namespaces_do_not_meet(name, capsys):
         ["desk.py"],
         ["spec.json"],
         ["catalog.yaml"],
-        pytest.param(["-n", "d", "--", sys.executable, "-m", "toolyard", "mcp", "desk.py"], marks=pytest.mark.process),
     ],
     ids=lambda words: words[0],
 )
 def test_what_is_there_already_is_not_added_twice_unless_under_another_name(words, capsys):
+    check_adding_twice(words, capsys)
+
+
+@pytest.mark.process
+def test_neither_is_a_command(warm_mcp, capsys):
+    check_adding_twice(["-n", "d", "--", *warm_mcp, "desk.py"], capsys)
+
+
+def check_adding_twice(words, capsys):
     assert run(["add", *words]) == 0
     text = Path("toolyard.yaml").read_text()
     assert run(["add", *words]) == 1
@@ -223,9 +246,9 @@ def test_a_value_that_is_nested_without_end_is_refused_in_words(words, capsys):
 
 
 @pytest.mark.process
-def test_a_program_by_its_path_from_here_is_found_from_another_folder(folder, monkeypatch, capsys):
+def test_a_program_by_its_path_from_here_is_found_from_another_folder(folder, warm_mcp, monkeypatch):
     (folder / "env").mkdir()
-    (folder / "env" / "server").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m toolyard mcp "$@"\n')
+    (folder / "env" / "server").write_text(f'#!/bin/sh\nexec {shlex.join(warm_mcp)} "$@"\n')
     (folder / "env" / "server").chmod(0o755)
     assert run(["add", "-n", "d", "--", "env/server", "desk.py"]) == 0
     assert read_added()["command"] == str(folder / "env" / "server") and read_added()["cwd"] == "."

@@ -10,6 +10,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp_types import PaginatedRequestParams
+from warm_python import warm_toolyard
 
 from conftest import SOAK
 from mcp_rig import install
@@ -19,7 +20,6 @@ from mcp_rig.real_servers import needed
 pytestmark = pytest.mark.process
 
 CONFIG = HERE / "table_yard.json"
-STDIO = toolyard("mcp", CONFIG)
 WAYS = ("stdio", "http", "sse")
 TOOLS = {
     f"table__{name}"
@@ -38,10 +38,16 @@ def url():
         yield found
 
 
+def stdio():
+    """A command that serves over its pipes."""
+    return warm_toolyard().command("-m", "toolyard", "mcp", CONFIG)
+
+
 def target(way, url):
     """What the client of the SDK takes for a server."""
     if way == "stdio":
-        return StdioServerParameters(command=STDIO[0], args=STDIO[1:])
+        command, *words = stdio()
+        return StdioServerParameters(command=command, args=words)
     return f"{url}/mcp" if way == "http" else sse_client(f"{url}/sse")
 
 
@@ -128,7 +134,7 @@ async def test_the_sdk_reads_every_page(tmp_path):
 @pytest.mark.parametrize("way", WAYS if SOAK else ("stdio", "http"))
 def test_fastmcp_lists_and_calls(way, url):
     python = needed(install.fastmcp)
-    place = {"stdio": json.dumps(STDIO), "http": f"{url}/mcp", "sse": f"{url}/sse"}[way]
+    place = {"stdio": json.dumps(stdio()), "http": f"{url}/mcp", "sse": f"{url}/sse"}[way]
     done = subprocess.run(
         [python, HERE / "fastmcp_driver.py", place], capture_output=True, text=True, timeout=2 * START
     )
@@ -157,7 +163,7 @@ def inspected(url, tmp_path_factory):
     modules, folder = needed(install.packages), tmp_path_factory.mktemp("inspector")
     program = modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
     servers = {
-        "stdio": {"command": STDIO[0], "args": STDIO[1:]},
+        "stdio": {"command": stdio()[0], "args": stdio()[1:]},
         "http": {"type": "http", "url": f"{url}/mcp"},
         "sse": {"type": "sse", "url": f"{url}/sse"},
     }
