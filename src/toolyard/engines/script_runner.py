@@ -191,7 +191,6 @@ class ScriptModules:
     """What was executed so far: each file once for its bytes, under a name that is nobody else's."""
 
     def __init__(self) -> None:
-        self._handlers: dict[tuple[str, str, str | None], dict[str, PythonBinding]] = {}
         self._modules: dict[tuple[str, str, str | None], ModuleType] = {}
         self._lock = threading.RLock()
 
@@ -214,16 +213,12 @@ class ScriptModules:
             for module in self._modules.values():
                 sys.modules.pop(module.__name__, None)
             self._modules.clear()
-            self._handlers.clear()
 
     def _handler_of(self, binding: ScriptBinding) -> PythonBinding:
         key = (binding.directory, binding.file, binding.sha256)
         with self._lock:
-            known = self._handlers.setdefault(key, {})
-            if binding.handler not in known:
-                function = _find_handler(self._execute_module(key, binding), binding)
-                known[binding.handler] = PythonBinding(function, binding.is_async, binding.takes_ctx)
-            return known[binding.handler]
+            function = _find_handler(self._execute_module(key, binding), binding)
+        return PythonBinding(function, binding.is_async, binding.takes_ctx)
 
     def _execute_module(self, key: tuple[str, str, str | None], binding: ScriptBinding) -> ModuleType:
         if key not in self._modules:

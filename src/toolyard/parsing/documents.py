@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import io
 import json
 import math
 import os
@@ -266,17 +267,10 @@ def iter_json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
     Only line feeds separate lines: the other characters `splitlines` breaks at may stand inside a JSON string.
     """
-    start = len(BOM) if data.startswith(BOM) else 0
-    number = 0
-    while start < len(data):
-        number += 1
-        stop = data.find(b"\n", start)
-        if stop < 0:
-            stop = len(data)
-        line = data[start:stop].strip(b" \t\r")
-        if line:
-            yield number, line
-        start = stop + 1
+    for number, line in enumerate(io.BytesIO(data.removeprefix(BOM)), 1):
+        stripped = line.strip(b" \t\r\n")
+        if stripped:
+            yield number, stripped
 
 
 _TOKEN = re.compile(

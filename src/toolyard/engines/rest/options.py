@@ -14,18 +14,16 @@ from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.auth_entry import AuthEntry, join_credentials
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Credential
-from toolyard.model.errors import ConfigError
+from toolyard.schema.common_options import read_trust
 from toolyard.schema.options import read_arguments
 
 
 def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
     """The client these options describe."""
     read = read_arguments(RestEngineOptions, **given)
-    if read["ca"] is not None and not read["verify"]:
-        raise ConfigError("ca says whom to trust, and verify: false to trust anybody; give one of them")
     return GuardedClient(
         AddressRule.of(read["allow_hosts"], read["allow_networks"]),
-        verify=read["verify"] if read["ca"] is None else read["ca"],
+        verify=read_trust(read["verify"], read["ca"]),
         cert=tuple(read["cert"]) if isinstance(read["cert"], list) else read["cert"],
         max_bytes=max_bytes,
         pool=pool,

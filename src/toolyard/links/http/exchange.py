@@ -277,10 +277,9 @@ def explain_error(error: Exception, now: RedirectingRequest, limit: int = 0) -> 
             hint="ask for less, or let the operator allow more",
             effect=now.effect,
         )
-    if isinstance(error, CrumbsError):
-        return ToolFailed(f"the answer of {now.origin} comes in too many small pieces", effect=now.effect)
-    if isinstance(error, UndecodableError):
-        return ToolFailed(f"the answer of {now.origin} is not encoded as it says", effect=now.effect)
+    if isinstance(error, CrumbsError | UndecodableError):
+        how = "comes in too many small pieces" if isinstance(error, CrumbsError) else "is not encoded as it says"
+        return ToolFailed(f"the answer of {now.origin} {how}", effect=now.effect)
     if isinstance(error, TruncatedError):
         return _truncated_answer(now)
     if isinstance(error, httpcore2.TimeoutException | TimeoutError):

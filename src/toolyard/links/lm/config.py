@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from toolyard.links.http.url import read_base_url, read_url
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import nearest
-from toolyard.schema.common_options import check_headers
+from toolyard.schema.common_options import check_headers, read_trust
 from toolyard.schema.options import Text, check_keys, locate_file, option_type, read_value
 from toolyard.words.redactor import find_credentials
 
@@ -156,8 +156,6 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
     model, ca, prices = given.pop("model_id_or_path", ""), given.pop("ca", None), given.pop("prices", {})
     if not model and kind != "llama":
         raise ConfigError(f"{where}: needs 'model_id_or_path'")
-    if ca is not None and given.get("verify") is False:
-        raise ConfigError(f"{where}: ca says whom to trust, and verify: false to trust anybody; give one of them")
     check_keys(prices, Prices.__annotations__, f"{where}.prices")
     if kind != "llama":
         given["base_url"] = base = read_base_url(given.get("base_url", _HOMES[kind]), f"{where}.base_url")
@@ -169,7 +167,7 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
         | {
             "model": model,
             "headers": tuple((name.lower(), text) for name, text in given.get("headers", {}).items()),
-            "verify": given.get("verify", True) if ca is None else ca,
+            "verify": read_trust(given.get("verify", True), ca, f"{where}: "),
             "prices": (prices.get("prompt") or 0.0, prices.get("completion") or 0.0),
         }
     )

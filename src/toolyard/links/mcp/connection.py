@@ -12,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -31,7 +30,7 @@ from toolyard.links.mcp.web import Web
 from toolyard.loop.pacing import backoff_delay
 from toolyard.loop.threads import Threads
 from toolyard.model.bindings import McpServer
-from toolyard.model.call import Notice, Notify, Progress
+from toolyard.model.call import Notice, Notify
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed, Unavailable
 
 _FIRST_PAUSE = 0.05
@@ -66,12 +65,12 @@ TELLERS = Threads(32, "toolyard-mcp-notices")
 
 
 class Notices:
-    """Tells one caller, one notice after the other. What is too much is dropped, progress first, eldest first."""
+    """Tells one caller, one notice after the other. What is too much is dropped, eldest first."""
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
         self._lock = threading.Lock()
-        self._waiting: deque[Notice] = deque()
+        self._waiting: deque[Notice] = deque(maxlen=MOST)
         self._runner: Future[None] | None = None
         self._is_over = False
         self.dropped = 0
@@ -82,8 +81,7 @@ class Notices:
             if self._is_over:
                 self.dropped += 1
                 return
-            if len(self._waiting) >= MOST:
-                self._make_room()
+            self.dropped += len(self._waiting) == MOST
             self._waiting.append(notice)
             if self._runner is None or self._runner.done():
                 self._runner = TELLERS.submit(self._tell)
@@ -104,15 +102,6 @@ class Notices:
             runner = self._runner
         if runner is not None and not runner.done():
             TELLERS.give_up(runner)
-
-    def _make_room(self) -> None:
-        self.dropped += 1
-        eldest = next((notice for notice in self._waiting if isinstance(notice, Progress)), None)
-        if eldest is None:
-            self._waiting.popleft()
-        else:
-            with suppress(ValueError):
-                self._waiting.remove(eldest)
 
     def _tell(self) -> None:
         while True:

@@ -198,13 +198,8 @@ class McpLink(Closing):
         return 0 if connection is None else connection.peer.dropped
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """What must be shown nowhere: what the server is reached with, and the tokens there are now."""
-        return (*self._secrets, *self._find_tokens())
-
-    @property
     def credentials(self) -> tuple[str, ...]:
-        """Of the secrets, what answers must not repeat."""
+        """What answers must not repeat, of what the server is reached with, and of the tokens there are now."""
         return (*self._credentials, *self._find_tokens())
 
     def find_redactor(self) -> Redactor:

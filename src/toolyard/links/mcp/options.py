@@ -18,7 +18,7 @@ from toolyard.links.mcp.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.names import json_type
-from toolyard.schema.common_options import McpServerOptions
+from toolyard.schema.common_options import McpServerOptions, read_trust
 from toolyard.schema.options import Text, option_type, read_arguments, read_value
 
 _ALIASES: dict[str, Transport] = {"streamable-http": "http", "streamable_http": "http", "streamableHttp": "http"}
@@ -90,8 +90,7 @@ def _refuse(read: dict[str, Any], names: tuple[str, ...], what: str) -> None:
 
 def _read_web(read: dict[str, Any], kind: Transport) -> McpServer:
     verify, ca, cert = read.get("verify", True), read.get("ca"), read.get("cert") or ()
-    if ca is not None and not verify:
-        raise ConfigError("ca says whom to trust, and verify: false to trust anybody; give one of them")
+    read_trust(verify, ca)
     try:
         target = read_url(read["url"])
     except (CallError, ConfigError) as error:
