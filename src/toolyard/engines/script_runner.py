@@ -94,14 +94,11 @@ class ScriptRunner:
         return await asyncio.to_thread(self._pool_for, binding)
 
     def _pool_for(self, binding: ScriptBinding) -> ScriptPool:
-        key = (binding.directory, binding.settings)
-        found = self._pools.get(key)
-        if found is not None:
-            return found
         from toolyard.links.scripts import ScriptPool, WorkerSettings
 
         # Callers may be anywhere, so they learn what the directory is called, and not where it is.
         label = os.path.basename(binding.directory.rstrip("/")) or "scripts"
+        key = (binding.directory, binding.settings)
         with self._lock:
             if self._is_closed:
                 raise Unavailable(f"{label}: the engine is closed", retryable=False)

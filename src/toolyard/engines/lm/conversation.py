@@ -42,18 +42,16 @@ REPAIR = """\
 That answer cannot be used: {problem}.
 Answer the same call again, with the whole corrected JSON and nothing else."""
 
-_MAX_SHEETS = 8192
 _encode = msgspec.json.encode
 
 
 class Sheet:
-    """What is said about a tool in every prompt, written once."""
+    """What is said about a tool in every prompt."""
 
-    __slots__ = ("declared", "head", "output", "response_format", "tool")
+    __slots__ = ("declared", "head", "output", "response_format")
 
     def __init__(self, tool: Tool, form: dict[str, Any] | None) -> None:
-        self.tool = tool
-        self.head = f"Tool specification:\n{_describe_tool(tool)}\n\n{_call_head(tool.qualified_name)}"
+        self.head = _tool_head(tool)
         self.response_format = form
         schema = tool.output_parameters
         self.output: CompiledSchema | None = compile_schema(schema) if schema else None
@@ -83,7 +81,6 @@ class Prompts:
         self._system = Message("system", INSTRUCTION if instruction is None else instruction)
         self._max_tokens = max_tokens
         self._form = (bounds or Bounds(400, 16), most, strict)
-        self._sheets: dict[int, Sheet] = {}
 
     def build(self, registry: ToolRegistry, invocation: Invocation) -> Built:
         """The conversation up to this call."""
@@ -95,13 +92,7 @@ class Prompts:
 
     def sheet(self, tool: Tool) -> Sheet:
         """The tool's own."""
-        known = self._sheets.get(id(tool))
-        if known is None:
-            if len(self._sheets) >= _MAX_SHEETS:
-                self._sheets.clear()
-            # It keeps the tool, so that its id is not given to another.
-            known = self._sheets[id(tool)] = Sheet(tool, response_format(tool, *self._form))
-        return known
+        return Sheet(tool, response_format(tool, *self._form))
 
     def _history_messages(self, registry: ToolRegistry, entries: Sequence[bytes]) -> list[Message]:
         """A pair of messages for each entry that fits, from the last backwards."""
@@ -112,11 +103,13 @@ class Prompts:
             entry = read_entry(text)
             name, arguments, output = entry.tool_output.name, entry.tool_call.arguments, entry.tool_output
             if name not in heads:
-                heads[name] = self._tool_head(registry, name)
+                tools = registry.get(name)
+                # Which of several overloads it was depends on the arguments.
+                heads[name] = None if len(tools) > 1 else _tool_head(tools[0]) if tools else _call_head(name)
             head = heads[name]
             if head is None:
                 tool = registry.match(ToolCall(name, arguments))
-                head = _call_head(name) if tool is None else self.sheet(tool).head
+                head = _call_head(name) if tool is None else _tool_head(tool)
             call = f"{head}{_encode(arguments).decode()}}}"
             said = _encode(output.result if output.error is None else {FAILURE: output.error}).decode()
             if left is not None:
@@ -127,23 +120,16 @@ class Prompts:
         pairs.reverse()
         return pairs
 
-    def _tool_head(self, registry: ToolRegistry, name: str) -> str | None:
-        """What stands before the arguments of a call; None if that depends on them."""
-        tools = registry.get(name)
-        if not tools:
-            return _call_head(name)
-        return self.sheet(tools[0]).head if len(tools) == 1 else None
-
 
 def _call_head(name: str) -> str:
     return f'Tool call:\n{{"name":{_encode(name).decode()},"arguments":'
 
 
-def _describe_tool(tool: Tool) -> str:
+def _tool_head(tool: Tool) -> str:
     told: dict[str, Any] = {"name": tool.qualified_name, "description": tool.description, "parameters": tool.parameters}
     if tool.output_parameters:
         told["output_parameters"] = tool.output_parameters
-    return _encode(told).decode()
+    return f"Tool specification:\n{_encode(told).decode()}\n\n{_call_head(tool.qualified_name)}"
 
 
 ENVELOPE = "result"

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import Any
 
 import msgspec
 
 from toolyard.dialects.mcp_protocol import encode_header, encode_notification, header_text, value_at
 from toolyard.model.errors import InvalidArguments
-from toolyard.parsing import paused_gc
 from toolyard.parsing.documents import nests_deeper
 from toolyard.parsing.lines import EDGE
 
 Id = int | float | str | None
 Headers = tuple[tuple[str, str], ...]
 
-_LONG = 64 * 1024
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*[,}]')
 _TAIL = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
@@ -57,9 +54,7 @@ _encode = msgspec.json.Encoder().encode
 def read(data: bytes | bytearray, max_depth: int) -> list[JsonRpcMessage]:
     """The message in one line, event or body; more than one if it is a batch. `UnreadableError` if it is none."""
     try:
-        # The objects of a long list are there to stay; the collector would look at them again and again for nothing.
-        with paused_gc() if len(data) > _LONG else nullcontext():
-            found = _decode_messages(data)
+        found = _decode_messages(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UnreadableError from None
     # A level costs two bytes, its brackets, so a short text needs no measuring.

@@ -19,7 +19,7 @@ from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
-from toolyard.parsing import paused_gc, read_bytes
+from toolyard.parsing import read_bytes
 from toolyard.parsing.documents import expand_place
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import locate_unless_url
@@ -205,18 +205,15 @@ class RESTToolLoader(ToolLoader):
         data = self._read_document()
         rejected: list[Rejection] = []
         notes = Notes(self.source)
-        with paused_gc():
-            document, overlooked = read_text(data, self.source)
-            for note in overlooked:
-                notes.add("", note)
-            reader = Reader(document, self._make_setting(), notes)
-            candidates: list[AdmittedTool] = []
-            for tool, place in reader.tools(partial(self._refuse_operation, rejected)):
-                candidates.append(AdmittedTool(tool, place=place))
-            self.admitted = candidates
-            rewrites = notes.rewrites(reader.files.roots)
-            self._report = SourceReport(self.source, len(candidates), rewrites, tuple(rejected))
-        return [candidate.tool for candidate in candidates]
+        document, overlooked = read_text(data, self.source)
+        for note in overlooked:
+            notes.add("", note)
+        reader = Reader(document, self._make_setting(), notes)
+        found = reader.tools(partial(self._refuse_operation, rejected))
+        self.admitted = [AdmittedTool(tool, place=place) for tool, place in found]
+        rewrites = notes.rewrites(reader.files.roots)
+        self._report = SourceReport(self.source, len(found), rewrites, tuple(rejected))
+        return [tool for tool, _ in found]
 
     def _refuse_operation(self, rejected: list[Rejection], error: Exception, where: str, name: str | None) -> None:
         if self.on_error == "raise":

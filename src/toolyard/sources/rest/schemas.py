@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from toolyard.model.names import JSON_TYPES
 from toolyard.sources.rest.document import MAIN, STRANGE, Files, Notes, ResolvedRef
 from toolyard.sources.rest.keywords import KEYWORDS, TOGETHER, allow_null, read_together, read_type_of
 
@@ -106,8 +105,6 @@ _VALUES = frozenset(
 )
 """Keywords that hold a schema, or data: a reference in them is the schema's, or none. Others never hold a mapping with
 text under `$ref`, but for documents whose authors keep properties, enums or descriptions elsewhere."""
-_LEAF = frozenset({"type", "description", "format", "title"})
-_TEXT_ALONE = {str}
 _IN_PLACE = frozenset({"not", "if", "then", "else"})
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]+")
 _EXTENSION = re.compile(r"\.(?:json|ya?ml)$")
@@ -202,13 +199,6 @@ class Schemas:
         if part.count > _MAX_COUNT:
             self.notes.at(raw, f"what lies beyond {_MAX_COUNT:,} subschemas of one schema is left open")
             return {}
-        kind: Any = raw.get("type")
-        if (
-            type(kind) is str
-            and kind in JSON_TYPES
-            and (len(raw) == 1 or (raw.keys() <= _LEAF and set(map(type, raw.values())) == _TEXT_ALONE))
-        ):
-            return raw  # Most schemas are no more than this, and need no copy.
         ref = raw.get("$ref")
         if type(ref) is str:
             if len(raw) == 1 and depth and ref in self._links:
