@@ -58,13 +58,6 @@ def test_a_long_history_makes_the_same_prompt_again():
     assert again.messages == built.messages
 
 
-def test_a_tool_that_was_replaced_is_described_anew():
-    prompts = Prompts()
-    before = prompts.sheet(WEATHER).head
-    after = prompts.sheet(WEATHER.replace(description="Other.")).head
-    assert before != after and prompts.sheet(WEATHER).head == before
-
-
 @pytest.mark.parametrize(("said", "tokens"), [("", 4), ("a" * 40, 14), ("\u6f22" * 40, 34)])
 def test_tokens_are_estimated_by_bytes(said, tokens):
     assert likely_tokens(said) == tokens

@@ -45,26 +45,15 @@ Answer the same call again, with the whole corrected JSON and nothing else."""
 _encode = msgspec.json.encode
 
 
-class Sheet:
-    """What is said about a tool in every prompt."""
-
-    __slots__ = ("declared", "head", "output", "response_format")
-
-    def __init__(self, tool: Tool, form: dict[str, Any] | None) -> None:
-        self.head = _tool_head(tool)
-        self.response_format = form
-        schema = tool.output_parameters
-        self.output: CompiledSchema | None = compile_schema(schema) if schema else None
-        self.declared: frozenset[str] = declared_properties(schema) if schema else frozenset()
-
-
 class Built(msgspec.Struct, frozen=True):
-    """A prompt, and how much of the history is in it."""
+    """A prompt, how much of the history is in it, and what is asked for."""
 
-    sheet: Sheet
     messages: tuple[Message, ...]
     told: int
     dropped: int
+    response_format: Schema | None
+    output: CompiledSchema | None
+    declared: frozenset[str]
 
 
 class Prompts:
@@ -84,15 +73,18 @@ class Prompts:
 
     def build(self, registry: ToolRegistry, invocation: Invocation) -> Built:
         """The conversation up to this call."""
-        sheet = self.sheet(invocation.tool)
+        tool, schema = invocation.tool, invocation.tool.output_parameters
         entries = list(invocation.session.history)
         pairs = self._history_messages(registry, entries)
-        call = Message("user", f"{sheet.head}{_encode(invocation.arguments).decode()}}}")
-        return Built(sheet, (self._system, *pairs, call), len(pairs) // 2, len(entries) - len(pairs) // 2)
-
-    def sheet(self, tool: Tool) -> Sheet:
-        """The tool's own."""
-        return Sheet(tool, response_format(tool, *self._form))
+        call = Message("user", f"{_tool_head(tool)}{_encode(invocation.arguments).decode()}}}")
+        return Built(
+            (self._system, *pairs, call),
+            len(pairs) // 2,
+            len(entries) - len(pairs) // 2,
+            response_format(tool, *self._form),
+            compile_schema(schema) if schema else None,
+            declared_properties(schema) if schema else frozenset(),
+        )
 
     def _history_messages(self, registry: ToolRegistry, entries: Sequence[bytes]) -> list[Message]:
         """A pair of messages for each entry that fits, from the last backwards."""

@@ -137,18 +137,18 @@ class LMToolEngine(ToolEngine):
 
         invocation.secrets = self._client.config.credentials
         built = self._prompts.build(self._root.tool_registry, invocation)
-        sheet, messages = built.sheet, built.messages
+        messages = built.messages
         answers: list[LMAnswer] = []
         unfit: Unfit | None = None
         # At once, so that the trace has it even if the model cannot be had.
         invocation.notes = self._trace_notes(built, answers)
         while unfit is None or len(answers) < self._rounds:
-            request = self._client.request(messages, sheet.response_format)
+            request = self._client.request(messages, built.response_format)
             answer = await self._client.complete(request, deadline=invocation.deadline)
             answers.append(answer)
             invocation.notes = self._trace_notes(built, answers)
             try:
-                return read_result(answer.text, sheet.output, sheet.declared, answer.finish_reason == "length")
+                return read_result(answer.text, built.output, built.declared, answer.finish_reason == "length")
             except Unfit as error:
                 unfit = error
             again = Message("user", REPAIR.format(problem=unfit))
