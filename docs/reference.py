@@ -429,7 +429,7 @@ def _describe_type(item: Mapping[str, Any]) -> str:
         if "enum" not in branch:
             kinds = branch.get("type", "anything")
             for kind in [kinds] if isinstance(kinds, str) else kinds:
-                limits = [f"{said} {branch[keyword]:g}" for keyword, said in _LIMITS.items() if keyword in branch]
+                limits = [f"{said} {branch[keyword]:.12g}" for keyword, said in _LIMITS.items() if keyword in branch]
                 words[" ".join([_WORDS.get(kind, kind), ", ".join(limits)]).strip()] = None
     return " or ".join(words)
 

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
 from toolyard.model.bindings import PythonBinding, ScriptBinding
@@ -144,22 +142,13 @@ def _script_binding(invocation: Invocation) -> ScriptBinding:
 def _script_context(invocation: Invocation, binding: ScriptBinding) -> Mapping[str, Any] | None:
     if not binding.takes_ctx:
         return None
-    given = {
+    return {
         "call_id": invocation.call.call_id,
         "session_id": invocation.session_id or None,
         "mode": invocation.mode,
         "context": invocation.context,
         "trace": invocation.trace,
     }
-    if invocation.context or invocation.trace:
-        try:
-            msgspec.json.encode(given)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            # Before anything has begun: objects of the caller's process mean nothing in another.
-            raise InvalidArguments(
-                f"the context of the call cannot be sent to a script: {error}", hint="send plain JSON along"
-            ) from None
-    return given
 
 
 def _before_deadline(deadline: float | None) -> float | None:

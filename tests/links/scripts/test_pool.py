@@ -122,7 +122,10 @@ def test_an_answer_may_be_deep(pools):
 @pytest.mark.parametrize("value", ["\ud800", object(), {1: object()}])
 async def test_arguments_that_are_no_json_are_refused_and_cost_nobody_a_worker(pools, value):
     pool = pools("rlimits", workers=1)
-    with pytest.raises(InvalidArguments, match="script.py: the arguments cannot be written as JSON") as caught:
+    with pytest.raises(
+        InvalidArguments,
+        match="script.py: the arguments, or what was sent along with the call, cannot be written as JSON",
+    ) as caught:
         pool.call(BASIC, "echo", {"value": value}, deadline=soon())
     assert caught.value.info.effect == "none"
     with pytest.raises(InvalidArguments):

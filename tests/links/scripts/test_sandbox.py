@@ -144,10 +144,3 @@ def test_an_ordinary_user_has_the_same_levels(level):
     )  # fmt: skip
     changed = {"bwrap": "FileNotFoundError", "landlock": "PermissionError", "rlimits": "None"}[level]
     assert done.stdout.splitlines() == [f"{level} 54322", f"FileNotFoundError PermissionError {changed}"], done.stderr
-
-
-@pytest.mark.parametrize("wrong", [{"workers": 0}, {"calls_per_worker": 0}, {"memory_bytes": 1000}, {"files": 3}])
-def test_settings_that_cannot_work_are_refused_by_name(wrong):
-    (name,) = wrong
-    with pytest.raises(ConfigError, match=f"^{name}: "):
-        WorkerSettings(**wrong)

@@ -351,6 +351,8 @@ def test_the_loader_is_registered_as_scripts(folder):
         ({"load_timeout": "5"}, "load_timeout: must be a number, not string"),
         ({"workers": 0}, "workers: must be 1 or more, not 0"),
         ({"memory_bytes": 1.5}, "memory_bytes: must be a whole number, not number"),
+        ({"memory_bytes": 1000}, "memory_bytes: must be 67108864 or more, not 1000"),
+        ({"files": 3}, "files: must be 16 or more, not 3"),
         ({"uid": 0}, "uid: must be 1 or more, not 0"),
         ({"env": "HOME"}, "env: must be a list, not string"),
         ({"env": ["TOKEN=hunter2"]}, "'TOKEN' must be a name alone"),

@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.model.errors import ConfigError
-
 Sandbox = Literal["auto", "bwrap", "landlock", "rlimits"]
 Level = Literal["bwrap", "landlock", "rlimits"]
 
@@ -46,16 +44,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     start_seconds: float = 10.0
     declare_seconds: float = 5.0
     """For each file, to say what it declares."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
-        least = {"workers": 1, "calls_per_worker": 1, "files": 16, "memory_bytes": 64 * _MIB, "max_answer_bytes": 1}
-        least |= {"processes": 0, "file_bytes": 0, "max_output_bytes": 0, "max_printed_bytes": 1}
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                raise ConfigError(
-                    f"{name}: {getattr(self, name)} is too little for a worker; it needs at least {value}"
-                )
 
 
 class Code(msgspec.Struct, frozen=True):

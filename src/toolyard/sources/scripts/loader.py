@@ -78,7 +78,7 @@ class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
     calls_per_worker: Annotated[
         int, Meta(ge=1, description="Calls after which a process is replaced; 1 gives every call its own.")
     ]
-    memory_bytes: Annotated[int, Meta(ge=1, description="Memory of each process.")]
+    memory_bytes: Annotated[int, Meta(ge=64 * MIB, description="Memory of each process.")]
     cpu_seconds: Annotated[
         int | None,
         Meta(
@@ -86,7 +86,7 @@ class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
             description="Seconds of processor time in a worker's whole life; null leaves it to the deadlines.",
         ),
     ]
-    files: Annotated[int, Meta(ge=1, description="Files that a process may have open.")]
+    files: Annotated[int, Meta(ge=16, description="Files that a process may have open.")]
     processes: Annotated[
         int, Meta(ge=1, description="Processes and threads that scripts may have besides the workers.")
     ]
