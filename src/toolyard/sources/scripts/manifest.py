@@ -343,16 +343,17 @@ def _hash_if_usable(directory: ScriptDirectory, name: str) -> str | None:
 @contextmanager
 def _hold_lock(directory: ScriptDirectory) -> Iterator[None]:
     """Keep other writers out, by a lock on the directory itself, which dies with its holder."""
-    limit = time.monotonic() + _WAIT
+    where, limit = directory.path / MANIFEST, time.monotonic() + _WAIT
     while True:
         try:
             fcntl.flock(directory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
             if time.monotonic() > limit:
-                where = directory.path / MANIFEST
                 raise ManifestError(f"{where}: another writer has held the manifest for {_WAIT:.0f} s") from None
             time.sleep(_LOOK)
+        except OSError as error:
+            raise ManifestError(f"{where}: its directory cannot be locked here: {error.strerror}") from error
     try:
         yield
     finally:
