@@ -12,7 +12,6 @@ from links.mcp.test_sse import SseServer
 from links.mcp.test_streamable import at
 from links.mcp.web_server import WebServer, event, reply_event, stream, text
 from toolyard.links.mcp.connection import MOST, Notices
-from toolyard.links.mcp.peer import MessagePace
 from toolyard.loop.home import home_loop, link_loop
 from toolyard.model.bindings import McpServer
 from toolyard.model.call import LogLine, Progress
@@ -145,23 +144,6 @@ def test_a_server_that_says_all_the_time_that_its_tools_changed_is_heard_now_and
     until(lambda: heard.count("changed") >= 2)  # the first at once, and one for all that came after
     assert heard.count("changed") < 50
     assert text_of(link.call("echo", {"text": "on"})) == "on"
-
-
-def test_a_pace_lets_a_second_through_at_once_and_then_makes_wait():
-    now = [0.0]
-    pace = MessagePace(100, clock=lambda: now[0])
-    for _ in range(99):
-        pace.count()
-    assert pace.pause() == 0
-    for _ in range(51):
-        pace.count()
-    assert pace.pause() == pytest.approx(0.5)
-    now[0] = 0.5
-    assert pace.pause() == 0
-    now[0] = 1000.0
-    for _ in range(100):
-        pace.count()
-    assert pace.pause() == 0  # a quiet time does not add up to more than a second's
 
 
 def test_an_error_code_that_nothing_can_hold_fails_only_its_call(links):

@@ -91,22 +91,6 @@ RATE = 10_000
 """Messages a second that answer nothing."""
 
 
-class MessagePace:
-    """Lets through what one second allows at once, and from then on as much as time allows."""
-
-    def __init__(self, rate: int = RATE, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._bucket = TokenBucket(rate, rate, clock())
-
-    def count(self) -> None:
-        """One more."""
-        self._bucket.take(1, self._clock())
-
-    def pause(self) -> float:
-        """Seconds not to listen; mostly none."""
-        return self._bucket.seconds_until(0, self._clock())
-
-
 _log = logging.getLogger("toolyard.mcp")
 _SHOWN = 2000
 _BETWEEN_CHANGES = 0.1
@@ -205,7 +189,7 @@ class Peer:
         """Messages that were for nobody, or no messages at all."""
         self.dropped = 0
         """Notices that came faster than they were taken."""
-        self.pace = MessagePace()
+        self._pace = TokenBucket(RATE, RATE, time.monotonic())
         self._number = 0
         self._change: asyncio.TimerHandle | None = None
         self._changed_at = -_BETWEEN_CHANGES
@@ -224,7 +208,7 @@ class Peer:
 
     def receive(self, message: JsonRpcMessage, answer: Answer, notify: Notify | None = None) -> None:
         """A message that answers nothing; `notify` belongs to the call on whose stream it came."""
-        self.pace.count()
+        self._pace.take(1, time.monotonic())
         method = message.method
         try:
             if not isinstance(method, str):
@@ -236,6 +220,10 @@ class Peer:
         except Exception:  # noqa: BLE001 - one message that nobody foresaw must not cost the connection
             self.strays += 1
             _log.warning("a message of %s could not be taken", self.name, exc_info=True)
+
+    def pause(self) -> float:
+        """Seconds not to listen, to one who says too much; mostly none."""
+        return self._pace.seconds_until(0, time.monotonic())
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Have something done meanwhile; it ends with the connection."""

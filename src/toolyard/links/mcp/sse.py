@@ -120,7 +120,7 @@ class SseWire(WebWire):
             async for chunk in chunks:
                 for event in reader.feed(chunk):
                     self._take_event(event)
-                if pause := self._peer.pace.pause():
+                if pause := self._peer.pause():
                     await asyncio.sleep(pause)
 
     def _take_event(self, event: ServerSentEvent) -> None:

@@ -230,7 +230,7 @@ class StdioWire(asyncio.SubprocessProtocol):
                 self._mailbox.skipped(line)
             else:
                 self._mailbox.deliver(line)
-        pause = self._peer.pace.pause()
+        pause = self._peer.pause()
         pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
         if pause and isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
             # Do not listen for a while to one who says too much.

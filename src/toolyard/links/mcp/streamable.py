@@ -188,7 +188,7 @@ class StreamableWire(WebWire):
                         reply = self._take_event(event, request)
                         if reply is not None:
                             return reply
-                    if pause := self._peer.pace.pause():
+                    if pause := self._peer.pause():
                         await asyncio.sleep(pause)
                     if reader.is_over and request.method != LISTEN:
                         raise too_large(self._peer.name, self._peer.limits.max_message_bytes)
@@ -264,7 +264,7 @@ class StreamableWire(WebWire):
                 async for chunk in chunks:
                     for event in reader.feed(chunk):
                         self._take_event(event, None)
-                    if pause := self._peer.pace.pause():
+                    if pause := self._peer.pause():
                         await asyncio.sleep(pause)
         return _SUCCESS
 
