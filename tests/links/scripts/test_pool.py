@@ -124,7 +124,7 @@ async def test_arguments_that_are_no_json_are_refused_and_cost_nobody_a_worker(p
     pool = pools("rlimits", workers=1)
     with pytest.raises(
         InvalidArguments,
-        match="script.py: the arguments, or what was sent along with the call, cannot be written as JSON",
+        match="script.py: the arguments, or the context of the call, cannot be written as JSON",
     ) as caught:
         pool.call(BASIC, "echo", {"value": value}, deadline=soon())
     assert caught.value.info.effect == "none"

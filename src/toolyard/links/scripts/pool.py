@@ -318,5 +318,5 @@ def _encode_call(asked: _Call, code: Code) -> bytes:
     try:
         return _encoder.encode(asked)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        what = "the arguments, or what was sent along with the call, cannot be written as JSON"
+        what = "the arguments, or the context of the call, cannot be written as JSON"
         raise InvalidArguments(f"{code.file}: {what}: {error}") from None
