@@ -3,10 +3,10 @@
 import itertools
 import os
 import subprocess
-import sys
 import warnings
 
 import pytest
+from warm_python import warm_toolyard
 
 from toolyard.sessions.store.postgres import PostgresStore
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -42,9 +42,9 @@ class Place:
             else "from toolyard.sessions.store.postgres import PostgresStore\n"
             f"store = PostgresStore({self.address!r}, schema={self.schema!r})"
         )
-        text = f"import sys\nfrom toolyard.sessions.store.base import *\n{opening}\n{code}"
-        process = subprocess.Popen(
-            [sys.executable, "-u", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        head = "import sys\nsys.stdout.reconfigure(line_buffering=True)\nfrom toolyard.sessions.store.base import *"
+        process = warm_toolyard().start(
+            ["-c", f"{head}\n{opening}\n{code}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
         self.processes.append(process)
         return process
