@@ -1,13 +1,8 @@
 """`Admission`: who may run now, who waits for a turn, and who is told to come back later.
 
-if not admission.try_enter(principal):
-    await admission.wait(principal)
-try:
+async with Place(admission, principal):
     ...
-finally:
-    admission.leave(principal)
 
-`async with admission.hold_place(principal)` is the same, and `Place` where the place may be given back in between.
 Everything here belongs to one event loop.
 """
 
@@ -17,9 +12,9 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from toolyard.loop.pacing import TokenBucket
@@ -86,18 +81,8 @@ class Admission:
         self._crowd: set[KeyUse] = set()
         """Those who wait."""
 
-    @asynccontextmanager
-    async def hold_place(self, principal: Principal) -> AsyncIterator[None]:
-        """`async with`: a place while the block runs."""
-        if not self.try_enter(principal):
-            await self.wait(principal)
-        try:
-            yield
-        finally:
-            self.leave(principal)
-
     def check_rate(self, principal: Principal) -> None:
-        """Count a request that needs no place; one too many is an `HttpFault` 429."""
+        """Count a request, once; one too many is an `HttpFault` 429."""
         tenant = self._tenants.get(principal.key_id)
         # Limits of a key may change while it is in use; the object is then another one.
         if tenant is None or tenant.limits is not principal.limits:
@@ -113,13 +98,8 @@ class Admission:
         if tenant is not None and tenant.bucket is not None:
             tenant.bucket.charge(size / _BYTES)
 
-    def try_enter(self, principal: Principal) -> bool:
-        """True if the request has a place, False if it must `wait`. One that may do neither is an `HttpFault` 429."""
-        self.check_rate(principal)
-        return self.try_place(principal)
-
     def try_place(self, principal: Principal) -> bool:
-        """`try_enter` for a request that was counted before."""
+        """True if the request has a place, False if it must `wait`. One that may do neither is an `HttpFault` 429."""
         tenant = self._tenants.get(principal.key_id) or self._known(principal)
         # Whoever waits comes first, of the same principal too.
         if self.running < self.max_running and tenant.running < tenant.concurrency and not tenant.queue:
@@ -131,7 +111,7 @@ class Admission:
         return False
 
     async def wait(self, principal: Principal) -> None:
-        """After a False of `try_enter`: return once there is a place, or raise an `HttpFault` 429."""
+        """After a False of `try_place`: return once there is a place, or raise an `HttpFault` 429."""
         tenant = self._tenants.get(principal.key_id) or self._known(principal)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         tenant.queue.append(turn)
@@ -283,7 +263,7 @@ class Place:
 
     __slots__ = ("_abandoned", "_held", "_places", "_principal")
 
-    def __init__(self, places: Admission, principal: Principal, abandoned: list[Future[Any]]) -> None:
+    def __init__(self, places: Admission, principal: Principal, abandoned: list[Future[Any]] | None = None) -> None:
         self._places = places
         self._principal = principal
         self._abandoned = abandoned

@@ -200,12 +200,8 @@ async def _send_and_linger(response: Response, receive: Receive, send: Send) -> 
 
 def is_loopback(host: str) -> bool:
     """True for a name or address that only this machine can reach."""
-    if host.strip("[]").lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    address = _read_address(host)
+    return host.strip("[]").lower() == "localhost" if address is None else address.is_loopback
 
 
 class HostGuard:
@@ -257,7 +253,8 @@ class HostGuard:
 
     def _check_host(self, host: bytes) -> None:
         name = _name_of(host)
-        if name not in self._names and not (self._any_address and _is_address(name)):
+        # An address cannot be pointed elsewhere, as a name can.
+        if name not in self._names and not (self._any_address and _read_address(name)):
             raise HttpFault(
                 421,
                 "request.host_not_allowed",
@@ -291,13 +288,11 @@ def _name_of(host: bytes) -> str:
     return text if found is None else found[1]
 
 
-def _is_address(name: str) -> bool:
-    # An address cannot be pointed elsewhere, as a name can.
+def _read_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _preflight() -> Response:

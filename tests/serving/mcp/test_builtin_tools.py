@@ -31,13 +31,13 @@ def test_what_costs_much_to_read_takes_a_place_of_its_reader(shared):
     with served(shared, tools=desk_tools(), mcp=McpBlock(expose="search", sessions=True)) as found:
         client = Stateless(found, found.key("*:*"))
         entered, reads = [], found.service.reads
-        real = reads.hold_place
+        real = reads.try_place
 
         def enter(principal):
             entered.append(principal.name)
             return real(principal)
 
-        reads.hold_place = enter
+        reads.try_place = enter
         result(client.send("tools/list"))
         result(client.call("search_tools", {"query": "add"}))
         name = result(client.call("toolyard.session_open"))["structuredContent"]["session_id"]

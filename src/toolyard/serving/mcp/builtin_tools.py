@@ -16,6 +16,7 @@ from toolyard.dialects.mcp import McpDialect
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
 from toolyard.model.tool import Tool
+from toolyard.serving.admission import Place
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.listing import make_call_result
@@ -111,7 +112,7 @@ def _make_search_tools() -> list[BuiltinTool]:
 async def _find_tools(server: McpEndpoint, turn: RequestContext, given: SearchArguments) -> Json:
     """The tools that fit best, with all that is needed to call them."""
     # Off the loop: the first search of a catalog makes its index.
-    async with server.reads.hold_place(turn.caller.principal):
+    async with Place(server.reads, turn.caller.principal):
         return await asyncio.to_thread(_search_now, server, turn, given)
 
 
@@ -232,7 +233,7 @@ def _read_call(server: McpEndpoint, turn: RequestContext, call: WireCall) -> Too
 
 async def _show_state(server: McpEndpoint, turn: RequestContext, given: OfSession) -> Json:
     principal = turn.caller.principal
-    async with server.reads.hold_place(principal):
+    async with Place(server.reads, principal):
         return _make_result("", await read_state(server.yard.tool_engine, principal.owner, given.session_id))
 
 

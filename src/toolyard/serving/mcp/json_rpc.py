@@ -181,9 +181,9 @@ _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE)
 Headers = list[tuple[bytes, bytes]]
 
 
-def is_stateless(headers: Headers, message: RpcMessage | None) -> bool:
+def is_stateless(headers: Mapping[bytes, bytes], message: RpcMessage | None) -> bool:
     """True for a request of the stateless version, or of one that nobody knows; it then says so itself."""
-    version = _find_header(headers, _VERSION)
+    version = headers.get(_VERSION)
     if version is not None:
         return version not in _HANDSHAKE
     return message is not None and PROTOCOL_VERSION in message.meta
@@ -228,15 +228,11 @@ def check_headers(headers: Headers, message: RpcMessage) -> None:
             raise RpcFault(HEADER_MISMATCH, "Mcp-Name does not say what the body's params.name says")
 
 
-def check_version_header(headers: Headers) -> None:
+def check_version_header(headers: Mapping[bytes, bytes]) -> None:
     """For a notification, which says its version in the header alone."""
-    version = _find_header(headers, _VERSION) or b""
+    version = headers.get(_VERSION, b"")
     if version != _STATELESS:
         check_version(version.decode("latin-1"))
-
-
-def _find_header(headers: Headers, wanted: bytes) -> bytes | None:
-    return next((value for name, value in headers if name == wanted), None)
 
 
 def find_log_level(meta: dict[str, Any]) -> int | None:

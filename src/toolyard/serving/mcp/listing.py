@@ -23,7 +23,7 @@ from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
-from toolyard.serving.admission import Admission
+from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import SnapshotCache, Visibility
 from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import ServedNames
@@ -220,7 +220,7 @@ class ToolListing:
         slot = ("mcp", self._visibility.slot(principal), cursor, stateless)
         body: bytes | None = self._cache.get(names.snapshot, slot)
         if body is None:
-            async with self._reads.hold_place(principal):
+            async with Place(self._reads, principal):
                 body = await asyncio.to_thread(self._write_page, names, principal, cursor, stateless)
             self._cache.put(names.snapshot, slot, body)
         return body

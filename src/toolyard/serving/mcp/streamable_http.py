@@ -210,7 +210,7 @@ class StreamableHttp:
         try:
             document = await read_document(request)
             message = read_message(document)
-            stateless = is_stateless(request.scope["headers"], message)
+            stateless = is_stateless(caller_of(request).headers, message)
             if stateless:
                 return await self._answer_stateless(request, send, message, takes)
             return await self._answer_in_session(request, send, message, takes, document)
@@ -224,7 +224,7 @@ class StreamableHttp:
 
     async def open_stream(self, request: Request, send: Send) -> Response | None:
         """What a session is told unasked."""
-        if is_stateless(request.scope["headers"], None):
+        if is_stateless(caller_of(request).headers, None):
             raise _only_post()
         refuse_head(request)
         try:
@@ -238,7 +238,7 @@ class StreamableHttp:
 
     async def end_session(self, request: Request) -> Response:
         """End a session."""
-        if is_stateless(request.scope["headers"], None):
+        if is_stateless(caller_of(request).headers, None):
             raise _only_post()
         try:
             session = await self._find_session(request)
@@ -254,7 +254,7 @@ class StreamableHttp:
         if message is None:
             raise RpcFault(INVALID_REQUEST, "nothing was asked here that could be answered")
         if message.id is None:
-            check_version_header(headers)
+            check_version_header(caller_of(request).headers)
             return answer_accepted()
         check_envelope(message)
         check_headers(headers, message)
