@@ -20,16 +20,7 @@ from msgspec.structs import astuple
 
 from toolyard.calls.asking import Asked, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
-from toolyard.calls.batch import (
-    Batch,
-    CallRequest,
-    Conditions,
-    InflightCalls,
-    bind_within,
-    check_calls,
-    check_known,
-    find_recorded,
-)
+from toolyard.calls.batch import Batch, CallRequest, InflightCalls, bind_within, check_calls, check_known, find_recorded
 from toolyard.calls.budgets import count_calls
 from toolyard.calls.drive import (
     Flow,
@@ -64,6 +55,8 @@ _log = logging.getLogger(__name__)
 
 _CANCELLED = "the call was cancelled before it was answered"
 _NO_CHANGES: Changes = {}
+_CONDITIONS = CallRequest.__struct_fields__.index("calls")
+"""Fields of a request that its batch has, too, and in the same order."""
 _HELD_SECONDS = 0.005
 """How long a batch keeps the loop: a thousand quick calls must not keep everybody else waiting."""
 
@@ -88,7 +81,7 @@ async def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall]
 async def arun_request(path: CallPath, session: Session, request: CallRequest) -> list[ToolResult]:
     """`arun_batch` under the conditions that only somebody on the other side of a wire makes."""
     # By place: with so many names the struct would take ten times as long to make.
-    batch = Batch(*astuple(request)[: len(Conditions.__struct_fields__)])
+    batch = Batch(*astuple(request)[:_CONDITIONS])
     batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
     batch.on_loop = True
     return await arun_batch(path, session, request.calls, batch)

@@ -88,7 +88,11 @@ def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
     except (ValueError, TypeError):
         return None
     repairs: Sequence[Coercion] = ()
-    if integers is not None and (float in kinds if is_flat else _has_float(sent)):
+    if integers is not None and (
+        float in kinds and any(type(value) is float and value.is_integer() for value in copy.values())
+        if is_flat
+        else _has_float(sent)
+    ):
         if len(sent) > QUICK_BYTES:
             return None
         copy, repairs = integral_floats(copy, integers)

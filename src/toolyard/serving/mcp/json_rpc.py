@@ -175,7 +175,6 @@ _VERSION = b"mcp-protocol-version"
 _METHOD = b"mcp-method"
 _NAME = b"mcp-name"
 _REPEATING = frozenset({_VERSION, _METHOD, _NAME})
-_STATELESS = STATELESS.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE)
 
 Headers = list[tuple[bytes, bytes]]
@@ -230,9 +229,7 @@ def check_headers(headers: Headers, message: RpcMessage) -> None:
 
 def check_version_header(headers: Mapping[bytes, bytes]) -> None:
     """For a notification, which says its version in the header alone."""
-    version = headers.get(_VERSION, b"")
-    if version != _STATELESS:
-        check_version(version.decode("latin-1"))
+    check_version(headers.get(_VERSION, b"").decode("latin-1"))
 
 
 def find_log_level(meta: dict[str, Any]) -> int | None:

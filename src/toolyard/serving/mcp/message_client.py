@@ -48,14 +48,7 @@ from toolyard.serving.mcp.json_rpc import (
 )
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
 from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request, forget_request, post_mail
-from toolyard.serving.mcp.streamable_http import (
-    answer_accepted,
-    find_address,
-    only_streams,
-    read_accept,
-    read_document,
-    refuse_head,
-)
+from toolyard.serving.mcp.streamable_http import find_address, only_streams, read_accept, read_document, refuse_head
 from toolyard.serving.routing import BODY, JsonResponse, caller_of, query_str
 from toolyard.sessions.records import Records
 
@@ -245,7 +238,7 @@ class SseTransport:
             raise make_overloaded("the stream has answers that were not read; read them, and ask again", 1)
         else:
             client.take(document, principal)
-        return answer_accepted()
+        return Response(status_code=202)
 
 
 async def _is_elsewhere(records: Records, owner: str, session_id: str) -> bool:

@@ -75,11 +75,6 @@ class AcceptedTypes(NamedTuple):
 _TAKES_BOTH = AcceptedTypes(True, True)
 
 
-def answer_accepted() -> Response:
-    """There is nothing to say about it here."""
-    return Response(status_code=202)
-
-
 def read_accept(request: Request) -> AcceptedTypes:
     """What the client takes; 406 if that is nothing that is ever sent here."""
     given = caller_of(request).headers.get(b"accept")
@@ -255,7 +250,7 @@ class StreamableHttp:
             raise RpcFault(INVALID_REQUEST, "nothing was asked here that could be answered")
         if message.id is None:
             check_version_header(caller_of(request).headers)
-            return answer_accepted()
+            return Response(status_code=202)
         check_envelope(message)
         check_headers(headers, message)
         check_version(message.meta[PROTOCOL_VERSION])
@@ -298,11 +293,11 @@ class StreamableHttp:
         session = await self._find_session(request)
         if message is None:
             await self._take_answer(request, session, document)
-            return answer_accepted()
+            return Response(status_code=202)
         if message.id is None:
             if message.method == "notifications/cancelled":
                 await self._cancel(session, message)
-            return answer_accepted()
+            return Response(status_code=202)
         reply = Reply(self._server.replays, send, takes, session)
         questions, tell = session.questions, reply.tell
         ask = None if questions is None or tell is None else partial(questions.ask, tell)
