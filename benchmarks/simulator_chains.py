@@ -1,8 +1,9 @@
 """Families of tools that only make sense together: make something, look at it, list, change and remove it, look again.
 
-Which tools form a family is what the simulator works out from paths and names. What was sent and what came back is
-found here by other means, so that a simulator which looks in the wrong place is caught: the entity of an answer is the
-object that has the id, the entity of a request is the part whose names that object shares.
+Which tools form a family is what the simulator works out from paths and names; one that paths alone show and that it
+does not see is broken. What was sent and what came back is found here by other means, so that a simulator which looks
+in the wrong place is caught: the entity of an answer is the object that has the id, the entity of a request is the
+part whose names that object shares.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ from toolyard.engines.simulator.draw import Draw, GaveUp
 from toolyard.engines.simulator.profile import Profile
 from toolyard.engines.simulator.values import SchemaValues
 from toolyard.model.bindings import RestBinding
-from toolyard.words.identifiers import plain_letters
+from toolyard.words.identifiers import plain_letters, split_identifier
 
 Kinds = dict[str, dict[str, Profile]]
 _QUERIES = ("q", "query", "search")
+_OFFSETS = ("offset", "skip", "start", "startindex", "from")
+_PAGES = ("page", "pagenumber", "pageindex", "pageno")
+_LOOKUPS = frozenset("get list search find query filter fetch lookup retrieve read count export check".split())
 _WORDS = re.compile(r"\w[\w ]+\w")
 STEPS = ("create", "id", "sent", "get", "list", "update", "delete", "gone")
 """`id`: the answer of create says what to call it by; `sent`: the values that were sent are in that answer."""
@@ -43,9 +47,15 @@ STEPS = ("create", "id", "sent", "get", "list", "update", "delete", "gone")
 
 def run_chains(engine: ToolEngine, tools: list[Tool]) -> Iterator[Chain]:
     """Each chain that these tools allow, run."""
-    for kind, verbs in find_families(tools).items():
+    families = find_families(tools)
+    for kind, verbs in families.items():
         chain = Chain(engine, kind, verbs)
         chain.run()
+        yield chain
+    for kind in sorted(_families_by_path(tools) - families.keys()):
+        chain = Chain(engine, kind, {})
+        chain.held["create"] = False
+        chain.faults.append(f"{kind}: create: it is not taken for a family")
         yield chain
 
 
@@ -62,6 +72,23 @@ def find_families(tools: list[Tool]) -> Kinds:
         if verb not in kinds.setdefault(profile.role.kind, {}) or profile.role.verb == "update":
             kinds[profile.role.kind][verb] = profile
     return {kind: verbs for kind, verbs in kinds.items() if "create" in verbs and "get" in verbs}
+
+
+def _families_by_path(tools: list[Tool]) -> set[str]:
+    """Kinds of which paths show that one is made by POST and shown by GET, unless the POST only asks for some."""
+    bound = [(tool, tool.binding) for tool in tools if isinstance(tool.binding, RestBinding)]
+    paths = {(each.method.upper(), f"{tool.namespace}{_shape_of(each.path)}") for tool, each in bound}
+    found = set()
+    for tool, each in bound:
+        kind = f"{tool.namespace}{_shape_of(each.path)}"
+        words = {*split_identifier(tool.name), *split_identifier(kind.rpartition("/")[2])}
+        if each.method.upper() == "POST" and not kind.endswith("}") and ("GET", f"{kind}/{{}}") in paths:
+            found |= {kind} if words.isdisjoint(_LOOKUPS) or "create" in words else set()
+    return found
+
+
+def _shape_of(path: str) -> str:
+    return "".join("/{}" if "{" in part else f"/{part}" for part in path.split("/") if part)
 
 
 def _verb_of(profile: Profile) -> str:
@@ -234,7 +261,10 @@ class Chain:
         known = {name: self._known[name] for name in needed if name in self._known}
         texts = [value for value in self._known.values() if isinstance(value, str) and _WORDS.fullmatch(value)]
         searched = [name for name in needed if name in _QUERIES and name not in known]
-        return {**known, **dict.fromkeys(searched if texts else (), max(texts, key=len, default=""))}
+        # Where a page has to be named, the first one.
+        pages = dict.fromkeys((name for name in needed if plain_letters(name) in _PAGES), 1)
+        pages |= dict.fromkeys((name for name in needed if plain_letters(name) in _OFFSETS), 0)
+        return {**pages, **known, **dict.fromkeys(searched if texts else (), max(texts, key=len, default=""))}
 
     def _takes(self, profile: Profile, key: str) -> bool:
         arguments = _arguments(profile.tool, {str(profile.role.key): key}, full=False)
