@@ -39,7 +39,23 @@ Kinds = dict[str, dict[str, Profile]]
 _QUERIES = ("q", "query", "search")
 _OFFSETS = ("offset", "skip", "start", "startindex", "from")
 _PAGES = ("page", "pagenumber", "pageindex", "pageno")
-_LOOKUPS = frozenset("get list search find query filter fetch lookup retrieve read count export check".split())
+_LOOKUPS = frozenset(
+    [
+        "get",
+        "list",
+        "search",
+        "find",
+        "query",
+        "filter",
+        "fetch",
+        "lookup",
+        "retrieve",
+        "read",
+        "count",
+        "export",
+        "check",
+    ]
+)
 _WORDS = re.compile(r"\w[\w ]+\w")
 STEPS = ("create", "id", "sent", "get", "list", "update", "delete", "gone")
 """`id`: the answer of create says what to call it by; `sent`: the values that were sent are in that answer."""
@@ -62,6 +78,7 @@ def run_chains(engine: ToolEngine, tools: list[Tool]) -> Iterator[Chain]:
 def find_families(tools: list[Tool]) -> Kinds:
     """By kind of entity, who creates and who gets one, and who else deals with it."""
     simulator = Simulator()
+    simulator.meet(tools)
     kinds: Kinds = {}
     for tool in tools:
         profile = simulator.profile(tool)

@@ -479,7 +479,8 @@ def test_an_id_is_not_shown_where_the_schema_is_closed_or_there_is_another_name(
     closed = {**an_object(note=TEXT), "additionalProperties": False}
     assert Family(PAGE, closed).shown("create_page", {"note": "mine"}) == {"note": "mine"}
     named = an_object(slug=TEXT, note=TEXT)
-    assert Family(named, named).shown("create_page", {"slug": "a", "note": "b"}) == {"slug": "a", "note": "b"}
+    by_slug = Family(named, named, key="slug")
+    assert by_slug.shown("create_page", {"slug": "a", "note": "b"}) == {"slug": "a", "note": "b"}
 
 
 def test_an_id_that_only_some_answers_call_after_the_thing_is_one_id():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -271,11 +272,22 @@ def spellings_of(value: Any) -> tuple[Any, ...]:
     if isinstance(value, dict):
         return (value, *[item for name, item in value.items() if plain_letters(name) in OWN], *opened_value(value))
     if isinstance(value, str):
-        numeric = value.isascii() and value.isdigit() and len(value) < 16
-        return (value, int(value)) if numeric else (value, value == "true") if value in _FLAGS else (value,)
+        numeric = _NUMERAL.fullmatch(value)
+        return (
+            (value, float(value) if "." in value else int(value))
+            if numeric
+            else (value, value == "true")
+            if value in _FLAGS
+            else (value,)
+        )
     if isinstance(value, bool):
         return (value, str(value).lower(), int(value))
     return (value, str(value)) if isinstance(value, (int, float)) else (value,)
+
+
+def is_short(value: Any) -> bool:
+    """Whether a thing may be called by it."""
+    return isinstance(value, (str, int)) and not isinstance(value, bool) and 0 < len(str(value)) <= _LONGEST
 
 
 def opened_value(value: Any) -> tuple[Any, ...]:
@@ -284,6 +296,9 @@ def opened_value(value: Any) -> tuple[Any, ...]:
 
 
 _FLAGS = ("true", "false")
+_NUMERAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?")
+_LONGEST = 100
+"""Characters of what a thing is called by."""
 UNFIT: Any = object()
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, TypeGuard
 
-from toolyard.engines.simulator.containers import COMMON, opened_value
-from toolyard.engines.simulator.draw import Draw, encode
+from toolyard.engines.simulator.containers import COMMON, is_short, opened_value, spellings_of
+from toolyard.engines.simulator.draw import Draw, GaveUp, encode
 from toolyard.engines.simulator.profile import PARTS, AnswerPath, Profile, has_own_id
 from toolyard.engines.simulator.roles import ID_ENDS, fields_of, noun_of, own_names
 from toolyard.engines.simulator.scalars import OWN
@@ -31,7 +31,6 @@ LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
 """What a thing without an id is found by: `/users/7/albums/1001`, alone or as `{"_links": {"self": {"href": ...}}}`."""
 _SELF = ("self", "selflink", "links")
 _DEEPEST = 4
-_LONGEST = 100
 _PAGE = 32
 """Things on a page."""
 
@@ -200,7 +199,7 @@ def _short_texts(values: dict[str, Any]) -> dict[str, str]:
         plain_letters(name): str(value)
         for name, given in values.items()
         for value in opened_value(given) or (given,)
-        if isinstance(value, (str, int)) and not isinstance(value, bool) and len(str(value)) <= _LONGEST
+        if is_short(value)
     }
 
 
@@ -231,7 +230,7 @@ class AnswerWriter:
         values = self.profile.values
         taken = {plain_letters(name) for name in known}
         if self.profile.is_free or path is None:
-            return {} if "id" in taken else {"id": FIRST_ID + number}
+            return {} if "id" in taken else {"id": self.choose_id(number)}
         noun = plain_letters(self.profile.role.noun)
         found: Fields = {}
         for name, node in path.properties.items():
@@ -243,7 +242,35 @@ class AnswerWriter:
                 elif letters != "number" and values.is_any_text(node):
                     # Tools that take it may want a number where the answer only says that it is text.
                     found[name] = str(value)
-        return found
+        return found if self._can_be_asked_for({**known, **found}) else {**found, **self._fit_id(number, path, taken)}
+
+    def choose_id(self, number: int) -> Any:
+        """What a thing is called by that does not say it itself: a number, unless who shows it wants something else."""
+        reader = self.profile.reader
+        if reader is None or reader.role.key is None or reader.accepts_key(FIRST_ID + number):
+            return FIRST_ID + number
+        try:
+            return reader.key_values.make(Draw(self.key + b"%d" % number))
+        except GaveUp:
+            return FIRST_ID + number
+
+    def _can_be_asked_for(self, fields: Fields) -> bool:
+        """Whether who shows such a thing takes what the one that is made is called by."""
+        reader, handles = self.profile.reader, _handles_of(fields, self.store.kind)
+        if reader is None or reader.role.key is None or self.profile.role.verb != "create":
+            return True
+        return any(reader.accepts_key(handles[field]) for field in reader.role.fields if field in handles)
+
+    def _fit_id(self, number: int, path: AnswerPath, taken: set[str]) -> Fields:
+        """The id as the answer has it, where not any text will do as one."""
+        reader, letters = self.profile.reader, path.letters
+        if reader is None or reader.accepts_key("any text"):
+            return {}
+        names = [letters[field] for field in reader.role.fields if field in letters and field not in taken]
+        ways = spellings_of(self.choose_id(number))
+        return {
+            name: way for name in names[:1] for way in ways if self.profile.values.checker(path.properties[name])(way)
+        }
 
     def _link_entity(self, number: int, known: Fields, path: AnswerPath) -> Fields:
         """Where it is to be found: what it calls itself by, or any address where it is shown without an id."""
@@ -306,15 +333,14 @@ class AnswerWriter:
     def _name_entity(self, number: int, known: Fields, value: Fields, path: AnswerPath) -> Fields:
         """The entity with what it is called by, though its schema has no name for that: nobody could ask for it."""
         role, values = self.profile.role, self.profile.values
-        if role.single or role.verb in ("act", "delete") or has_own_id(value, role.noun):
-            return value
         # Once an id was told, another name will not do.
         names = (*role.fields, *fields_of("id", role.noun), *(() if "id" in known else ID_ENDS))
-        if find_name(value, names, self.store.kind) is not None:
+        named = has_own_id(value, role.noun) or find_name(value, names, self.store.kind) is not None
+        if role.single or role.verb in ("act", "delete") or (named and self._can_be_asked_for(value)):
             return value
         name = "id" if "id" in known or role.key is None else role.key
-        named = {name: known.get(name, FIRST_ID + number), **value}
-        return named if values.checker(path.node)(named) else value
+        called = {name: known.get(name, self.choose_id(number)), **value}
+        return called if values.checker(path.node)(called) else value
 
     def show_entity(self, number: int, known: Fields, arguments: dict[str, Any]) -> Any:
         """An answer with the entity in it."""

@@ -7,13 +7,23 @@ in the answer, alone or in a list (`AnswerPath`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from toolyard.engines.simulator.containers import COMMON
+from toolyard.engines.simulator.containers import COMMON, is_short, spellings_of
 from toolyard.engines.simulator.draw import encode
-from toolyard.engines.simulator.roles import THINGS, noun_of, nouns_of, own_names, role_of, verb_by_name
+from toolyard.engines.simulator.roles import (
+    ALONE,
+    THINGS,
+    Neighbours,
+    noun_of,
+    nouns_of,
+    own_names,
+    role_of,
+    verb_by_name,
+)
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import SchemaValues, SharedParts, item_node, properties_of
 from toolyard.model.bindings import RestBinding
@@ -90,6 +100,12 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
     return path
 
 
+def _is_list(root: dict[str, Any], noun: str) -> bool:
+    """Whether an answer is about several things, and not about one that has lists in it."""
+    one = _open_envelopes(root, root, noun)
+    return find_list(root, noun) is not None and (one is None or not has_own_id(one.properties, noun))
+
+
 def _tell_contents(root: dict[str, Any], node: SubSchema) -> list[str]:
     """The properties of an answer that are not about the answer itself."""
     letters = {name: plain_letters(name) for name in properties_of(root, node) or ()}
@@ -137,7 +153,7 @@ def has_own_id(properties: Iterable[str], noun: str) -> bool:
     """Whether a thing says by which id it is called."""
     starts = [start for name in nouns_of(noun) if name for start in (name, f"{name}s")]
     ids = {*OWN, "sha", *[f"{thing}id" for thing in THINGS]}
-    ids |= {start + end for start in starts for end in (*OWN, "key")}
+    ids |= {start + end for start in starts for end in (*OWN, "key", "identifier")}
     return any(plain_letters(name) in ids for name in properties)
 
 
@@ -187,21 +203,26 @@ def _rank_path(path: tuple[str, ...], noun: str, among: Collection[str]) -> int:
     last = plain_letters(path[-1])
     if singular(last) in nouns_of(noun) or last in nouns_of(noun):
         return 0 + len(path) - 1
+    if noun and singular(last).endswith(nouns_of(noun)[1]):
+        return 2 + len(path) - 1  # `createdOrders`
     return 1 + len(path) - 1 if last in among else 5
 
 
 class Profile:
     """What a tool seems to do, who makes its answers, and where the entity is in what it is sent."""
 
-    def __init__(self, tool: Tool, seed: int | str, shared: SharedParts | None = None) -> None:
+    def __init__(
+        self, tool: Tool, seed: int | str, shared: SharedParts | None = None, neighbours: Neighbours = ALONE
+    ) -> None:
         self.tool = tool
+        self._beside = seed, shared, neighbours
         self.prefix = encode([seed, tool.qualified_name])
         self.values = SchemaValues(tool.output_parameters, shared)
         self.is_free = is_any_object(self.values.root)
         """True if the answer may be any object."""
         root = None if self.is_free else self.values.root
         noun = noun_of(tool.binding.path.split("/")) if isinstance(tool.binding, RestBinding) else ""
-        self.role = role_of(tool, lists=root is not None and find_list(root, noun) is not None)
+        self.role = role_of(tool, lists=root is not None and _is_list(root, noun), neighbours=neighbours)
         noun = self.role.noun
         self.list_path: AnswerPath | None = None if root is None else find_list(root, noun)
         self.entity_path: AnswerPath | None = None
@@ -228,6 +249,24 @@ class Profile:
         self.envelope = self._find_envelope()
         """The names that lead to the entity in the body."""
 
+    @cached_property
+    def reader(self) -> Profile | None:
+        """Who shows one of the things that this tool makes or changes, if that is another tool."""
+        seed, shared, neighbours = self._beside
+        tool = neighbours.readers.get(self.role.kind)
+        return None if tool is None or tool is self.tool else Profile(tool, seed, shared, neighbours)
+
+    @cached_property
+    def key_values(self) -> SchemaValues:
+        """What the argument may be that says which thing is meant."""
+        root, key = self.tool.parameters, self.role.key
+        around = {name: value for name, value in root.items() if name in ("$schema", "$defs", "definitions")}
+        return SchemaValues({**around, "allOf": [(root.get("properties") or {}).get(key, True)]})
+
+    def accepts_key(self, value: Any) -> bool:
+        """Whether a thing that is called so can be asked for."""
+        return is_short(value) and any(map(self.key_values.check, spellings_of(value)))
+
     def _is_lookup(self) -> bool:
         """Whether what is sent by POST asks for things and makes none: it says so, and no one thing comes back."""
         binding, path = self.tool.binding, self.entity_path
@@ -240,10 +279,11 @@ class Profile:
         asked = properties if body is None else properties_of(self.tool.parameters, properties.get(body, True)) or {}
         filters = not _FILTERS.isdisjoint(map(plain_letters, asked)) and self.list_path is not None
         said = verb_by_name(self.tool, binding.path)
-        return said in ("get", "list") or (filters and said != "create")
+        return said in ("get", "list") or (filters and said != "create" and self.reader is None)
 
-    def _is_text(self, node: SubSchema) -> bool:
-        return any(allowed_types(way.schema) == ("string",) for way in find_ways(self.values.root, node))
+    def _is_scalar(self, node: SubSchema) -> bool:
+        kinds = [allowed_types(way.schema) for way in find_ways(self.values.root, node)]
+        return any(each is not None and {"object", "array"}.isdisjoint(each) for each in kinds)
 
     @property
     def view(self) -> AnswerPath | None:
@@ -266,9 +306,10 @@ class Profile:
         if self.body_argument is not None:
             properties = properties_of(root, properties.get(self.body_argument, True)) or {}
         aside = {*self.role.scope, *self.ignored, self.role.key}
-        shown = {} if self.entity_path is None else self.entity_path.properties
-        # A text that is shown under the name of an object that is sent is something else.
-        own = {plain_letters(name) for name, node in shown.items() if not self._is_text(node)}
+        view = self.entity_path or (self.reader.entity_path if self.reader is not None else None)
+        shown = {} if view is None else view.properties
+        # A text or a number that is shown under the name of an object that is sent is something else.
+        own = {plain_letters(name) for name, node in shown.items() if not self._is_scalar(node)}
         wrapped = {plain_letters(name) for name in (self.entity_path.names if self.entity_path is not None else ())}
         found: tuple[str, ...] = ()
         while len(found) < _DEEPEST:
@@ -315,13 +356,19 @@ class Profile:
 
     def sent_entities(self, sent: dict[str, Any]) -> list[dict[str, Any]]:
         """The entities themselves, where several are sent: the body is a list, `labels` or `new_labels`."""
-        names = nouns_of(self.role.noun)
+        names, path = nouns_of(self.role.noun), self.entity_path
+        listed = path is not None and ITEM in path.names
+        # A thing that has an id and shows such a list has it as a part.
+        parts = path.letters if path is not None and not listed and has_own_id(path.properties, self.role.noun) else {}
         for name, value in sent.items():
             if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
                 letters = plain_letters(name)
-                listed = self.entity_path is not None and ITEM in self.entity_path.names
-                alone = len(sent) == 1 and (listed or singular(letters).endswith(names[1:]))
-                if name == self.body_argument or alone or (letters != names[0] and singular(letters) == names[0]):
+                several = listed or letters in _LISTS or singular(letters).endswith(names[1:])
+                alone = len(sent) == 1 and several and letters not in parts
+                # Beside one in its envelope, others are something else.
+                named = letters != names[0] and singular(letters) == names[0] and letters not in parts
+                named = named and (len(sent) == 1 or not self.envelope)
+                if name == self.body_argument or alone or named:
                     return value
         return []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ _EMPTY = _SEVERAL | {
     "one",
     "multiple",
 }
-ID_ENDS = (*OWN, "number", "key", "slug", "code", "name", "login", "ref", "arn", "handle", "sha")
+ID_ENDS = (*OWN, "identifier", "number", "key", "slug", "code", "name", "login", "ref", "arn", "handle", "sha")
 _IDS = (*OWN, "key")
 _NAMES = ("name", "slug", "label", "login", "username", "fullname")
 THINGS = ("entity", "object", "resource", "record")
@@ -46,6 +46,35 @@ _NAMING = frozenset(("book", "schedule", "open", "post", "upload", "place", "sta
 _NAMING |= {"archive", "pay", "run", "transfer", "merge"}
 """Verbs with which names of things begin: `/merge_requests`, `/pay-runs`."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
+
+
+class Neighbours(msgspec.Struct, frozen=True):
+    """What is to be had beside a tool: by kind who shows one thing of it, and kinds whose things can be changed."""
+
+    readers: Mapping[str, Tool] = {}
+    changed: Collection[str] = ()
+
+
+ALONE = Neighbours()
+
+
+def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
+    """What the paths of these tools say."""
+    readers: dict[str, Tool] = {}
+    changed: set[str] = set()
+    for tool in tools:
+        if isinstance(tool.binding, RestBinding) and tool.binding.path.rstrip("/").endswith("}"):
+            kind = f"{tool.namespace}/{_collection_of(_split_path(tool.binding.path)[:-1], {})[0]}"
+            if tool.binding.method.upper() == "GET":
+                readers.setdefault(kind, tool)
+            else:
+                changed.add(kind)
+    return Neighbours(readers, changed)
+
+
+def _split_path(path: str) -> list[str]:
+    # How an answer is written says nothing about what it is about.
+    return [part for part in path.removesuffix(".json").removesuffix(".xml").split("/") if part]
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -73,11 +102,11 @@ def nouns_of(noun: str) -> tuple[str, ...]:
     return plain_letters(noun), plain_letters(noun.rpartition(" ")[2])
 
 
-def role_of(tool: Tool, *, lists: bool) -> Role:
+def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = ALONE) -> Role:
     """What the tool seems to do; `lists` says that its output has a list of objects in it."""
     binding = tool.binding
     if isinstance(binding, RestBinding):
-        role = _role_by_path(tool, binding, lists)
+        role = _role_by_path(tool, binding, lists, neighbours)
     else:
         role = _role_by_name(tool, tool.name, "", lists)
     writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
@@ -87,13 +116,15 @@ def role_of(tool: Tool, *, lists: bool) -> Role:
 def fields_of(key: str, noun: str) -> tuple[str, ...]:
     """Properties in which a thing may have what an argument calls it by."""
     name, thing = plain_letters(key), plain_letters(noun)
+    if name.endswith(("ids", "identifiers")):
+        name = name.removesuffix("s")  # of several, one will do
     found = [name]
     rest = name.removeprefix(thing) if thing else name
     if rest == "" or name in ("username", "user"):
         found += [plain_letters(noun.rpartition(" ")[2]), *_NAMES, *_IDS, "number", "type"]
     elif rest != name:
         found.append(rest)
-    ending = next((end for end in ID_ENDS if name.endswith(end)), None)
+    ending = max((end for end in ID_ENDS if name.endswith(end)), key=len, default=None)
     starts = [thing, plain_letters(noun.rpartition(" ")[2]), *THINGS]
     if ending is not None:
         found += [ending, *[start + ending for start in starts]]
@@ -106,9 +137,8 @@ def own_names(noun: str) -> dict[str, str]:
     return {start + end: end for start in (thing, tail) if start for end in ID_ENDS}
 
 
-def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
-    # How an answer is written says nothing about what it is about.
-    parts = [part for part in binding.path.removesuffix(".json").removesuffix(".xml").split("/") if part]
+def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Neighbours) -> Role:
+    parts = _split_path(binding.path)
     method = binding.method.lower()
     if method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL:
         parts.pop()
@@ -117,7 +147,7 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
     named = {item.name: item.argument for item in binding.parameters if item.location == "path"}
     last = _PARAMETER.findall(parts[-1])
     if not last:
-        return _role_by_last_word(tool, parts, method, lists, named)
+        return _role_by_last_word(tool, parts, lists, named, neighbours)
     after = parts[-1].rpartition("}")[2].lstrip(":.")
     front = parts[:-1]
     noun = noun_of(front) or plain_letters(last[-1])
@@ -130,7 +160,8 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
     elif method == "post":
         verb = _verb_of_post(tool, binding)
     kind, scope = _collection_of(front, named)
-    if verb == "get" and lists and not _is_own_key(plain_letters(key), noun):
+    sure = _is_own_key(plain_letters(key), noun) or f"{tool.namespace}/{kind}" in neighbours.changed
+    if verb == "get" and lists and not sure:
         return Role("list", kind, noun, scope=scope)
     return Role(verb, kind, noun, key, fields_of(key, noun), scope)
 
@@ -169,23 +200,30 @@ def noun_of(parts: Iterable[str]) -> str:
     return " ".join([*words[:-1], *map(singular, words[-1:])])
 
 
-def _role_by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, named: Mapping[str, str]) -> Role:
+def _role_by_last_word(
+    tool: Tool, parts: list[str], lists: bool, named: Mapping[str, str], neighbours: Neighbours
+) -> Role:
     """A path that ends in a word: all things of a kind, or something that is done."""
     words = split_identifier(parts[-1])
+    binding: Any = tool.binding
+    method = binding.method.lower()
+    kind, scope = _collection_of(parts, named)
     spoken = [word for word in words if word in CRUD_BY_VERB]
+    asked = [word for word in spoken if CRUD_BY_VERB[word] in ("get", "list")]
     if method == "get":
-        spoken = [word for word in spoken if CRUD_BY_VERB[word] in ("get", "list")]
-    if len(words) > 1 and words[0] in _NAMING and is_plural(words[-1]):
+        spoken = asked
+    if (len(words) > 1 and words[0] in _NAMING and is_plural(words[-1])) or (
+        asked != words and f"{tool.namespace}/{kind}" in neighbours.readers
+    ):
         spoken = []
     if spoken and (len(words) > 1 or method == "post" or spoken[0] in ("search", "find", "list")):
         front, scope = _collection_of(parts[:-1], named)
         if len(parts) > 1 and "{" in parts[-2] and CRUD_BY_VERB[spoken[0]] in ("act", "get", "update"):
-            item = _role_by_path(tool, _drop_last_part(tool.binding, parts), lists)
+            item = _role_by_path(tool, _drop_last_part(binding, parts), lists, neighbours)
             return msgspec.structs.replace(item, verb="act" if method != "get" else item.verb)
         role = _role_by_name(tool, parts[-1], noun_of(parts[:-1]), lists)
         kind = front if role.noun == noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
         return msgspec.structs.replace(role, kind=kind, scope=scope)
-    kind, scope = _collection_of(parts, named)
     noun = noun_of(parts)
     if method == "get":
         return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
@@ -197,9 +235,8 @@ def _role_by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, n
     return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
 
 
-def _drop_last_part(binding: Any, parts: list[str]) -> RestBinding:
-    shorter: RestBinding = msgspec.structs.replace(binding, path="/" + "/".join(parts[:-1]))
-    return shorter
+def _drop_last_part(binding: RestBinding, parts: list[str]) -> RestBinding:
+    return msgspec.structs.replace(binding, path="/" + "/".join(parts[:-1]))
 
 
 def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -16,7 +16,6 @@ from toolyard.calls.invocation import Invocation
 from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
 from toolyard.engines.simulator.entities import (
-    FIRST_ID,
     AnswerWriter,
     EntityStore,
     Fields,
@@ -27,8 +26,8 @@ from toolyard.engines.simulator.entities import (
     store_key,
 )
 from toolyard.engines.simulator.listing import ListingCall
-from toolyard.engines.simulator.profile import Profile
-from toolyard.engines.simulator.roles import Role, fields_of
+from toolyard.engines.simulator.profile import Profile, has_own_id
+from toolyard.engines.simulator.roles import ALONE, Role, fields_of, find_neighbours
 from toolyard.engines.simulator.values import SchemaValues, SharedParts
 from toolyard.links.lm.config import WorldOptions
 from toolyard.model.errors import ConfigError, InvalidOutput, ToolFailed
@@ -103,15 +102,21 @@ class CrudCall:
         return self._writer.show_entity(number, known, arguments)
 
     def _create_one(self, arguments: dict[str, Any]) -> Any:
-        several = self._profile.sent_entities(self._profile.sent_fields(arguments))
-        if several:
+        several, path = self._profile.sent_entities(self._profile.sent_fields(arguments)), self._profile.entity_path
+        one = (
+            self._profile.list_path is None
+            and path is not None
+            and has_own_id(path.properties, self._profile.role.noun)
+        )
+        if several and not one:
             return self._create_all(several, arguments)
-        known = copied(self._profile.sent_fields(arguments))
+        known = copied(several[0] if several else self._profile.sent_fields(arguments))
         number = self._store.add(known, {})
         self._store.mark_written()
-        ids = self._writer.assign_ids(number, known, self._profile.entity_path)
+        ids = self._writer.assign_ids(number, known, path)
         values = self._profile.values
-        called = find_name(known, fields_of("id", self._profile.role.noun), self._store.kind) or FIRST_ID + number
+        named = find_name(known, fields_of("id", self._profile.role.noun), self._store.kind)
+        called = named or self._writer.choose_id(number)
         for bare in spellings_of(called):
             # An object need not say that it is one, so that a number would do.
             if values.root.get("type") in ("integer", "string") and values.check(bare):
@@ -208,9 +213,18 @@ class Simulator:
         self.world = None if world is None else _read_world(world, seed)
         if self.world is not None and not stateful:
             raise ConfigError("world: what is there has to be remembered; remove stateful: false")
+        self._tools: Sequence[Tool] = ()
+        self._neighbours = ALONE
         self._profiles: dict[int, Profile] = {}
         self._shared: dict[str, SharedParts] = {}
         self._lock = Lock()
+
+    def meet(self, tools: Sequence[Tool]) -> None:
+        """Learn which tools there are: what one does may only show beside others, and has to agree with them."""
+        if tools is not self._tools:
+            with self._lock:
+                self._tools, self._neighbours = tools, find_neighbours(tools)
+                self._profiles.clear()
 
     def answer(self, invocation: Invocation) -> Any:
         """The call's value; raises `ToolFailed` where a real service would not find what is asked for."""
@@ -241,7 +255,8 @@ class Simulator:
         if found is not None and found.tool is tool:
             return found
         with self._lock:
-            made = Profile(tool, self.seed, self._shared.setdefault(tool.namespace, SharedParts()))
+            shared = self._shared.setdefault(tool.namespace, SharedParts())
+            made = Profile(tool, self.seed, shared, self._neighbours)
             if len(self._profiles) >= _KEPT:
                 self._shared.clear()
                 for key in list(self._profiles)[: _KEPT // 4]:
