@@ -517,12 +517,13 @@ def test_an_answer_says_beside_a_thing_where_that_is_and_what_was_sent_beside_it
     with LMToolEngine(ToolRegistry(tools)) as engine:
         engine.setup("s")
         made = ask(engine, "make", data={"title": "mine"}, risk={"level": "low"})
+        called = made["data"]["id"]
         assert made == {
-            "data": {"title": "mine", "id": "1001"},
+            "data": {"title": "mine", "id": called},
             "risk": {"level": "low"},
-            name: {"self": "/v1/consents/1001"},
+            name: {"self": f"/v1/consents/{called}"},
         }
-        assert ask(engine, "show", consent_id="1001") == made
+        assert ask(engine, "show", consent_id=called) == made
 
 
 def test_things_sent_in_a_list_of_any_name_are_made_one_by_one_where_the_answer_lists_them():

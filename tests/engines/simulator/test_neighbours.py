@@ -1,0 +1,179 @@
+"""What a tool does that only shows beside the others of its service."""
+
+import dataclasses
+import re
+
+import pytest
+
+from engines.engine_support import ask, refused
+from engines.simulator.test_profile import TEXT, WHOLE, an_object, operation
+from toolyard import LMToolEngine, ToolRegistry
+from toolyard.engines.simulator import Simulator
+from toolyard.engines.simulator.roles import fields_of
+
+THING = an_object(id=WHOLE, title=TEXT)
+
+
+def played(*tools):
+    engine = LMToolEngine(ToolRegistry(tools), lm_config={"type": "schema", "seed": 5})
+    engine.setup("s")
+    return engine
+
+
+def taking(tool, **parameters):
+    """The tool with other schemas of its arguments."""
+    properties = {**tool.parameters["properties"], **parameters}
+    return dataclasses.replace(tool, parameters={**tool.parameters, "properties": properties})
+
+
+@pytest.mark.parametrize(
+    "path", ["/price_list_rows", "/change-requests", "/dry-run", "/transfer", "/users/{user}/status_update_rules"]
+)
+def test_a_word_is_a_name_where_one_of_those_at_its_path_can_be_asked_for(path):
+    listed = an_object(items={"type": "array", "items": THING})
+    engine = played(
+        operation("make", "POST", path, THING, an_object(title=TEXT)),
+        operation("show", "GET", f"{path}/{{id}}", THING),
+        operation("every", "GET", path, listed),
+        operation("drop", "DELETE", f"{path}/{{id}}", {}),
+    )
+    whose = {"user": "ann"} if "{user}" in path else {}
+    made = ask(engine, "make", title="First", **whose)
+    assert ask(engine, "show", id=str(made["id"]), **whose) == made
+    assert ask(engine, "every", **whose)["items"] == [made]
+    ask(engine, "drop", id=str(made["id"]), **whose)
+    assert refused(engine, "show", id=str(made["id"]), **whose)
+
+
+@pytest.mark.parametrize(("name", "path"), [("findPets", "/pets/search"), ("getPets", "/pets")])
+def test_what_only_asks_for_things_makes_none_though_one_can_be_asked_for(name, path):
+    pets = an_object(pets={"type": "array", "items": THING})
+    tools = [operation(name, "POST", path, pets, an_object(title=TEXT)), operation("x", "GET", f"{path}/{{id}}", THING)]
+    simulator = Simulator()
+    simulator.meet(tools)
+    assert simulator.profile(tools[0]).role.verb != "create"
+
+
+def test_what_can_be_changed_by_a_key_is_shown_by_it_whatever_lists_are_in_it():
+    program = an_object(tiers={"type": "array", "items": THING}, programs={"type": "array", "items": THING})
+    show = operation("show", "GET", "/programs/{campaignId}", program)
+    simulator = Simulator()
+    assert simulator.profile(show).role.verb == "list"
+    simulator.meet([show, operation("change", "PUT", "/programs/{campaignId}", program, program)])
+    assert (simulator.profile(show).role.verb, simulator.profile(show).role.key) == ("get", "campaignId")
+
+
+@pytest.mark.parametrize("form", [{"pattern": "^[A-F]{4}-[0-9]{8}$"}, {"enum": ["left"]}, {"type": "integer"}], ids=str)
+def test_an_id_is_one_that_the_tool_that_shows_the_thing_takes(form):
+    shown = an_object(id=TEXT, title=TEXT)
+    engine = played(
+        operation("make", "POST", "/jobs", shown, an_object(title=TEXT)),
+        taking(operation("show", "GET", "/jobs/{jobId}", shown), jobId={**TEXT, **form}),
+    )
+    made = ask(engine, "make", title="First")
+    key = int(made["id"]) if form == {"type": "integer"} else made["id"]
+    assert ask(engine, "show", jobId=key) == made
+    assert re.fullmatch(form.get("pattern", ".*"), made["id"])
+
+
+@pytest.mark.parametrize("answer", [an_object(email=TEXT, guid=TEXT), an_object(number=TEXT), TEXT, {}], ids=str)
+def test_an_answer_says_what_to_ask_for_though_it_has_no_place_for_it(answer):
+    engine = played(
+        operation("make", "POST", "/returns", answer, an_object(title=TEXT)),
+        taking(operation("show", "GET", "/returns/{id}", THING), id=WHOLE),
+    )
+    made = ask(engine, "make", title="First")
+    called = int(made.get("id") or made["guid"] if isinstance(made, dict) else made)
+    assert ask(engine, "show", id=called) == {"id": called, "title": "First"}
+
+
+def test_the_only_part_that_is_sent_is_no_envelope_where_the_thing_is_shown_with_it():
+    limits = an_object(retries=WHOLE)
+    engine = played(
+        operation("make", "POST", "/tasks", {}, an_object(id=TEXT, limits=limits)),
+        operation("show", "GET", "/tasks/{id}", an_object(id=TEXT, limits=limits)),
+        operation("change", "PUT", "/tasks/{id}", {}, an_object(limits=limits)),
+    )
+    ask(engine, "make", id="t", limits={"retries": 1})
+    ask(engine, "change", id="t", limits={"retries": 2})
+    assert ask(engine, "show", id="t") == {"id": "t", "limits": {"retries": 2}}
+
+
+def test_an_envelope_is_opened_though_things_have_a_number_of_that_name():
+    episode = an_object(id=WHOLE, title=TEXT, episode=WHOLE)
+    engine = played(
+        operation("make", "POST", "/episodes", episode, an_object(title=TEXT)),
+        operation("show", "GET", "/episodes/{id}", episode),
+        operation("change", "PUT", "/episodes/{id}", episode, an_object(episode=episode, logo=TEXT)),
+    )
+    made = ask(engine, "make", title="First")
+    ask(engine, "change", id=str(made["id"]), episode={"title": "Second"})
+    assert ask(engine, "show", id=str(made["id"]))["title"] == "Second"
+
+
+def test_lists_beside_the_one_that_is_sent_or_inside_of_it_are_no_things_of_their_own():
+    field = an_object(id=WHOLE, title=TEXT)
+    both = an_object(field=field, fields={"type": "array", "items": field})
+    group = an_object(id=WHOLE, title=TEXT, servers={"type": "array", "items": an_object(ip=TEXT)})
+    engine = played(
+        operation("make_field", "POST", "/field", both, both),
+        operation("show_field", "GET", "/field/{id}", both),
+        operation("make_group", "POST", "/servers", group, group),
+        operation("show_group", "GET", "/servers/{id}", group),
+    )
+    made = ask(engine, "make_field", field={"title": "mine"}, fields=[{"title": "other"}])["field"]
+    assert ask(engine, "show_field", id=str(made["id"]))["field"]["title"] == "mine"
+    made = ask(engine, "make_group", title="mine", servers=[{"ip": "10.0.0.1"}])
+    assert ask(engine, "show_group", id=str(made["id"])) == made == {**made, "title": "mine"}
+
+
+def test_of_several_that_are_sent_an_answer_with_one_has_the_first():
+    engine = played(
+        operation("make", "POST", "/rewards", THING, an_object(rewards={"type": "array", "items": THING})),
+        operation("show", "GET", "/rewards/{id}", THING),
+    )
+    made = ask(engine, "make", rewards=[{"title": "First"}, {"title": "Second"}])
+    assert made["title"] == "First"
+    assert ask(engine, "show", id=str(made["id"])) == made
+
+
+def test_several_are_found_in_a_list_whose_name_ends_in_theirs_and_by_their_identifiers():
+    order = an_object(orderIdentifier=WHOLE, title=TEXT)
+    answer = an_object(createdOrders={"type": "array", "items": order}, failures=WHOLE)
+    engine = played(
+        operation(
+            "make", "POST", "/orders", answer, an_object(items={"type": "array", "items": an_object(title=TEXT)})
+        ),
+        operation("show", "GET", "/orders/{orderIdentifiers}", {"type": "array", "items": order}),
+        operation("drop", "DELETE", "/orders/{orderIdentifiers}", {}),
+    )
+    first, second = ask(engine, "make", items=[{"title": "First"}, {"title": "Second"}])["createdOrders"]
+    assert (first["title"], second["title"]) == ("First", "Second")
+    assert ask(engine, "show", orderIdentifiers=str(second["orderIdentifier"])) == [second]
+
+
+def test_a_price_that_one_answer_has_as_text_is_a_number_in_another():
+    engine = played(
+        operation("make", "POST", "/offers", THING, an_object(price={"type": "number"})),
+        operation("show", "GET", "/offers/{id}", an_object(id=WHOLE, price={"type": "number"})),
+        operation("change", "PUT", "/offers/{id}", an_object(price=TEXT), an_object(price={"type": "number"})),
+    )
+    made = ask(engine, "make", price=1.5)
+    assert ask(engine, "change", id=str(made["id"]), price=67.34)["price"] == "67.34"
+    assert ask(engine, "show", id=str(made["id"]))["price"] == 67.34
+
+
+def test_a_key_is_found_under_the_longest_ending_that_it_has():
+    assert "reservationuid" in fields_of("uid", "reservation")
+    assert "orderidentifier" in fields_of("orderIdentifiers", "order")
+
+
+def test_tools_that_come_later_are_met_too():
+    make = operation("make", "POST", "/transfer", THING, an_object(title=TEXT))
+    registry = ToolRegistry([make])
+    with LMToolEngine(registry, lm_config={"type": "schema", "seed": 5}) as engine:
+        engine.setup("s")
+        ask(engine, "make", title="First")
+        registry.add(operation("show", "GET", "/transfer/{id}", THING))
+        made = ask(engine, "make", title="Second")
+        assert ask(engine, "show", id=str(made["id"])) == made
