@@ -234,15 +234,9 @@ def search(
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, namespace=namespace, tag=tag)
         policy = _read_policy(options)
-        found = registry.searcher.search(
-            registry.snapshot,
-            query,
-            k,
-            namespace=namespace or None,
-            tags=tag or None,
-            where=None if policy.trivial else lambda tool: not policy.always_denies(tool, None),
-            threshold=threshold,
-        )
+        where = None if policy.trivial else lambda tool: not policy.always_denies(tool, None)
+        words = {"namespace": namespace or None, "tags": tag or None, "where": where, "threshold": threshold}
+        found = registry.searcher.search(registry.snapshot, query, k, **words)
     if found.note:
         warn(found.note)
     if options.json:

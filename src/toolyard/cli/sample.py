@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from toolyard.cli.options import YARD, SkipOption, YardOptions, read_word
 from toolyard.cli.output import print_json, print_table, print_text, visible
 from toolyard.cli.yard import open_registry
-from toolyard.dialects import get_dialect
+from toolyard.dialects import Dialect, get_dialect
 from toolyard.insight.base import Sample
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import get_tool_sampler
@@ -24,9 +24,9 @@ def sample(
     type: str,  # noqa: A002 (it is called so in configs)
     /,
     *,
-    k: Annotated[int | None, Parameter(name=["-k"])] = None,
-    seed: int | None = None,
-    count: Annotated[int, Parameter(name=["--count", "-n"])] = 1,
+    k: Annotated[int | None, Parameter(name=["-k"], help="How many tools.")] = None,
+    seed: Annotated[int | None, Parameter(help="The same seed draws the same tools.")] = None,
+    count: Annotated[int, Parameter(name=["--count", "-n"], help="How many samples.")] = 1,
     namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace"], negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),
     jsonl: Annotated[bool, Parameter(negative="", help="Print each sample as a line of JSON.")] = False,
@@ -43,12 +43,6 @@ def sample(
     type
         The sampler: tc/random, tc/chain, tc/fan_out, tc/fan_in, tc/dag, tc/neighbor, tc/sparse, tc/conflict,
         tc/irrelevant, tc/missing, tc/coverage, tc/mix, or one of a plugin.
-    k
-        How many tools.
-    seed
-        The same seed draws the same tools.
-    count
-        How many samples.
     namespace
         Only tools of this namespace; may be given often.
     option
@@ -71,17 +65,21 @@ def sample(
             if isinstance(error, ConfigError):
                 raise
             return _report_failure(error, options.json or jsonl)
-    if not (options.json or jsonl):
-        for drawn in samples:
-            _show_sample(type, drawn)
-        return 0
-    shown = (
+    if options.json or jsonl:
+        return _print_data(samples, dialect, jsonl)
+    for drawn in samples:
+        _show_sample(type, drawn)
+    return 0
+
+
+def _print_data(samples: list[Sample], dialect: Dialect | None, jsonl: bool) -> int:
+    shown = [
         drawn.to_dict() | ({} if dialect is None else {"definitions": dialect.format_tools(drawn)}) for drawn in samples
-    )
+    ]
     if jsonl:
         sys.stdout.writelines(f"{msgspec.json.encode(one).decode()}\n" for one in shown)
     else:
-        print_json(next(shown) if count == 1 else list(shown))
+        print_json(shown[0] if len(shown) == 1 else shown)
     return 0
 
 
