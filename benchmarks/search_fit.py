@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ FOREIGN, LOST, LIKELY, SURE = 0.10, 0.25, 0.55, 0.88
 """What the cuts are set to, a little more than the goals, for what the fit has not seen: which part of the foreign
 requests is offered something, unless that would lose more than this part of the right first hits; which part of hits
 with these words is right."""
+FOLDS = 4
+"""Parts of the servers, each judged by what was fitted without it: of what a fit has seen, it thinks too well."""
 MOST = 0.95
 """The chance that needs no other proof."""
 RIDGE = 3e-3
@@ -62,29 +65,61 @@ def deal_out(asked: Sequence[Asked], parts: int, seed: int = 0) -> NDArray[np.in
     return np.array([part[key] for key in keys], np.intp)
 
 
+class Models(NamedTuple):
+    """The three, without the cuts."""
+
+    rank: dict[str, float]
+    about: dict[str, float]
+    right: dict[str, float]
+
+
 def fit_weights(asked: Sequence[Asked], balance: float = BALANCE) -> RankWeights:
     """All weights of one mode for these requests; those in other languages are left alone."""
     there = [each for each in asked if each.language == "en" and len(each.table.rows)]
-    rank = fit_ranking(there, balance)
-    about = _fit_about([each for each in there if each.kind != "gone"])
-    abouts = [sum_up(weigh_request(each.table), about) for each in there]
-    evidence, right, shares = [], [], []
-    for each, value in zip(there, abouts, strict=True):
-        order, scores = order_rows(each.table, rank)
-        evidence.append(collect_evidence(each.table, order, scores, 5, value))
-        right.append(each.is_right[order[:5]])
-        shares.append(np.where(np.arange(len(right[-1])) == 0, 1.0, 0.3) * (1.0 if each.everyday else 0.2))
-    columns = {name: np.concatenate([one[name] for one in evidence]) for name in evidence[0]}
-    good = np.concatenate(right)
-    chances = _fit_logistic(columns, good, np.concatenate(shares))
-    chance = to_chance(sum_up(columns, chances))
-    spoken = np.repeat([each.everyday for each in there], [len(one) for one in right])
+    models = _fit_models(there, balance)
+    part = deal_out(there, FOLDS)
+    chances, rights, said = [], [], []
+    for number in range(FOLDS):
+        mine, others = [
+            [each for each, at in zip(there, part, strict=True) if bool(at == number) is own] for own in (True, False)
+        ]
+        fold = _fit_models(others, balance)
+        for each in mine:
+            evidence, right = _look_at_first(each, fold, sum_up(weigh_request(each.table), fold.about))
+            chances.append(to_chance(sum_up(evidence, fold.right)))
+            rights.append(right)
+            said.append(np.full(len(right), each.everyday))
+    chance, good, spoken = np.concatenate(chances), np.concatenate(rights), np.concatenate(said)
     sure = max(_find_cut(chance[mine], good[mine], SURE) for mine in (spoken, ~spoken))
     rest = [mine & (chance < sure) for mine in (spoken, ~spoken)]
     likely = max(_find_cut(chance[mine], good[mine], LIKELY) for mine in rest)
-    firsts = [value for each, seen, value in zip(there, right, abouts, strict=True) if seen[0] and each.everyday]
+    firsts = [
+        sum_up(weigh_request(each.table), models.about)
+        for each in there
+        if each.everyday and each.is_right[order_rows(each.table, models.rank)[0][0]]
+    ]
     cut = min(0.0, float(np.quantile(firsts, LOST)))
-    return RankWeights(rank, about, chances, float(to_chance(cut)), likely, sure)
+    return RankWeights(*models, float(to_chance(cut)), likely, sure)
+
+
+def _fit_models(there: Sequence[Asked], balance: float) -> Models:
+    rank = fit_ranking(there, balance)
+    about = _fit_about([each for each in there if each.kind != "gone"])
+    models = Models(rank, about, {})
+    looked = [_look_at_first(each, models, sum_up(weigh_request(each.table), about)) for each in there]
+    columns = {name: np.concatenate([evidence[name] for evidence, _ in looked]) for name in looked[0][0]}
+    shares = [
+        np.where(np.arange(len(right)) == 0, 1.0, 0.3) * (1.0 if each.everyday else 0.2)
+        for each, (_, right) in zip(there, looked, strict=True)
+    ]
+    good = np.concatenate([right for _, right in looked])
+    return models._replace(right=_fit_logistic(columns, good, np.concatenate(shares)))
+
+
+def _look_at_first(each: Asked, models: Models, about: float) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+    """What speaks for each of the first five, and whether it is right."""
+    order, scores = order_rows(each.table, models.rank)
+    return collect_evidence(each.table, order, scores, 5, about), each.is_right[order[:5]]
 
 
 def fit_ranking(asked: Sequence[Asked], balance: float = BALANCE) -> dict[str, float]:
