@@ -2,11 +2,12 @@
 
 For each file: tools with an output schema, how many of their answers are valid, and how many chains of
 create -> get -> list -> update -> delete -> get hold together, step by step. Which tools form a chain is what the
-simulator itself works out, and those that only paths show are broken; nothing here knows about any one specification. Without arguments: the corpus named by
+simulator itself works out, and those that only paths show are broken; nothing here knows about any one
+specification. Without arguments: the corpus named by
 `TOOLYARD_CORPUS`, or the one beside the project, or the sample in `tests/data`. Exits 1 if an answer was not valid.
 
-`python -m benchmarks.eval_simulator tuned|held-out|large|seen-once|fitted|kept|fresh FOLDER`: the families of documents that
-`simulator_apis.txt` lists so, where FOLDER holds a copy of APIs-guru/openapi-directory.
+`python -m benchmarks.eval_simulator tuned|held-out|large|seen-once|fitted|kept|fresh FOLDER`: the families of
+documents that `simulator_apis.txt` lists so, where FOLDER holds a copy of APIs-guru/openapi-directory.
 """
 
 from __future__ import annotations
