@@ -33,6 +33,7 @@ def page(shared_page, request):
     shared_page.set_viewport_size({"width": width, "height": height})
     yield shared_page
     shared_page.goto("about:blank")
+    shared_page.emulate_media(color_scheme="null", reduced_motion="null")
     shared_page.context.clear_cookies()
     shared_page.problems.clear()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.console.browser_support import WINDOWS, audit, fits, opened
+from serving.console.browser_support import audit, fits
 from serving.console.page_app import HOSTILE, sign_in
 from serving.service_support import CORE, served
 
@@ -79,16 +79,13 @@ def test_where_calls_are_not_logged_the_page_says_so_and_nobody_is_led_there(bro
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("window", WINDOWS)
-def test_calls_appear_as_they_end_and_nothing_in_them_runs(browser, yard, axe, window):
-    width, height = WINDOWS[window]
-    with opened(browser, viewport={"width": width, "height": height}) as page:
-        page.goto(f"{yard.url}/console/calls")
-        yard.invoke(HOSTILE, {})
-        page.locator(".row.call").nth(3).wait_for()
-        assert HOSTILE in page.locator(".row.call").first.inner_text() and fits(page)
-        assert page.locator("script").count() == 1 and audit(page, axe) == []
-        page.keyboard.press("j")
-        page.keyboard.press("Enter")
-        page.get_by_role("heading", name="The call").wait_for()
-        assert audit(page, axe) == [] and fits(page) and page.problems == []
+def test_calls_appear_as_they_end_and_nothing_in_them_runs(page, yard, axe):
+    page.goto(f"{yard.url}/console/calls")
+    yard.invoke(HOSTILE, {})
+    page.locator(".row.call").nth(3).wait_for()
+    assert HOSTILE in page.locator(".row.call").first.inner_text() and fits(page)
+    assert page.locator("script").count() == 1 and audit(page, axe) == []
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="The call").wait_for()
+    assert audit(page, axe) == [] and fits(page) and page.problems == []
