@@ -193,6 +193,7 @@ class Admission:
             self.waiting -= 1
             if not tenant.queue:
                 self._crowd.discard(tenant)
+                self._ring.pop(tenant, None)
 
     def _offer(self, tenant: KeyUse) -> None:
         """A place is free, or the principal may have another."""
