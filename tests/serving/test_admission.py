@@ -19,16 +19,21 @@ def key(name, **limits):
     return Principal(name, name, ALL, KeyLimits(**limits))
 
 
+def try_enter(admission, principal):
+    admission.check_rate(principal)
+    return admission.try_place(principal)
+
+
 def test_a_place_is_taken_and_given_back_without_waiting():
     admission = Admission(2, 0)
-    assert admission.try_enter(NOBODY) and admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY) and try_enter(admission, NOBODY)
     with pytest.raises(HttpFault) as refused:
-        admission.try_enter(NOBODY)
+        try_enter(admission, NOBODY)
     assert (refused.value.status, refused.value.code) == (429, "server.overloaded")
     assert dict(refused.value.headers)[b"retry-after"] == b"1"
     assert refused.value.retryable
     admission.leave(NOBODY)
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)
 
 
 async def test_who_waits_gets_the_place_that_is_given_back_in_order():
@@ -46,7 +51,7 @@ async def test_who_waits_gets_the_place_that_is_given_back_in_order():
 
 async def test_one_with_a_thousand_waiting_delays_another_by_one_turn():
     admission, order = Admission(1, 2000), []
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)
 
     async def work(principal):
         async with Place(admission, principal):
@@ -65,8 +70,8 @@ async def test_one_with_a_thousand_waiting_delays_another_by_one_turn():
 async def test_a_key_runs_no_more_at_once_than_it_may_while_others_go_on():
     admission = Admission(10, 10, concurrency=2)
     one, other = key("one"), key("other", concurrency=3)
-    assert [admission.try_enter(one) for _ in range(3)] == [True, True, False]
-    assert [admission.try_enter(other) for _ in range(4)] == [True, True, True, False]
+    assert [try_enter(admission, one) for _ in range(3)] == [True, True, False]
+    assert [try_enter(admission, other) for _ in range(4)] == [True, True, True, False]
     waiter = asyncio.create_task(admission.wait(one))
     await asyncio.sleep(0)
     admission.leave(other)
@@ -79,17 +84,17 @@ async def test_a_key_runs_no_more_at_once_than_it_may_while_others_go_on():
 
 async def test_where_the_queue_is_full_whoever_fills_it_gives_way():
     admission = Admission(1, 4)
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)
     heavy, light = key("heavy"), key("light")
 
     async def enter(principal):
-        if not admission.try_enter(principal):
+        if not try_enter(admission, principal):
             await admission.wait(principal)
 
     crowd = [asyncio.create_task(enter(heavy)) for _ in range(4)]
     await asyncio.sleep(0)
     with pytest.raises(HttpFault, match="all the requests it can take"):
-        admission.try_enter(heavy)
+        try_enter(admission, heavy)
     newcomer = asyncio.create_task(enter(light))
     await asyncio.sleep(0)
     with pytest.raises(HttpFault):
@@ -104,19 +109,19 @@ async def test_where_the_queue_is_full_whoever_fills_it_gives_way():
 
 async def test_whoever_is_cancelled_while_waiting_holds_nothing():
     admission = Admission(1, 10)
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)
     waiter = asyncio.create_task(admission.wait(NOBODY))
     await asyncio.sleep(0)
     waiter.cancel()
     admission.leave(NOBODY)
     await asyncio.wait([waiter])
     assert (admission.running, admission.waiting) == (0, 0)
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)
 
 
 async def test_a_place_given_in_the_moment_of_cancellation_is_passed_on():
     admission = Admission(1, 10)
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)
     first, second = (asyncio.create_task(admission.wait(NOBODY)) for _ in range(2))
     await asyncio.sleep(0)
     admission.leave(NOBODY)
@@ -133,7 +138,7 @@ def test_a_key_has_a_burst_and_then_its_rate():
 
     def allowed():
         try:
-            admission.try_enter(one)
+            try_enter(admission, one)
         except HttpFault as fault:
             assert fault.code == "request.rate_limited"
             return False
@@ -145,36 +150,36 @@ def test_a_key_has_a_burst_and_then_its_rate():
     assert [allowed() for _ in range(2)] == [True, False]
     clock.now += 1000
     assert [allowed() for _ in range(4)] == [True, True, True, False]
-    assert admission.try_enter(NOBODY), "whoever has no key has no rate"
+    assert try_enter(admission, NOBODY), "whoever has no key has no rate"
 
 
 def test_how_long_to_wait_is_said_in_whole_seconds_and_exactly():
     clock = Clock(100.0)
     admission = Admission(100, 100, rate=0.25, burst=1, clock=clock)
-    admission.try_enter(key("one"))
+    try_enter(admission, key("one"))
     with pytest.raises(HttpFault) as refused:
-        admission.try_enter(key("one"))
+        try_enter(admission, key("one"))
     assert dict(refused.value.headers)[b"retry-after"] == b"4"
     assert refused.value.details == {"retry_after": 4.0}
 
 
 def test_limits_of_a_key_are_its_own_and_follow_a_change():
     admission = Admission(100, 100, rate=1, burst=1, clock=Clock(100.0))
-    assert [admission.try_enter(key("one", rate=5, burst=2)) for _ in range(1)] == [True]
+    assert [try_enter(admission, key("one", rate=5, burst=2)) for _ in range(1)] == [True]
     wide = key("one", rate=5, burst=50, concurrency=1)
-    assert admission.try_enter(wide) is False
+    assert try_enter(admission, wide) is False
     admission.leave(wide)
-    assert admission.try_enter(wide) is True
+    assert try_enter(admission, wide) is True
 
 
 def test_only_so_many_keys_are_remembered_and_none_that_is_at_work():
     clock = Clock(100.0)
     admission = Admission(10, 10, rate=1, burst=1, clock=clock, max_known=3)
     busy = key("busy")
-    admission.try_enter(busy)
+    try_enter(admission, busy)
     for number in range(20):
         one = key(f"key{number}")
-        admission.try_enter(one)
+        try_enter(admission, one)
         admission.leave(one)
     assert len(admission._tenants) <= 3
     admission.leave(busy)
@@ -185,7 +190,7 @@ async def overdue(admission, principal, count):
     """So many requests that were given up at their deadline, and whose work goes on."""
     work = [Future() for _ in range(count)]
     for one in work:
-        assert admission.try_enter(principal)
+        assert try_enter(admission, principal)
         admission.leave_later(principal, [one])
     return work
 
@@ -201,14 +206,14 @@ async def test_work_that_goes_on_past_its_deadline_keeps_nobody_from_a_place():
     admission = Admission(2, 0)
     work = await overdue(admission, NOBODY, 2)
     assert (admission.running, admission.aside) == (0, 2)
-    assert admission.try_enter(NOBODY) and admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY) and try_enter(admission, NOBODY)
     await ended(*work)
     assert (admission.running, admission.aside) == (2, 0)
 
 
 async def test_who_waits_gets_the_place_of_work_that_steps_aside():
     admission = Admission(1, 5)
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)
     waiting = asyncio.ensure_future(admission.wait(NOBODY))
     await asyncio.sleep(0)
     admission.leave_later(NOBODY, [Future()])
@@ -220,17 +225,17 @@ async def test_beyond_as_many_as_may_run_such_work_keeps_its_place_until_it_is_o
     work = await overdue(admission, NOBODY, 4)
     assert (admission.running, admission.aside) == (2, 2)
     with pytest.raises(HttpFault):
-        admission.try_enter(NOBODY)
+        try_enter(admission, NOBODY)
     await ended(work[3])
     assert (admission.running, admission.aside) == (1, 2)
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)
 
 
 async def test_the_work_of_a_key_counts_for_its_own_share_all_the_while():
     admission = Admission(4, 1, concurrency=2)
     work = await overdue(admission, key("a"), 2)
-    assert not admission.try_enter(key("a"))
-    assert admission.try_enter(key("b"))
+    assert not try_enter(admission, key("a"))
+    assert try_enter(admission, key("b"))
     waiting = asyncio.ensure_future(admission.wait(key("a")))
     await asyncio.sleep(0)
     await ended(work[0])
@@ -270,7 +275,7 @@ class Turns(RuleBasedStateMachine):
     def come(self, name):
         principal = NOBODY if name is None else Principal(name, name, ALL)
         try:
-            if self.admission.try_enter(principal):
+            if try_enter(self.admission, principal):
                 self.inside.append(principal)
             else:
                 self.tasks.append((principal, self.loop.create_task(self.admission.wait(principal))))
@@ -349,4 +354,4 @@ def test_a_large_request_counts_for_as_many_as_it_is_worth():
 def test_whoever_has_no_limit_is_charged_nothing():
     admission = Admission(1, 1)
     admission.charge(NOBODY, 10**9)
-    assert admission.try_enter(NOBODY)
+    assert try_enter(admission, NOBODY)

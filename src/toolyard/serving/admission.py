@@ -98,13 +98,8 @@ class Admission:
         if tenant is not None and tenant.bucket is not None:
             tenant.bucket.charge(size / _BYTES)
 
-    def try_enter(self, principal: Principal) -> bool:
-        """True if the request has a place, False if it must `wait`. One that may do neither is an `HttpFault` 429."""
-        self.check_rate(principal)
-        return self.try_place(principal)
-
     def try_place(self, principal: Principal) -> bool:
-        """`try_enter` for a request that was counted before."""
+        """True if the request has a place, False if it must `wait`. One that may do neither is an `HttpFault` 429."""
         tenant = self._tenants.get(principal.key_id) or self._known(principal)
         # Whoever waits comes first, of the same principal too.
         if self.running < self.max_running and tenant.running < tenant.concurrency and not tenant.queue:
