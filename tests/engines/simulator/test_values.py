@@ -191,6 +191,25 @@ def test_branches_are_told_apart_by_what_nobody_was_told():
     assert [value["name"] for value in all_valid(schema, name="Rex")] == ["Rex"] * 12
 
 
+class Counted(SchemaValues):
+    """Counts what it tries to tell branches apart."""
+
+    tried = 0
+
+    def _variants(self, *given):
+        for value in super()._variants(*given):
+            self.tried += 1
+            yield value
+
+
+def test_dozens_of_branches_that_cannot_be_told_apart_take_a_bounded_number_of_tries():
+    properties = {f"p{number}": {"type": "object", "properties": {"a": {}, "b": {}}} for number in range(20)}
+    branches = [{"type": "object", "title": str(number), "properties": properties} for number in range(40)]
+    values = Counted({"oneOf": branches, "required": list(properties)})
+    values.make(Draw(b"1"))
+    assert 0 < values.tried < 50_000, "of pairs of branches alone there are 1,560, each with hundreds of values"
+
+
 def test_what_is_not_required_and_cannot_be_made_is_left_out():
     schema = {
         "type": "object",

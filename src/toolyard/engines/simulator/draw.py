@@ -58,6 +58,8 @@ class Draw:
         """Values known already, by their names in plain letters; None for none."""
         self.must = must
         """Names, in plain letters, of properties that are not to be left out."""
+        self.variants = iter(range(_VARIANTS))
+        """Values that may still be tried to tell branches apart."""
 
     def again(self, key: bytes) -> None:
         """Go on with other numbers."""
@@ -156,8 +158,8 @@ def count_same(value: Any, known: Any) -> int:
     return int(value == known)
 
 
-Mend = Callable[[Any, Any], Iterator[Any]]
-"""Other values for one that does not pass, and what is known of it."""
+Mend = Callable[[Any, Any, Iterator[int]], Iterator[Any]]
+"""Other values for one that does not pass, and what is known of it, as long as tries are left."""
 
 
 class Choice:
@@ -187,7 +189,7 @@ class Choice:
                 continue
             if check is None or check(value):
                 return value
-            for mended in self._mend(value, known):
+            for mended in self._mend(value, known, draw.variants):
                 if check(mended):
                     return mended
         if draw.loose:
@@ -240,3 +242,7 @@ class Choice:
                     if self._check is None or self._check(value):
                         return (value,)
         return () if self._check is None else tuple(filter(self._check, SIMPLE))[:1]
+
+
+_VARIANTS = 10_000
+"""Dozens of branches may all overlap, in every item of a list."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from toolyard.engines.simulator.containers import array_maker, object_maker
@@ -38,8 +38,6 @@ _FOLLOWED = 40
 """Parts in place that are looked at."""
 _MENDED = 6
 """Values that are kept on the way to one that fits."""
-_VARIANTS = 2000
-"""Values that are tried to tell two branches apart."""
 
 
 class SharedParts:
@@ -106,32 +104,39 @@ class SchemaValues:
         choices = _list_choices(self.root, node) if checked else []
         return Choice(makers, self.checker(node) if checked else None, partial(self._tell_apart, choices))
 
-    def _tell_apart(self, choices: list[list[SubSchema]], value: Any, known: Any) -> Iterator[Any]:
+    def _tell_apart(
+        self, choices: list[list[SubSchema]], value: Any, known: Any, tries: Iterator[int]
+    ) -> Iterator[Any]:
         """Values like this one, of fewer branches, first of one choice, then of more; what is known is changed last."""
         sent = {plain_letters(name) for name in known} if isinstance(known, dict) else set()
         there = list(value) if isinstance(value, dict) else []
         for kept in (frozenset(there), frozenset(name for name in there if plain_letters(name) in sent), frozenset()):
             found = [value]
             for branches in choices:
-                found = [way for one in found for way in self._keep_branch(branches, one, kept) or (one,)][:_MENDED]
+                ways = (self._keep_branch(branches, one, kept, tries) or [one] for one in found)
+                found = list(islice(chain.from_iterable(ways), _MENDED))
                 yield from found
 
-    def _keep_branch(self, branches: list[SubSchema], value: Any, kept: frozenset[str]) -> list[Any]:
+    def _keep_branch(
+        self, branches: list[SubSchema], value: Any, kept: frozenset[str], tries: Iterator[int]
+    ) -> list[Any]:
         """The value as it may be if one branch is to hold: what only others speak of is made to contradict them."""
         found = []
-        for own in branches:
+        for _, own in zip(tries, branches, strict=False):
             if self.checker(own)(value):
                 changed = value
-                for other in branches:
+                for _, other in zip(tries, branches, strict=False):
                     if other is not own and self.checker(other)(changed):
-                        changed = self._contradict(changed, own, other, kept)
+                        changed = self._contradict(changed, own, other, kept, tries)
                 found.append(changed)
         return found
 
-    def _contradict(self, value: Any, own: SubSchema, other: SubSchema, kept: frozenset[str]) -> Any:
+    def _contradict(
+        self, value: Any, own: SubSchema, other: SubSchema, kept: frozenset[str], tries: Iterator[int]
+    ) -> Any:
         accepts, refuses = self.checker(own), self.checker(other)
-        ways = islice(self._variants(value, own, other, kept), _VARIANTS)
-        return next((way for way in ways if accepts(way) and not refuses(way)), value)
+        ways = zip(tries, self._variants(value, own, other, kept), strict=False)
+        return next((way for _, way in ways if accepts(way) and not refuses(way)), value)
 
     def _variants(self, value: Any, own: SubSchema, other: SubSchema, kept: frozenset[str]) -> Iterator[Any]:
         mine, theirs = item_node(self.root, own), item_node(self.root, other)
