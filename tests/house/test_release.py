@@ -1,6 +1,7 @@
 """What is released: built twice it is the same, has all it needs, and its public API can be used under strict types."""
 
 import hashlib
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from warm_python import warm_toolyard
 
 import toolyard
@@ -40,3 +42,15 @@ def test_a_program_under_strict_types_runs():
     done = warm_toolyard().run(["tests/data/consumer.py"], cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[3:] == ["['ok']", "1 0", "1", "True FileToolLoader"]
+
+
+def test_every_pin_takes_the_lowest_python_that_we_name():
+    """Debian 12 has 3.11.2; a package that asks for 3.11.5 ends the set-up there, and not where it was pinned."""
+    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    asked = {
+        found.metadata["Name"]: found.metadata["Requires-Python"]
+        for found in importlib.metadata.distributions()
+        if found.metadata["Name"].lower() in pinned and found.metadata["Requires-Python"]
+    }
+    assert len(asked) > 50
+    assert {name: said for name, said in asked.items() if not SpecifierSet(said).contains("3.11.0")} == {}
