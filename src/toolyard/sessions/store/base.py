@@ -44,6 +44,8 @@ class PutRecord(msgspec.Struct, frozen=True):
     name: str
     value: bytes
     at: float
+    stamp: int
+    """Of the store's making, unique for ever: tells whether a write whose commit was not answered is there."""
     outcome: AffectedRows
     new: bool = False
     """Only if nothing has that name."""

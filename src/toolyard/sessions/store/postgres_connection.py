@@ -23,7 +23,7 @@ from psycopg.rows import TupleRow
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import Create, Delete, Run, Write, lock_number
+from toolyard.sessions.store.base import Create, Delete, Run, Touch, TrimLog, Withdraw, Write, lock_number
 from toolyard.sessions.store.group_commit import StoreFailing
 
 _T = TypeVar("_T")
@@ -232,8 +232,6 @@ class Writer:
         # transaction is over, one way or the other.
         self._identity = secrets.randbits(62)
         self._link = Link(address, prepare=self._succeed)
-        self._transaction = ""
-        """The number of the last transaction, by which the server knows what became of it."""
 
     def apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
         """See `group_commit.Apply`."""
@@ -261,7 +259,7 @@ class Writer:
             # Read before cleaning up, which closes the connection.
             lost = conn.closed
             self._clean_up(conn, drop=interrupted)
-            if not receipt and asked and (lost or interrupted) and self._landed():
+            if not receipt and asked and (lost or interrupted) and self._landed(writes):
                 receipt.append(True)
             if receipt and not interrupted:
                 return True
@@ -276,7 +274,7 @@ class Writer:
 
     def _send(self, conn: Connection, writes: Sequence[Write]) -> None:
         """Everything up to the commit, in one round trip unless there are deletes; raises the first refusal."""
-        opening: list[tuple[bytes, tuple[object, ...]]] = [(b"BEGIN", ()), (b"SELECT pg_current_xact_id()::text", ())]
+        opening: list[tuple[bytes, tuple[object, ...]]] = [(b"BEGIN", ())]
         # A fork must not race with the pruning of what it inherits; forks do not disturb each other.
         if any(isinstance(write, Delete) for write in writes):
             opening.append((b"SELECT pg_advisory_xact_lock(%s)", (self._tree,)))
@@ -285,7 +283,8 @@ class Writer:
         for _, group in groupby(writes, lambda write: isinstance(write, Delete)):
             deletes: list[Delete] = []
             with conn.pipeline():
-                opened = [conn.execute(query, values) for query, values in opening]
+                for query, values in opening:
+                    conn.execute(query, values)
                 sent = []
                 for write in group:
                     if isinstance(write, Delete):
@@ -294,8 +293,6 @@ class Writer:
                         sent += [
                             (step, conn.execute(_query(step.sql), step.values)) for step in tables.write_steps(write)
                         ]
-            for known in opened[1:2]:
-                self._transaction = str(known.fetchall()[0][0])
             opening = []
             for step, done in sent:
                 step.check(done.rowcount)
@@ -309,11 +306,13 @@ class Writer:
                 return
         self._link.drop()
 
-    def _landed(self) -> bool:
-        """Whether the last transaction, whose commit was not answered, was committed."""
+    def _landed(self, writes: Sequence[Write]) -> bool:
+        """Whether the last transaction, whose commit was not answered, is there: one of its rows stands for all."""
         try:
-            conn = self._link.connection()
-            return conn.execute("SELECT pg_xact_status(%s::xid8)", (self._transaction,)).fetchall() == [("committed",)]
+            run = runner(self._link.connection())
+            # The others leave no trace, and may be done twice.
+            telling = [write for write in writes if not isinstance(write, Delete | Withdraw | Touch | TrimLog)]
+            return any(tables.is_written(run, write) for write in telling)
         except (psycopg.Error, SessionError) as error:
             raise StoreFailing(
                 f"Postgres {self._address.place} was lost during a commit and does not come back: the write may"
