@@ -7,7 +7,6 @@ must not turn into "anything goes".
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from typing import Any
@@ -37,15 +36,12 @@ _FORMATS = {word: form for form, words in _FORMAT_WORDS.items() for word in word
 _FORMATS |= {word: word for word in _SAME_FORMATS.split()}
 _NAMES = {word: json_type for json_type, words in _WORDS.items() for word in words.split()}
 
-_EXPRESSION = re.compile(r"""[\w\s.\-\[\](){}<>,|?*'"]+""")
-_ADDED = re.compile(r"(?:^|[,|]|\bor\b)\s*(?:optional|required)\s*(?=[,|]|$)", re.IGNORECASE)
-"""The remark in "str, optional"."""
-_OF = re.compile(
-    r"\b(list|array|tuple|set)\s+of\s+([\w.]+(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)(?!\s+of\b)(?![\w.\[])", re.IGNORECASE
+_TOKEN = re.compile(
+    r"""\s*(?:([A-Za-z_][\w.]*(?:-[A-Za-z]\w*)*)|('[^']*'|"[^"]*"|-?\d+(?:\.\d+)?)|(\[\]|[\[\](){}<>,|?*]))"""
 )
-_BRACKETS = str.maketrans("<({>)}-", "[[[]]]_")
 _REMARK = re.compile(r"\s*([\w\s-]+?)\s*\(\s*([^()]+?)\s*\)\s*")
 _STANDARD_DATES = frozenset({"yyyy-mm-dd", "iso 8601", "iso8601", "iso-8601", "rfc 3339", "rfc3339"})
+_OPEN = {"[": "]", "<": ">", "(": ")", "{": "}"}
 _MAX_LENGTH = 200
 
 Fragment = dict[str, Any]
@@ -61,16 +57,12 @@ def read_type(text: str) -> Fragment | None:
 
 
 def _parse(text: str) -> Fragment | None:
-    """Spelt as Python would, and read by its parser: `Array<string>?` is `Array[string]|null`."""
-    if not _EXPRESSION.fullmatch(text):
+    tokens = _tokens(text)
+    if tokens is None:
         return None
-    spelt = _ADDED.sub("", text).translate(_BRACKETS).replace("[]", "[_]").replace("?", "|null").strip(" ,|")
-    while (inner := _OF.sub(r"\1[\2]", spelt)) != spelt:
-        spelt = inner
-    try:
-        return _read_node(ast.parse(spelt, mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    parser = _Parser(tokens)
+    fragment = parser.union()
+    return fragment if fragment is not None and parser.at_end() else None
 
 
 def _read_remark(text: str) -> Fragment | None:
@@ -83,59 +75,107 @@ def _read_remark(text: str) -> Fragment | None:
     return fragment if is_plain else {"type": "string", "format": match[2]}
 
 
-def _read_node(node: ast.expr) -> Fragment | None:
-    match node:
-        case ast.Constant(value=None):
-            return {"type": "null"}
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return plain(name.lower())
-        case ast.Tuple() | ast.BoolOp(op=ast.Or()) | ast.BinOp(op=ast.BitOr()):
-            return _join_nodes(_list_options(node))
-        case ast.Subscript(value=outer, slice=ast.Name(id="_")):
-            items = _read_node(outer)
+def _tokens(text: str) -> list[str] | None:
+    tokens: list[str] = []
+    position = 0
+    text = text.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if not match:
+            return None
+        tokens.append(match.group().strip())
+        position = match.end()
+    return tokens
+
+
+class _Parser:
+    """union := single (('|' | 'or' | ',') single)*;  single := word [args] '[]'* '?'*."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
+        self._next = 0
+
+    def at_end(self) -> bool:
+        return self._next >= len(self._tokens)
+
+    def _peek_token(self) -> str:
+        return "" if self.at_end() else self._tokens[self._next]
+
+    def _take_token(self, *wanted: str) -> bool:
+        if self._peek_token().lower() in wanted:
+            self._next += 1
+            return True
+        return False
+
+    def union(self, *, inside: bool = False) -> Fragment | None:
+        """With `inside`, one argument of a generic: there commas separate arguments, and no word is a remark."""
+        options: list[Fragment] = []
+        while True:
+            if inside or not self._read_marker():
+                option = self._read_single()
+                if option is None:
+                    return None
+                options.append(option)
+            if not self._take_token("|", "or") and (inside or not self._take_token(",")):
+                return join(options)
+
+    def _read_marker(self) -> bool:
+        """Skip the word in "str, optional"; `Optional[str]` is a generic instead."""
+        following = self._tokens[self._next + 1 : self._next + 2]
+        return (not following or following[0] not in _OPEN) and self._take_token("optional", "required")
+
+    def _read_single(self) -> Fragment | None:
+        word = self._peek_token()
+        if not word or not (word[0].isalpha() or word[0] == "_"):
+            return None
+        self._next += 1
+        name = word.lower().rpartition(".")[2]
+        opener = self._peek_token()
+        if opener in _OPEN:
+            self._next += 1
+            fragment = self._read_generic(name, _OPEN[opener])
+        else:
+            fragment = self._read_plain(name)
+        while fragment is not None and self._take_token("[]"):
+            fragment = {"type": "array", "items": fragment}
+        if fragment is not None and self._take_token("?"):
+            fragment = join([fragment, {"type": "null"}])
+        return fragment
+
+    def _read_plain(self, name: str) -> Fragment | None:
+        if name in ("list", "array", "tuple", "set") and self._take_token("of"):
+            items = self._read_single()
             return None if items is None else {"type": "array", "items": items}
-        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
-            return _read_generic(name.lower(), inner.elts if isinstance(inner, ast.Tuple) else [inner])
-    return None
+        return plain(name)
 
+    def _read_generic(self, name: str, closer: str) -> Fragment | None:
+        if name == "literal":
+            return self._read_literal(closer)
+        arguments: list[Fragment] = []
+        while not self._take_token(closer):
+            argument = self.union(inside=True)
+            if argument is None:
+                return None
+            arguments.append(argument)
+            if not self._take_token(",") and self._peek_token() != closer:
+                return None
+        if name in ("optional", "union"):
+            return join([*arguments, {"type": "null"}] if name == "optional" else arguments)
+        return _apply_name(name, arguments)
 
-def _list_options(node: ast.expr) -> list[ast.expr]:
-    match node:
-        case ast.Tuple(elts=parts) | ast.BoolOp(op=ast.Or(), values=parts):
-            return [option for part in parts for option in _list_options(part)]
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return [*_list_options(left), *_list_options(right)]
-    return [node]
-
-
-def _join_nodes(nodes: list[ast.expr], *more: Fragment) -> Fragment | None:
-    """The union of all; None if one of them means nothing."""
-    found = [_read_node(node) for node in nodes]
-    known = [fragment for fragment in found if fragment is not None]
-    return join([*known, *more]) if len(known) == len(found) else None
-
-
-def _read_generic(name: str, nodes: list[ast.expr]) -> Fragment | None:
-    if name == "literal":
-        return {"enum": [_read_literal(node) for node in nodes]}
-    if name in ("optional", "union"):
-        return _join_nodes(nodes, *([{"type": "null"}] if name == "optional" else []))
-    base, arguments = plain(name), [_read_node(node) for node in nodes]
-    known = [argument for argument in arguments if argument is not None]
-    if base is None or len(known) < len(arguments):
-        return None
-    if base.get("type") == "array" and known[0]:
-        return {"type": "array", "items": join(known)}
-    if base.get("type") == "object" and len(known) == 2 and known[1]:
-        return {"type": "object", "additionalProperties": known[1]}
-    return base
-
-
-def _read_literal(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return ast.unparse(node)
+    def _read_literal(self, closer: str) -> Fragment | None:
+        values: list[Any] = []
+        while not self._take_token(closer):
+            word = self._peek_token()
+            if not word or word in _OPEN.values():
+                return None
+            self._next += 1
+            if word[0] in "'\"":
+                values.append(word[1:-1])
+            elif word != ",":
+                number = read_number(word)
+                values.append(word if number is None else number)
+        return {"enum": values} if values else None
 
 
 def plain(name: str) -> Fragment | None:
@@ -149,6 +189,17 @@ def plain(name: str) -> Fragment | None:
         if word in _ANY:
             return {}
     return None
+
+
+def _apply_name(name: str, arguments: list[Fragment]) -> Fragment | None:
+    base = plain(name)
+    if base is None:
+        return None
+    if base.get("type") == "array" and arguments and arguments[0]:
+        return {"type": "array", "items": join(arguments)}
+    if base.get("type") == "object" and len(arguments) == 2 and arguments[1]:
+        return {"type": "object", "additionalProperties": arguments[1]}
+    return base
 
 
 def join(options: list[Fragment]) -> Fragment | None:
