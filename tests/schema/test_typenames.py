@@ -69,3 +69,15 @@ def test_no_text_crashes_the_reader(text):
 @pytest.mark.parametrize("text", ["9" * 310, "9" * 5000, "1e999", "nan"])
 def test_a_text_that_no_number_of_json_can_hold_is_no_number(text):
     assert read_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("Literal['en-US', 'de-DE']", ["en-US", "de-DE"]),
+        ("Literal[-1, 1]", [-1, 1]),
+        ("Literal['<b>', 'a?', 'list of int', '(x)']", ["<b>", "a?", "list of int", "(x)"]),
+    ],
+)
+def test_what_stands_in_quotes_is_a_value_as_it_is(text, values):
+    assert read_type(text) == {"enum": values}
