@@ -5,6 +5,9 @@ import socket
 import threading
 
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 from waiting import SOON, Hung, until
 
 from serving.service_support import desk_tools, served
@@ -306,3 +309,25 @@ def test_reading_what_costs_much_has_places_of_its_own(hanging):
         assert len(server.get("/v1/tools?q=thing&namespace=big").json["tools"]) == 20
         LET_GO.set()
         thread.join(SOON)
+
+
+def test_what_a_route_of_ones_own_refuses_is_refused_as_it_says(tmp_path):
+    async def refuse(request):
+        raise HTTPException(418, "no coffee", {"x-pot": "tea"})
+
+    with Toolyard.from_config({"tools": []}) as yard:
+        app = asgi(yard)
+        app.router.routes += [
+            Route("/own", refuse, methods=["GET"]),
+            Mount("/files", StaticFiles(directory=tmp_path)),
+            Mount("/inner", routes=[Route("/there", refuse)]),
+        ]
+        with running(app) as server:
+
+            def ask(method, path):
+                return server.ask(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+            answer = ask("GET", "/own")
+            assert (answer.status, answer.body, answer.headers["x-pot"]) == (418, b"no coffee", "tea")
+            assert ask("DELETE", "/own").status == 405
+            assert ask("GET", "/files/none.txt").status == ask("GET", "/inner/none").status == 404

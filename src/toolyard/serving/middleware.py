@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import cast
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -87,7 +88,7 @@ class RequestBoundary:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        headers = dict(scope["headers"])
+        headers = dict(reversed(scope["headers"]))  # of one that is sent twice, the first
         caller = scope[CALLER] = Caller(headers=headers, request_id=find_request_id(headers))
         status = 0
         fault: HttpFault | None = None
@@ -105,6 +106,11 @@ class RequestBoundary:
             await self._app(scope, receive, send_safely)
         except ClientDisconnect:
             return
+        except HTTPException as error:  # of a route that somebody added
+            if not status:
+                body = None if error.status_code in (204, 304) else error.detail
+                answer = Response(body, error.status_code, error.headers, "text/plain")
+                await answer(scope, receive, send_safely)
         except HttpFault as error:
             # Its traceback knows this frame, which knows it: garbage of every refusal, for all to wait until collected.
             fault = error.with_traceback(None)
