@@ -172,6 +172,12 @@ def test_limits_of_a_key_are_its_own_and_follow_a_change():
     assert try_enter(admission, wide) is True
 
 
+def test_a_place_goes_by_what_a_key_may_have_now_whether_or_not_its_rate_was_looked_at():
+    admission = Admission(10, 10)
+    assert admission.try_place(key("a", concurrency=2))
+    assert not admission.try_place(key("a", concurrency=1))
+
+
 def test_only_so_many_keys_are_remembered_and_none_that_is_at_work():
     clock = Clock(100.0)
     admission = Admission(10, 10, rate=1, burst=1, clock=clock, max_known=3)

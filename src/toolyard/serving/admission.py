@@ -83,14 +83,16 @@ class Admission:
 
     def check_rate(self, principal: Principal) -> None:
         """Count a request, once; one too many is an `HttpFault` 429."""
-        tenant = self._tenants.get(principal.key_id)
-        # Limits of a key may change while it is in use; the object is then another one.
-        if tenant is None or tenant.limits is not principal.limits:
-            tenant = self._known(principal)
+        tenant = self._find_tenant(principal)
         if tenant.bucket is not None:
             pause = tenant.bucket.try_take(self._clock())
             if pause:
                 raise _too_fast(pause)
+
+    def _find_tenant(self, principal: Principal) -> KeyUse:
+        tenant = self._tenants.get(principal.key_id)
+        # Limits of a key may change while it is in use; the object is then another one.
+        return tenant if tenant is not None and tenant.limits is principal.limits else self._known(principal)
 
     def charge(self, principal: Principal, size: int) -> None:
         """Count a request for as many as its size makes it worth: reading a large one delays everybody."""
@@ -100,7 +102,7 @@ class Admission:
 
     def try_place(self, principal: Principal) -> bool:
         """True if the request has a place, False if it must `wait`. One that may do neither is an `HttpFault` 429."""
-        tenant = self._tenants.get(principal.key_id) or self._known(principal)
+        tenant = self._find_tenant(principal)
         # Whoever waits comes first, of the same principal too.
         if self.running < self.max_running and tenant.running < tenant.concurrency and not tenant.queue:
             self.running += 1
@@ -112,7 +114,7 @@ class Admission:
 
     async def wait(self, principal: Principal) -> None:
         """After a False of `try_place`: return once there is a place, or raise an `HttpFault` 429."""
-        tenant = self._tenants.get(principal.key_id) or self._known(principal)
+        tenant = self._find_tenant(principal)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         tenant.queue.append(turn)
         self.waiting += 1
