@@ -328,6 +328,6 @@ def test_what_a_route_of_ones_own_refuses_is_refused_as_it_says(tmp_path):
                 return server.ask(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
             answer = ask("GET", "/own")
-            assert (answer.status, answer.body, answer.headers["x-pot"]) == (418, b"no coffee", "tea")
+            assert (answer.status, answer.body, answer.headers[b"x-pot"]) == (418, b"no coffee", b"tea")
             assert ask("DELETE", "/own").status == 405
             assert ask("GET", "/files/none.txt").status == ask("GET", "/inner/none").status == 404
