@@ -177,3 +177,28 @@ def test_tools_that_come_later_are_met_too():
         registry.add(operation("show", "GET", "/transfer/{id}", THING))
         made = ask(engine, "make", title="Second")
         assert ask(engine, "show", id=str(made["id"])) == made
+
+
+@pytest.mark.parametrize(
+    "form", [{"type": "integer", "minimum": 1, "maximum": 100}, {"type": "string", "maxLength": 3}]
+)
+def test_ids_are_different_though_few_are_allowed(form):
+    show = taking(operation("show", "GET", "/things/{id}", an_object(id=form, title=TEXT)), id=form)
+    make = operation("make", "POST", "/things", an_object(id=form, title=TEXT), an_object(title=TEXT))
+    engine = played(make, show)
+    made = [ask(engine, "make", title=f"t{number}")["id"] for number in range(30)]
+    assert len(set(made)) == 30
+    assert [ask(engine, "show", id=each)["title"] for each in made] == [f"t{number}" for number in range(30)]
+
+
+def test_what_is_known_of_a_namespace_stays_while_another_changes_and_goes_with_its_own():
+    show = operation("show", "GET", "/things/{id}", THING)
+    simulator = Simulator()
+    simulator.meet((show, *(other := [dataclasses.replace(show, namespace="other")])))
+    before = simulator.profile(show), simulator.profile(other[0])
+    more = dataclasses.replace(show, name="more", namespace="other")
+    simulator.meet((show, other[0], more))
+    assert simulator.profile(show) is before[0] and simulator.profile(other[0]) is not before[1]
+    assert set(simulator._shared) == {show.namespace, "other"}
+    simulator.meet((show,))
+    assert set(simulator._shared) == {show.namespace}

@@ -9,6 +9,7 @@ what they are called by in pages, so that one more entity is not all of them wri
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeGuard
 
 from toolyard.engines.simulator.containers import COMMON, is_short, opened_value, spellings_of
@@ -33,6 +34,8 @@ _SELF = ("self", "selflink", "links")
 _DEEPEST = 4
 _PAGE = 32
 """Things on a page."""
+_DRAWS = 8
+"""Ids that are tried for one that nothing else has."""
 
 
 class EntityStore:
@@ -246,10 +249,15 @@ class AnswerWriter:
         reader = self.profile.reader
         if reader is None or reader.role.key is None or reader.accepts_key(FIRST_ID + number):
             return FIRST_ID + number
-        try:
-            return reader.key_values.make(Draw(self.key + b"%d" % number))
-        except GaveUp:
-            return FIRST_ID + number
+        if reader.accepts_key(number):
+            return number
+        found: Any = FIRST_ID + number
+        with suppress(GaveUp):
+            for again in range(_DRAWS):
+                found = reader.key_values.make(Draw(self.key + b"%d %d" % (number, again)))
+                if self.store.find(found, reader.role.fields) in (None, number):
+                    break
+        return found
 
     def _can_be_asked_for(self, fields: Fields) -> bool:
         """Whether who shows such a thing takes what the one that is made is called by."""

@@ -27,7 +27,7 @@ from toolyard.engines.simulator.entities import (
 )
 from toolyard.engines.simulator.listing import ListingCall
 from toolyard.engines.simulator.profile import Profile, has_own_id
-from toolyard.engines.simulator.roles import ALONE, Role, fields_of, find_neighbours
+from toolyard.engines.simulator.roles import Neighbours, Role, fields_of, find_neighbours
 from toolyard.engines.simulator.values import SchemaValues, SharedParts
 from toolyard.links.lm.config import WorldOptions
 from toolyard.model.errors import ConfigError, InvalidOutput, ToolFailed
@@ -214,17 +214,29 @@ class Simulator:
         if self.world is not None and not stateful:
             raise ConfigError("world: what is there has to be remembered; remove stateful: false")
         self._tools: Sequence[Tool] = ()
-        self._neighbours = ALONE
+        self._spaces: dict[str, list[Tool]] = {}
+        """The tools of each namespace."""
+        self._neighbours: dict[str, Neighbours] = {}
         self._profiles: dict[int, Profile] = {}
         self._shared: dict[str, SharedParts] = {}
         self._lock = Lock()
 
     def meet(self, tools: Sequence[Tool]) -> None:
         """Learn which tools there are: what one does may only show beside others, and has to agree with them."""
-        if tools is not self._tools:
-            with self._lock:
-                self._tools, self._neighbours = tools, find_neighbours(tools)
-                self._profiles.clear()
+        if tools is self._tools:
+            return
+        with self._lock:
+            if tools is self._tools:
+                return
+            spaces: dict[str, list[Tool]] = {}
+            for tool in tools:
+                spaces.setdefault(tool.namespace, []).append(tool)
+            # Where nothing has changed, what was worked out stays.
+            same = {name for name, own in spaces.items() if self._spaces.get(name) == own}
+            self._neighbours = {name: found for name, found in self._neighbours.items() if name in same}
+            self._shared = {name: parts for name, parts in self._shared.items() if name in same}
+            self._profiles = {key: found for key, found in self._profiles.items() if found.tool.namespace in same}
+            self._tools, self._spaces = tools, spaces
 
     def answer(self, invocation: Invocation) -> Any:
         """The call's value; raises `ToolFailed` where a real service would not find what is asked for."""
@@ -256,7 +268,10 @@ class Simulator:
             return found
         with self._lock:
             shared = self._shared.setdefault(tool.namespace, SharedParts())
-            made = Profile(tool, self.seed, shared, self._neighbours)
+            beside = self._neighbours.get(tool.namespace)
+            if beside is None:
+                beside = self._neighbours[tool.namespace] = find_neighbours(self._spaces.get(tool.namespace, ()))
+            made = Profile(tool, self.seed, shared, beside)
             if len(self._profiles) >= _KEPT:
                 self._shared.clear()
                 for key in list(self._profiles)[: _KEPT // 4]:
