@@ -242,6 +242,9 @@ class AnswerWriter:
                 value = number if letters == "number" else FIRST_ID + number
                 if values.checker(node)(value):
                     found[name] = value
+                elif letters != "number" and values.is_any_text(node):
+                    # Tools that take it may want a number where the answer only says that it is text.
+                    found[name] = str(value)
         return found if self._can_be_asked_for({**known, **found}) else {**found, **self._fit_id(number, path, taken)}
 
     def choose_id(self, number: int) -> Any:

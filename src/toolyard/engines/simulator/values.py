@@ -184,6 +184,14 @@ class SchemaValues:
     def _has_limits(self, schema: dict[str, Any]) -> bool:
         return not _LIMITS.isdisjoint(schema) or "not" in schema
 
+    def is_any_text(self, node: SubSchema) -> bool:
+        """Whether a part is text of which neither form nor examples are given, but for numerals."""
+        schemas = [way.schema for way in find_ways(self.root, node)]
+        texts = [schema for schema in schemas if allowed_types(schema) in (("string",), ("string", "null"))]
+        shown = [example for schema in texts for example in (*schema.get("examples", ()), schema.get("example", "0"))]
+        numerals = all(isinstance(example, str) and example.isdecimal() for example in shown)
+        return bool(texts) and numerals and all(schema.keys() <= _ANNOTATIONS | {"type"} for schema in texts)
+
     def checker(self, node: SubSchema) -> Check:
         """Whether a value is one of that part; compiled when it is first asked."""
         found = self._checks.get(id(node))
