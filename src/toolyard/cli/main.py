@@ -146,7 +146,7 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except ToolyardError as error:
         fail(error, as_json=as_json)
-        if isinstance(error, MalformedSource):
+        if isinstance(error, MalformedSource) and ": tool '" in str(error) and "--skip-bad" not in arguments:
             warn("`toolyard check` lists all that is wrong; with --skip-bad a verb goes on without it")
         return 1 if isinstance(error, _NOT_FOUND) else 2
     except BrokenPipeError:
