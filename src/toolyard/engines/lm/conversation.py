@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,7 @@ That answer cannot be used: {problem}.
 Answer the same call again, with the whole corrected JSON and nothing else."""
 
 _encode = msgspec.json.encode
+_MOST_ASKED = 8192
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -54,6 +55,10 @@ class Built(msgspec.Struct, frozen=True):
     response_format: Schema | None
     output: CompiledSchema | None
     declared: frozenset[str]
+
+
+Asked: TypeAlias = tuple[Schema | None, CompiledSchema | None, frozenset[str]]
+"""The response format, the schema of an answer, and the properties that it declares."""
 
 
 class Prompts:
@@ -70,10 +75,11 @@ class Prompts:
         self._system = Message("system", INSTRUCTION if instruction is None else instruction)
         self._max_tokens = max_tokens
         self._form = (bounds or Bounds(400, 16), most, strict)
+        self._asked: dict[int, tuple[Tool, Asked]] = {}
 
     def build(self, registry: ToolRegistry, invocation: Invocation) -> Built:
         """The conversation up to this call."""
-        tool, schema = invocation.tool, invocation.tool.output_parameters
+        tool = invocation.tool
         entries = list(invocation.session.history)
         pairs = self._history_messages(registry, entries)
         call = Message("user", f"{_tool_head(tool)}{_encode(invocation.arguments).decode()}}}")
@@ -81,10 +87,20 @@ class Prompts:
             (self._system, *pairs, call),
             len(pairs) // 2,
             len(entries) - len(pairs) // 2,
-            response_format(tool, *self._form),
-            compile_schema(schema) if schema else None,
-            declared_properties(schema) if schema else frozenset(),
+            *self._ask_for(tool),
         )
+
+    def _ask_for(self, tool: Tool) -> Asked:
+        """Worked out once: of a large schema it takes as long as all else of a call, and the loop would wait for it."""
+        known = self._asked.get(id(tool))
+        if known is None or known[0] is not tool:
+            if len(self._asked) >= _MOST_ASKED:
+                self._asked.clear()
+            schema = tool.output_parameters
+            output = compile_schema(schema) if schema else None
+            asked = response_format(tool, *self._form), output, declared_properties(schema) if schema else frozenset()
+            known = self._asked[id(tool)] = tool, asked
+        return known[1]
 
     def _history_messages(self, registry: ToolRegistry, entries: Sequence[bytes]) -> list[Message]:
         """A pair of messages for each entry that fits, from the last backwards."""
