@@ -1,6 +1,7 @@
 """`toolyard install` and `uninstall`: real files in a home of their own; what was written is what a client can start."""
 
 import json
+import os
 import stat
 import sys
 import tomllib
@@ -249,3 +250,17 @@ def test_variables_that_a_client_would_not_pass_on_are_told_and_written_only_whe
 def test_without_a_config_the_error_says_how_to_get_one(capsys):
     assert run(["install", "cursor"]) == 2
     assert "`toolyard init` makes one" in capsys.readouterr().err
+
+
+def test_a_program_that_only_your_path_has_is_told_of(capsys, tmp_path, monkeypatch):
+    program = tmp_path / "bin" / "my-mcp"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (tmp_path / "yard.yaml").write_text("tools: [{type: mcp, command: my-mcp, namespace: mine}]")
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    words = ["install", "cursor", str(tmp_path / "yard.yaml"), "--file", str(tmp_path / "mcp.json"), "--print"]
+    assert run(words) == 0
+    assert "starts my-mcp, on your PATH but perhaps not on a client's; --env PATH" in capsys.readouterr().err
+    assert run([*words, "--env", "PATH"]) == 0
+    assert "my-mcp" not in capsys.readouterr().err

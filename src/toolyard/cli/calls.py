@@ -124,7 +124,7 @@ def call(
             try:
                 result = _ask_until_decided(engine, ask, wait, options)
             except UnknownSessionError:
-                raise missing_session(yard, session_id, owner) from None
+                raise missing_session(yard, session_id, owner, options.config) from None
     typed = {"-c": options.config, "--session": session, "--owner": owner, "--timeout": timeout, "--skip-bad": skip_bad}
     return _show_result(result, options, _write_again(typed, [name, *arguments], request, yard), simulated=simulate)
 

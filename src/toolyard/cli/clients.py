@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -158,7 +159,12 @@ def _make_entry(client: Client, config: Path | None, env: dict[str, str]) -> dic
         raise ConfigError("name a config, catalog or Python file; `toolyard init` makes one to begin with")
     if not config.is_file():
         raise ConfigError(f"{config}: no such file here; `toolyard init` makes a config to begin with")
-    check_config(read_anything(config, env={**os.environ, **env}))
+    read = read_anything(config, env={**os.environ, **env})
+    check_config(read)
+    for program in sorted({str(entry.options["command"]) for entry in read.loaders if "command" in entry.options}):
+        there = shutil.which(program, path=os.pathsep.join([os.defpath, str(Path(sys.executable).parent)]))
+        if there is None and "PATH" not in env and shutil.which(program) is not None:
+            warn(f"{config} starts {program}, on your PATH but perhaps not on a client's; --env PATH writes it down")
     for name in sorted(_list_variables(config) - env.keys()):
         warn(f"{config} needs the variable {name}, which clients do not pass on; --env {name} writes it into the entry")
     command, *arguments = own_command(["mcp", str(config.absolute())])

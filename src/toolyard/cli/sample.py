@@ -64,7 +64,7 @@ def sample(
         except SamplingError as error:
             if isinstance(error, ConfigError):
                 raise
-            return _report_failure(error, options.json or jsonl)
+            return _report_failure(error, options.json)
     if options.json or jsonl:
         return _print_data(samples, dialect, jsonl)
     for drawn in samples:

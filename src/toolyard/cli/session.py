@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -41,7 +42,7 @@ def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
 def show_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """Show a session: each call with its time and result, then what engines keep in it."""
     with open_yard(options.config, durable=True) as yard:
-        state = _read_state(yard, session_id, owner)
+        state = _read_state(yard, session_id, owner, options.config)
         executions = [call.to_dict() for call in yard.tool_engine.get_session_history(session_id, owner=owner)]
         digest = yard.tool_engine.state_hash(session_id, owner=owner)
     if options.json:
@@ -79,7 +80,7 @@ def fork_(
         How many calls it begins with; all of them if not given.
     """
     with open_yard(options.config, durable=True) as yard:
-        _read_state(yard, session_id, owner)
+        _read_state(yard, session_id, owner, options.config)
         yard.tool_engine.setup(new_id, fork_of=session_id, at=at, owner=owner)
         digest = yard.tool_engine.state_hash(new_id, owner=owner)
     point = {} if at is None else {"at": at}
@@ -113,7 +114,7 @@ def diff_(
     """
     points = ((session_id, at_a), (session_id if other_id is None else other_id, at_b))
     with open_yard(options.config, durable=True) as yard:
-        calls = [_read_state(yard, name, owner)["tool_executions"][:at] for name, at in points]
+        calls = [_read_state(yard, name, owner, options.config)["tool_executions"][:at] for name, at in points]
         left, right = (yard.tool_engine.sessions.world(name, owner, at=at).to_dict() for name, at in points)
         world = yard.tool_engine.world_diff(session_id, other_id, at_a=at_a, at_b=at_b, owner=owner)
     parted = (number for number, (one, other) in enumerate(zip(*calls, strict=False)) if one != other)
@@ -139,7 +140,7 @@ def diff_(
 def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """Print a session as one JSON document that `setup(initial_state=...)` takes back."""
     with open_yard(options.config, durable=True) as yard, working(f"exporting {session_id}"):
-        state = _read_state(yard, session_id, owner)
+        state = _read_state(yard, session_id, owner, options.config)
     print_json(state)
     return 0
 
@@ -147,7 +148,7 @@ def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: Y
 def delete_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """End a session and forget what only it has."""
     with open_yard(options.config, durable=True) as yard:
-        _read_state(yard, session_id, owner)
+        _read_state(yard, session_id, owner, options.config)
         yard.tool_engine.teardown(session_id, owner=owner)
     return print_either(options.json, {"deleted": session_id}, f"{session_id} is deleted")
 
@@ -156,10 +157,10 @@ def _name_point(session_id: str, at: int | None) -> str:
     return session_id if at is None else f"{session_id}@{at}"
 
 
-def _read_state(yard: Toolyard, session_id: str, owner: str | None) -> dict[str, Any]:
+def _read_state(yard: Toolyard, session_id: str, owner: str | None, config: Path | None) -> dict[str, Any]:
     state = yard.tool_engine.get_session_state(session_id, owner=owner)
     if state is None:
-        raise missing_session(yard, session_id, owner)
+        raise missing_session(yard, session_id, owner, config)
     return state
 
 

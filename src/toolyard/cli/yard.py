@@ -74,13 +74,14 @@ def open_yard(
         yield yard
 
 
-def missing_session(yard: Toolyard, session_id: str, owner: str | None) -> UnknownSessionError:
+def missing_session(yard: Toolyard, session_id: str, owner: str | None, config: Path | None) -> UnknownSessionError:
     """The error about a session that is not there: whose it is, or which one may have been meant."""
     store = yard.tool_engine.sessions.store
     known = {} if store is None else {item.session_id: item.owner for item in store.sessions(owner)}
     if session_id in known:
         return UnknownSessionError(f"session {session_id!r} is not yours; say --owner {known[session_id]}")
-    return UnknownSessionError(describe_missing("session", session_id, known, "session list"))
+    told = describe_missing("session", session_id, known, "session list")
+    return UnknownSessionError(f"{told}; looked in {describe_store(config)}")
 
 
 @contextmanager

@@ -37,10 +37,10 @@ class RawCall(NamedTuple):
 
 
 class Dialect(ABC):
-    """Translates between toolyard and one provider, both ways.
+    """Translates between toolyard and one provider.
 
     What `format_tools` returns is the `tools` of a request; what `format_calls` and `format_results` return
-    extends the request's list of messages. The parsers take those back, the provider's whole answers, and
+    extends the request's list of messages. `parse_calls` takes calls back, the provider's whole answers, and
     the objects its SDK makes of them.
 
     Wire names are decoded by the tools a dialect was given or has formatted, so keep the instance that
