@@ -138,6 +138,16 @@ def test_files_that_hang_or_kill_spoil_no_other_and_the_order_is_kept(pools, lev
     until(lambda: not named(name))
 
 
+def test_files_that_got_no_process_while_another_took_them_all_are_read_afterwards(pools, level):
+    pool = pools(level, declare_seconds=1.0, processes=2)
+    bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
+    # Enough of them that some are read while the bomb goes off.
+    codes = [script(bomb, "bomb.py"), *(script(TOOL, f"good{number}.py") for number in range(40))]
+    said = pool.declare(codes, deadline=soon(60))
+    assert isinstance(said[0], ScriptFault)
+    assert [item for item in said[1:] if not isinstance(item, Declared)] == []
+
+
 def test_no_file_sees_what_another_did(pools, level):
     pool = pools(level, workers=1)
     first = script(

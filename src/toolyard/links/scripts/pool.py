@@ -82,6 +82,8 @@ def _read_declaration(code: Code, said: FileDeclaration) -> Result:
         fault = said.fault
         text = fault.message if fault.refused else f"{fault.type}: {fault.message}".removesuffix(": ")
         return ScriptFault(code.file, text, "refused" if fault.refused else "error", fault.line, fault.trace)
+    if said.unforked is not None:
+        return ScriptFault(code.file, said.unforked, "unavailable")
     return ScriptFault(code.file, f"it {how(Ended(status=said.ended), doing='it had declared anything')}", "crash")
 
 
@@ -91,7 +93,10 @@ def _explain_trouble(code: Code, trouble: Trouble, ended: Ended) -> ScriptFault:
     if isinstance(trouble, Flooded):
         return ScriptFault(code.file, "it printed more than its limit while it was read, and was ended", "crash")
     known = trouble if not isinstance(trouble, Gone) else None
-    return ScriptFault(code.file, f"it {how(ended, known, doing='it had declared anything')}", "crash")
+    text = f"it {how(ended, known, doing='it had declared anything')}"
+    # Of a process that nobody can say anything of, its whole family was ended.
+    lost = known is None and ended.status is None
+    return ScriptFault(code.file, text, "unavailable" if lost else "crash")
 
 
 T = TypeVar("T")
@@ -176,12 +181,16 @@ class ScriptPool(Closing):
         """What each file declares, or why it does not, in the same order.
 
         Several are read at once, each in a fork of its own. No file can change what another says, except where a level
-        lets scripts into the memory of each other: see note (2) of `sandbox`.
+        lets scripts into the memory of each other: see note (2) of `sandbox`. One that got no process, since another
+        file took them all, is read again once the others are done.
         """
         results: dict[int, Result] = {}
         todo = deque(enumerate(codes))
         helpers = min(self.settings.workers, len(codes))
         await asyncio.gather(*(self._read_files(todo, results, deadline) for _ in range(helpers)))
+        todo = deque(item for item in enumerate(codes) if _is_unavailable(results[item[0]]))
+        if len(todo) < len(codes):
+            await self._read_files(todo, results, deadline)
         return [results[number] for number in range(len(codes))]
 
     declare = link_loop.sync_twin(adeclare)
@@ -308,6 +317,10 @@ class ScriptPool(Closing):
             return self._threads.submit(work)
         except SessionError:
             raise Unavailable(f"{self.label}: the workers are closed", retryable=False) from None
+
+
+def _is_unavailable(result: Result) -> bool:
+    return isinstance(result, ScriptFault) and result.kind == "unavailable"
 
 
 def _has_result(future: Future[Any]) -> bool:

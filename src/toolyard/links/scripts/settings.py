@@ -83,7 +83,7 @@ class ScriptFault(msgspec.Struct, frozen=True):
     file: str
     message: str
     kind: Literal["error", "refused", "timeout", "crash", "unavailable"] = "error"
-    """It raised; it declares wrongly; it took too long; its process ended; it was never asked."""
+    """It raised; it declares wrongly; it took too long; its process ended; it had none, or lost it with another's."""
     line: int | None = None
     trace: str = ""
     """For the log, not for whoever calls."""

@@ -90,11 +90,12 @@ class WorkerFault(msgspec.Struct, frozen=True):
 
 
 class FileDeclaration(msgspec.Struct, frozen=True):
-    """What the process of one file says of its tools, or what is said of a process that ended."""
+    """What the process of one file says of its tools, or what is said of a process that ended, or never was."""
 
     tools: list[dict[str, Any]] | None = None
     fault: WorkerFault | None = None
     ended: int | None = None
+    unforked: str | None = None
 
 
 class WorkerReply(msgspec.Struct, frozen=True):

@@ -72,7 +72,13 @@ def _import_ahead(source: bytes, tried: set[str]) -> None:
 def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
     flush()
     reader, writer = os.pipe()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        # Another file may hold all the processes that scripts may have.
+        os.close(reader)
+        os.close(writer)
+        return frames.encode({"unforked": f"a process could not be forked: {error.strerror}"}).encode(), True
     if pid == 0:
         try:
             os.setpgid(0, 0)

@@ -192,7 +192,12 @@ class ForkServerProcess:
             return
         except OSError:
             # With the rights of the script: what is in there may be a trap for anybody with more.
-            if (pid := os.fork()) == 0:
+            try:
+                pid = os.fork()
+            except OSError:
+                # Scripts hold all the processes there may be; whoever started this one empties the rest.
+                return
+            if pid == 0:
                 try:
                     drop(self._config)
                     import shutil
