@@ -196,6 +196,21 @@ def test_where_the_old_text_is_kept_is_said(home, capsys):
     assert f"{place.resolve()}.before-toolyard" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("order", [["toolyard", "desk"], ["desk", "toolyard"]])
+def test_a_second_entry_keeps_the_first_backup_and_the_file_comes_back_to_the_byte_in_either_order(order, home, capsys):
+    place = hold("gemini-cli", home, HELD["gemini-cli"])
+    first = place.with_name(f"{place.name}.before-toolyard")
+    run(["install", "gemini-cli", "yard.yaml"])
+    between = place.read_bytes()
+    capsys.readouterr()
+    assert run(["install", "gemini-cli", "desk.py", "--name", "desk", "--json"]) == 0
+    assert Path(json.loads(capsys.readouterr().out)["backup"]).read_bytes() == between
+    assert first.read_bytes().decode() == HELD["gemini-cli"]
+    for name in order:
+        assert run(["uninstall", "gemini-cli", "--name", name]) == 0
+    assert place.read_bytes().decode() == HELD["gemini-cli"]
+
+
 def test_a_link_stays_a_link_and_a_file_keeps_its_mode_and_its_backup_is_private(home):
     real = home.parent / "dotfiles.json"
     real.write_text('{"a": 1}')

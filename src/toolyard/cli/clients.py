@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -98,9 +99,7 @@ def install(
     _check_ours(there, name, what)
     changed = write_value(found.form, text, path, entry, what=what)
     place.parent.mkdir(parents=True, exist_ok=True)
-    backup = _backup_of(place) if text and there is None else None
-    if backup is not None:
-        replace_file(backup, text.encode())
+    backup = _keep_text(place, text) if text and there is None else None
     _replace_text(place, text, changed)
     return _tell(client, what, name, "added to" if there is None else "changed in", options.json, backup)
 
@@ -116,19 +115,21 @@ def uninstall(
         claude-desktop, claude-code, cursor, vscode, codex or gemini-cli.
     """
     found, place = CLIENTS[client], _choose_file(client, file)
-    path, what, backup = (found.key, name), str(place), _backup_of(place)
+    path, what = (found.key, name), str(place)
     text = read_text(place) if place.exists() else ""
     entry = find_value(found.form.read(text, what), path)
     if entry is None:
         raise NotFoundError(f"{what} has no server {name!r}; --name and --file say which entry is meant")
     _check_ours(entry, name, what)
-    before = read_text(backup) if backup.exists() else ""
-    known = find_value(found.form.read(before, str(backup)), path) is not None
-    if known or write_value(found.form, before, path, entry, what=str(backup)) != text:
-        _replace_text(place, text, erase_value(found.form, text, path, what=what))
+    for backup, before in [*_read_backups(place), (None, "")]:
+        known = find_value(found.form.read(before, str(backup)), path) is not None
+        if not known and write_value(found.form, before, path, entry, what=str(backup)) == text:
+            _replace_text(place, text, before)
+            if backup:
+                backup.unlink()
+            break
     else:
-        _replace_text(place, text, before)
-        backup.unlink(missing_ok=True)
+        _replace_text(place, text, erase_value(found.form, text, path, what=what))
     return _tell(client, what, name, "taken out of", options.json)
 
 
@@ -137,8 +138,21 @@ def _choose_file(client: ClientName, given: Path | None) -> Path:
     return (given or find_file(CLIENTS[client], sys.platform, os.environ, Path.home())).resolve()
 
 
-def _backup_of(place: Path) -> Path:
-    return place.with_name(f"{place.name}.before-toolyard")
+def _read_backups(place: Path) -> list[tuple[Path, str]]:
+    """What the file said before each entry that was added and is there still, the first of them first."""
+    names = (place.with_name(f"{place.name}.before-toolyard{number or ''}") for number in count())
+    return [(name, read_text(name)) for name in takewhile(Path.exists, names)]
+
+
+def _keep_text(place: Path, text: str) -> Path:
+    """Keep what the file says beside it, and whatever was kept there before, which is nobody's to write over."""
+    there = _read_backups(place)
+    for name, kept in there:
+        if kept == text:
+            return name
+    backup = place.with_name(f"{place.name}.before-toolyard{len(there) or ''}")
+    replace_file(backup, text.encode())
+    return backup
 
 
 def _read_variables(words: Sequence[str]) -> dict[str, str]:
