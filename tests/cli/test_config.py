@@ -126,6 +126,7 @@ def test_an_address_of_an_api_takes_what_its_document_needs_and_the_key_stays_a_
     assert run(["add", spec_url]) == 2
     said = capsys.readouterr().err
     assert "as rest" in said and "as mcp" in said and "401" in said and "--token-env NAME" in said
+    assert """--set 'auth={"type": "basic", "user": "${""" in said
     assert run(["add", spec_url, "--token-env", "PETS_TOKEN"]) == 2
     assert "PETS_TOKEN" in capsys.readouterr().err
     monkeypatch.setenv("PETS_TOKEN", "the-secret-token")
@@ -355,23 +356,35 @@ def test_a_token_is_refused_where_it_says_nothing(capsys, monkeypatch):
     monkeypatch.setenv("MINE", "x-1-secret")
     write_secured(SCHEMES["basic"][0])
     before = Path("toolyard.yaml").read_text()
-    for what, why in (("secured.json", "a user and a password"), ("desk.py", "is for APIs and for servers")):
+    for what, why in (
+        ("secured.json", """--set 'auth={"type": "basic","""),
+        ("desk.py", "is for APIs and for servers"),
+    ):
         assert run(["add", what, "--token-env", "MINE"]) == 2
         assert why in capsys.readouterr().err
     assert Path("toolyard.yaml").read_text() == before
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8711", "localhost:9", "[::1]:8000", "10.1.2.3:80"])
-def test_an_api_that_is_not_public_is_told_the_line_that_allows_it(host, capsys):
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_an_api_that_is_not_public_is_told_the_source_and_the_option_that_allow_it(host, as_json, capsys):
     Path("near.json").write_text(json.dumps({**SPEC, "servers": [{"url": f"http://{host}"}]}))
-    assert run(["add", "near.json"]) == 0
-    line = f'allow_hosts: ["{host}"]'
-    assert line in capsys.readouterr().out
-    assert run(["call", "listPets"]) == 1 and line in capsys.readouterr().err
-    assert run(["add", "near.json", "-n", "again", "--set", f'allow_hosts=["{host}"]']) == 0
-    assert "allow_hosts" not in capsys.readouterr().out
+    assert run(["add", "near.json", "--into", "new.yaml", *as_json]) == 0
+    said = capsys.readouterr().err
+    option = f'allow_hosts=["{host}"]'
+    assert f"--set '{option}'" in said
+    [source] = parse_yaml(Path("new.yaml").read_text(), what="new.yaml")["tools"]
+    assert parse_yaml(said.partition("\n")[2], what="what was said") == [{**source, "allow_hosts": [host]}]
+    assert run(["call", "new.yaml::listPets"]) == 1 and f'allow_hosts: ["{host}"]' in capsys.readouterr().err
+    assert run(["add", "near.json", "-n", "again", "--set", option, *as_json]) == 0
+    assert "which is not public" not in capsys.readouterr().err
+
+
+def test_a_name_of_a_private_network_is_told_of_too(capsys):
+    Path("near.json").write_text(json.dumps({**SPEC, "servers": [{"url": "http://api:8080"}]}))
+    assert run(["add", "near.json"]) == 0 and 'allow_hosts=["api:8080"]' in capsys.readouterr().err
 
 
 def test_an_api_that_is_public_or_named_by_its_address_needs_no_such_line(spec_url, capsys):
     Path("far.json").write_text(json.dumps({**SPEC, "servers": [{"url": "https://pets.example"}]}))
-    assert run(["add", "far.json"]) == 0 and "allow_hosts" not in capsys.readouterr().out
+    assert run(["add", "far.json"]) == 0 and "allow_hosts" not in capsys.readouterr().err

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -46,6 +47,7 @@ _Source = dict[str, Any]
 _CONFIG = Path("toolyard.yaml")
 _RUNNERS = frozenset({"npx", "uvx", "pipx", "bunx", "docker", "node", "deno", "uv", "python", "python3", "run", "sh"})
 _REFUSED = re.compile(r"\banswer(?:s|ed) 40[13]\b")
+_BASIC = """--set 'auth={"type": "basic", "user": "${API_USER}", "password": "${API_PASSWORD}"}'"""
 _PLAIN_HOSTS = ("mcp", "www", "api")
 
 _STARTER = """\
@@ -206,8 +208,8 @@ def add(
     else:
         found = f"{counted(loaded, 'tool')} loaded, {rejected} rejected"
         print_text(f"{config}: added a source of type {source['type']}; {found}")
-        _explain_reach(config, registry)
         _explain_auth(source)
+    _explain_reach(source, config, registry)
     return 0
 
 
@@ -290,7 +292,7 @@ def _load_first(
         failures.append(f"as {source['type']}: it has no tools{': ' * bool(reasons)}{'; '.join(reasons)}")
     refused = any("401" in line for line in failures)
     named = (
-        "--token-env NAME names the variable that has its token"
+        f"--token-env NAME names the variable that has its token; for a user and a password: {_BASIC}"
         if token is None
         else f"the token in {token} is refused"
     )
@@ -298,17 +300,25 @@ def _load_first(
     raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures) + hint)
 
 
-def _explain_reach(config: Path, registry: ToolRegistry) -> None:
+def _explain_reach(source: _Source, config: Path, registry: ToolRegistry) -> None:
     """Say how an API on this machine or in a private network is allowed: that its document names it is not enough."""
     bindings = {tool.binding.base_url: tool.binding for tool in registry if isinstance(tool.binding, RestBinding)}
+    refused = []
     for base_url, binding in bindings.items():
         with suppress(Blocked):  # no address that anybody could call
             target = read_url(base_url or "")
             name, address = with_port(target.host, target.port), read_address(target.host)
-            is_private = target.host == "localhost" if address is None else not is_public(address)
+            is_private = "." not in target.host if address is None else not is_public(address)
             if is_private and not {name, target.host} & {*binding.named, *binding.allowed}:
-                print_text(f"its calls go to {name}, which is not public, and are refused until you allow it;")
-                print_text(f'add this to the source in {config}:\n  allow_hosts: ["{name}"]')
+                refused.append(name)
+    if refused:
+        allowed = [*source.get("allow_hosts", ()), *refused]
+        written = yaml.safe_dump(
+            [{**source, "allow_hosts": allowed}], sort_keys=False, default_flow_style=None, allow_unicode=True
+        )
+        said = f"its calls go to {', '.join(refused)}, which is not public, and are refused until you allow it"
+        said = f"{said}, by --set 'allow_hosts={json.dumps(allowed)}' when you add it, or now in {config}"
+        warn(f"{said}, where its source is to be\n{indent(written.rstrip(), '  ')}")
 
 
 def _check_token(token: str, candidates: list[_Source]) -> None:
@@ -339,7 +349,9 @@ def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, confi
     # Until it is set, calls go without one that nobody asked for here.
     write = f"${{{{{name}_{{}}:-}}}}".format if token is None else lambda _: f"${{{token}}}"
     if token is not None and any(scheme is not None and scheme.type == "basic" for scheme in schemes):
-        raise ConfigError("this API asks for a user and a password; leave --token-env out, and the variables are told")
+        raise ConfigError(
+            f"this API asks for a user and a password, not for a token; in place of --token-env: {_BASIC}"
+        )
     if token is not None:
         schemes = [None if scheme is None or scheme.type == "oauth2" else scheme for scheme in schemes]
     entries = [entry for scheme in schemes if (entry := suggest_auth(scheme, write)) is not None]
