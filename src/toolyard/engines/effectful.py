@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
 
 from toolyard.calls.plan import SCHEMA_SIMULATOR, Answerer
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.options import SimulationOptions
 from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import get_tool_engine
@@ -15,6 +17,19 @@ from toolyard.registry import ToolRegistry
 from toolyard.schema.options import check_kinds, read_arguments
 
 Simulate = Literal["read", "live"]
+
+
+class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Of engines whose calls may have an effect."""
+
+    simulate: Annotated[
+        Simulate,
+        Meta(
+            description="What a simulation may really call: what changes nothing, or, for callers who may also "
+            "execute, everything."
+        ),
+    ]
+    simulate_with: Annotated[Any, Meta(description="The engine that answers what a simulation may not call.")]
 
 
 class EffectfulEngine(ToolEngine):

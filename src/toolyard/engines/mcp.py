@@ -8,14 +8,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import redact_info
 from toolyard.dialects.mcp import read_answer
-from toolyard.engines.effectful import OutwardEngine
-from toolyard.engines.options import McpEngineOptions, SimulationOptions
+from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.links.mcp import Handlers, McpLink, give_back, lease
 from toolyard.links.mcp.options import limits_of, read_handlers, read_server, secrets_of
 from toolyard.loop.home import link_loop
@@ -27,6 +28,7 @@ from toolyard.model.names import show
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
+from toolyard.schema.common_options import McpServerOptions
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import Redactor
@@ -35,6 +37,17 @@ Connection = Literal["shared", "per_session"]
 OnProgress = Callable[[ToolCall, Progress], None]
 
 _log = logging.getLogger(__name__)
+
+
+class McpEngineOptions(McpServerOptions, frozen=True, kw_only=True):
+    """Of the engine that calls tools of MCP servers."""
+
+    connection: Annotated[Connection, Meta(description="Whether sessions share a connection, or have one each.")]
+    max_session_connections: Annotated[
+        int, Meta(ge=1, description="Connections of sessions that are kept; beyond, the longest unused is closed.")
+    ]
+    on_progress: Annotated[Any, Meta(description="A function that is told how far calls have got; from Python alone.")]
+    json_text: Annotated[bool, Meta(description="Whether JSON in a text is meant as a value.")]
 
 
 @register_tool_engine("mcp")

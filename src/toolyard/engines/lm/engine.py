@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
 
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import SCHEMA_SIMULATOR
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.options import LMEngineOptions
 from toolyard.links.lm.config import LMOptions
 from toolyard.model.errors import ConfigError, InvalidOutput
 from toolyard.model.tool import Tool
@@ -26,6 +28,28 @@ _QUOTED = 8_000
 """Characters of an unusable answer that the model is shown again."""
 _NOTHING = "(nothing)"
 _SCHEMA = "schema"
+
+
+class LMEngineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the engine that has a model, or the schemas alone, make answers up."""
+
+    lm_config: Annotated[
+        LMOptions | None,
+        Meta(description="The model that is asked; without one, answers are made of the schemas alone."),
+    ]
+    error_categories: Annotated[
+        Sequence[Mapping[str, Any]] | None,
+        Meta(description="Failures to simulate: type, probability and message of each."),
+    ]
+    instruction: Annotated[str | None, Meta(description="What the model is told, in place of the usual words.")]
+    max_history_tokens: Annotated[
+        int | None, Meta(ge=0, description="Most of the session's history that the model is shown.")
+    ]
+    repairs: Annotated[
+        int, Meta(ge=0, le=2, description="Times that a model may mend an answer that its schema does not allow.")
+    ]
+    max_string_length: Annotated[int, Meta(ge=1, description="Longest text that is made up.")]
+    max_items: Annotated[int, Meta(ge=1, description="Longest list that is made up.")]
 
 
 @register_tool_engine("lm")

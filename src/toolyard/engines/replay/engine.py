@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
-from msgspec import UNSET, structs
+import msgspec
+from msgspec import UNSET, Meta, structs
 
 from toolyard.calls.attempts import answer_flow, behind_a_cassette
 from toolyard.calls.drive import Flow, drive_here, too_late
@@ -19,7 +20,6 @@ from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
 from toolyard.calls.result import is_own_exception, plain_answer, redact_info
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.options import ReplayOptions
 from toolyard.engines.replay.cassette import Cassette, Changed, Drift, Moved, Recording, call_key, nearest
 from toolyard.loop.threads import loop_runs_here
 from toolyard.model.call import Content, ToolCall
@@ -53,6 +53,22 @@ ReplayMatch = Literal["arguments", "strict", "fifo"]
 _EVERYTHING = ""
 _MOST_MISSES = 1000
 _NEVER_PLAYED = frozenset(kind.code for kind in (Denied, Interrupted, InvalidArguments, NoEngine, UnknownToolError))
+
+
+class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the engine that records calls and answers from the recording."""
+
+    cassette: Annotated[str | Path, Meta(description="The file that holds the recorded calls.")]
+    mode: Annotated[
+        ReplayMode,
+        Meta(description="Answer from the cassette, record, record what is missing, or pass everything on."),
+    ]
+    engine: Annotated[Any, Meta(description="The engine that answers what is recorded.")]
+    match: Annotated[
+        ReplayMatch,
+        Meta(description="When a recorded call is the same: by its arguments, by everything, or by its turn."),
+    ]
+    repeat: Annotated[bool, Meta(description="Whether a recorded answer may be given more than once.")]
 
 
 @register_tool_engine("replay")

@@ -7,20 +7,21 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from msgspec import Meta
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
 from toolyard.dialects.telemetry import carry_trace
-from toolyard.engines.effectful import OutwardEngine
-from toolyard.engines.options import RestEngineOptions, SimulationOptions
+from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.engines.rest.answer import read_answer
-from toolyard.engines.rest.options import Chosen, choose_credentials, make_client
 from toolyard.engines.rest.request import RestOperation, named_hosts
+from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.auth import NoToken
-from toolyard.links.http.auth_entry import AuthEntry, read_auth
+from toolyard.links.http.auth_entry import AuthEntry, join_credentials, read_auth
 from toolyard.links.http.client import GuardedClient
-from toolyard.links.http.messages import Incoming, Outgoing
+from toolyard.links.http.messages import Credential, Incoming, Outgoing
 from toolyard.links.http.url import read_base_url
 from toolyard.loop.pacing import Breaker
 from toolyard.model.bindings import RestBinding
@@ -28,7 +29,7 @@ from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, Sess
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
-from toolyard.schema.common_options import check_headers
+from toolyard.schema.common_options import TlsOptions, check_headers, read_trust
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import find_credentials
@@ -43,6 +44,98 @@ _MAX_FETCHED = 256
 _SERVER_FAULT = 500
 _PATIENT_SECONDS = 1.0
 """Who waited less than that cannot tell whether a server is in trouble."""
+
+
+class RestEngineOptions(TlsOptions, frozen=True, kw_only=True):
+    """Of the engine that calls HTTP services."""
+
+    auth: Annotated[
+        Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        Meta(description="One credential or several: mappings with a type, one of bearer, basic, api_key, oauth2."),
+    ]
+    base_url: Annotated[
+        str | None, Meta(description="Where the service of every tool is, in place of what its source says.")
+    ]
+    allow_hosts: Annotated[
+        Sequence[str], Meta(description="Hosts that may be asked though they are private: name, or name:port.")
+    ]
+    allow_networks: Annotated[
+        Sequence[str], Meta(description="Networks that may be asked though they are private, such as 10.0.0.0/8.")
+    ]
+    user_agent: Annotated[str | None, Meta(description="What the engine calls itself.")]
+    max_response_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer that is read.")]
+    max_connections: Annotated[int, Meta(ge=1, description="Connections that are open at once.")]
+    http2: Annotated[bool, Meta(description="Whether HTTP/2 is offered.")]
+    idempotency_header: Annotated[
+        str | None, Meta(description="Header that carries the id of a call, so that it may be sent again.")
+    ]
+    breaker_failures: Annotated[int, Meta(ge=1, description="Failures in a row after which a server is left alone.")]
+    breaker_pause: Annotated[float, Meta(ge=0, description="Seconds that it is left alone.")]
+
+
+def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
+    """The client these options describe."""
+    read = read_arguments(RestEngineOptions, **given)
+    return GuardedClient(
+        AddressRule.of(read["allow_hosts"], read["allow_networks"]),
+        verify=read_trust(read["verify"], read["ca"]),
+        cert=tuple(read["cert"]) if isinstance(read["cert"], list) else read["cert"],
+        max_bytes=max_bytes,
+        pool=pool,
+        http2=read["http2"],
+    )
+
+
+class Chosen:
+    """What goes along with a call."""
+
+    __slots__ = ("credential", "named", "unplaced")
+
+    def __init__(self, entries: Sequence[AuthEntry], origin: str) -> None:
+        self.credential: Credential | None = join_credentials(entries, origin)
+        self.named = tuple(name for entry in entries for name in entry.named)
+        self.unplaced = any(entry.origin is None for entry in entries)
+        """Something of it does not say which origin it is for."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown of it; a token that was fetched meanwhile counts."""
+        return () if self.credential is None else self.credential.secrets
+
+
+def choose_credentials(operation: RestOperation, own: Sequence[AuthEntry], shared: Sequence[AuthEntry] = ()) -> Chosen:
+    """What the operation asks for, of the session's own credentials if these are enough, else of all.
+
+    An alternative of the specification that can be met whole is. If none can, or it asks for nothing, what is not
+    meant for a certain scheme goes along: the operator knows the service better than its specification may.
+    """
+    mine = [entry for entry in own if entry.serves(operation.origin, operation.trusted)]
+    everything = [*mine, *(entry for entry in shared if entry.serves(operation.origin, operation.trusted))]
+    for available in (mine, everything):
+        for alternative in operation.binding.security:
+            found = _meet_alternative(operation, alternative, available)
+            if found:
+                return Chosen(found, operation.origin)
+    slots: dict[tuple[str, str], AuthEntry] = {}
+    for entry in everything:
+        if entry.scheme is None:
+            slots.setdefault(entry.slot, entry)
+    return Chosen(list(slots.values()), operation.origin)
+
+
+def _meet_alternative(
+    operation: RestOperation, alternative: Sequence[str], available: Sequence[AuthEntry]
+) -> list[AuthEntry] | None:
+    found: list[AuthEntry] = []
+    for name in alternative:
+        scheme = operation.binding.schemes.get(name)
+        # One that is meant for the scheme by name before one that merely fits.
+        fitting = sorted((entry for entry in available if entry.fits(name, scheme)), key=lambda e: e.scheme is None)
+        if not fitting:
+            return None
+        if fitting[0] not in found:
+            found.append(fitting[0])
+    return found
 
 
 class _Sent(NamedTuple):
