@@ -1,6 +1,6 @@
 import pytest
 
-from toolyard.dialects import gemini_schema as schema
+from toolyard.dialects import gemini as schema
 from toolyard.dialects.payload import ChangeLog
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from conftest import examples
 from dialects.strategies import accepted, inputs, junk
-from toolyard.dialects.gemini_schema import GEMINI_KEYWORDS, gemini_schema
+from toolyard.dialects.gemini import GEMINI_KEYWORDS, gemini_schema
 from toolyard.dialects.payload import ChangeLog
 
 TYPES = {"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"}
