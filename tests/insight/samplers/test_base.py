@@ -242,6 +242,23 @@ def test_a_missing_artifact_names_the_enrichment_to_add(kind, artifact):
         get_tool_sampler(kind, registry=registry(5), k=2)
 
 
+@pytest.mark.parametrize(
+    ("kind", "artifact"), [("tc/chain", "dataflow"), ("tc/dag", "dataflow"), ("tc/neighbor", "neighbors")]
+)
+def test_an_artifact_that_a_sampler_cannot_ask_is_refused_when_the_sampler_is_made(kind, artifact):
+    class Plain:
+        writes = (artifact,)
+
+        def enrich(self, snapshot):
+            return snapshot.tools, {artifact: {one.qualified_name: [] for one in snapshot.tools}}
+
+    made = ToolRegistry(tools(3), enrichments=[Plain()])
+    with pytest.raises(
+        SamplingError, match=f"{kind}: the artifact '{artifact}' is of type .*; let the enrichment {artifact}"
+    ):
+        get_tool_sampler(kind, registry=made, k=2)
+
+
 def test_a_sampler_sees_the_registry_as_it_is_when_it_draws():
     made = registry(3)
     sampler = get_tool_sampler("tc/random", registry=made, k=4)

@@ -12,6 +12,7 @@ from toolyard.insight.samplers.snapshot_view import (
     matrix_of,
     whole_numbers,
 )
+from toolyard.model.errors import ConfigError
 
 
 def test_cosines_are_exact_whatever_the_order_of_addition():
@@ -54,3 +55,15 @@ def test_an_artifact_that_is_a_plain_mapping_will_do():
     given = [tool("a"), tool("b")]
     mapping = {one.qualified_name: {one.fingerprint: [1.0, at]} for at, one in enumerate(given)}
     assert ToolLikeness(matrix_of(mapping, given), "embeddings").to(0) == pytest.approx([1, 0.7071], abs=1e-3)
+
+
+def test_a_mapping_that_lacks_a_tool_or_is_of_something_else_is_refused_with_words():
+    given = [tool("a"), tool("b")]
+    short, long = ({one.fingerprint: vector} for one, vector in zip(given, ([1.0], [1.0, 2.0]), strict=True))
+    for mapping in (
+        {},
+        {"n::a": 1, "n::b": 2},
+        dict(zip([one.qualified_name for one in given], (short, long), strict=True)),
+    ):
+        with pytest.raises(ConfigError, match="'embeddings' must have a vector for every tool"):
+            matrix_of(mapping, given)

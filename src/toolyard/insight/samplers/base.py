@@ -133,6 +133,8 @@ Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Tries = Annotated[int, msgspec.Meta(ge=1)]
 
 _NUMBERS = ("k", "seed")
+_ASKED_OF = {"neighbors": ("near", "duplicates"), "dataflow": ("out_edges", "edge")}
+"""What samplers call of artifacts, which an enrichment of anybody's may make."""
 
 
 class SamplerOptionError(SamplingError, ConfigError):
@@ -360,10 +362,17 @@ class ToolSampler(Generic[O]):
         return options.k
 
     def require(self, view: View) -> None:
-        """Raise if an artifact that this sampler needs is not there."""
+        """Raise if an artifact that this sampler needs is not there, or is something else."""
         for artifact in self.required_artifacts:
             if artifact not in view.artifacts:
                 raise SamplerOptionError(missing(self._called, artifact))
+            made = view.artifacts[artifact]
+            lacks = [name for name in _ASKED_OF.get(artifact, ()) if not callable(getattr(made, name, None))]
+            if lacks:
+                raise SamplerOptionError(
+                    f"{self._called}: the artifact {artifact!r} is of type {type(made).__name__}, without the methods "
+                    f"{', '.join(lacks)}; let the enrichment {artifact} make it, or give an object that has them"
+                )
 
     def _check_inner(self) -> None:
         """For those that draw with the help of others: raise if these cannot be made of the constructor's options."""

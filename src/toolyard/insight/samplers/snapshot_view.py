@@ -19,6 +19,7 @@ import numpy.typing as npt
 from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.search.query import is_stop, stem, stems
+from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 
@@ -80,9 +81,15 @@ def find_highest(row: npt.NDArray[Any], some: int) -> npt.NDArray[np.intp]:
 def matrix_of(artifact: Any, tools: Sequence[Tool]) -> Floats:
     """The vectors of the artifact "embeddings", one row a tool."""
     matrix = getattr(artifact, "matrix", None)
-    if matrix is None or len(matrix) != len(tools):
-        matrix = [artifact[tool.qualified_name][tool.fingerprint] for tool in tools]
-    return np.asarray(matrix, np.float32).reshape(len(tools), -1 if len(tools) else 1)
+    try:
+        if matrix is None or len(matrix) != len(tools):
+            matrix = [artifact[tool.qualified_name][tool.fingerprint] for tool in tools]
+        return np.asarray(matrix, np.float32).reshape(len(tools), -1 if len(tools) else 1)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ConfigError(
+            "the artifact 'embeddings' must have a vector for every tool, all of one length, as a mapping of qualified "
+            f"names to mappings of fingerprints; let the enrichment embeddings make it ({type(error).__name__} {error})"
+        ) from error
 
 
 def from_words(tools: Sequence[Tool]) -> ToolLikeness:
