@@ -4,6 +4,7 @@ import os
 import pty
 import select
 import subprocess
+from datetime import datetime
 
 import pytest
 from waiting import SOON
@@ -83,7 +84,10 @@ def test_once_approved_the_same_call_runs_and_runs_once(capsys, folder, session)
     code, approved = as_json(capsys, "approvals", "approve", "yard.yaml", approval_id, "--reason", "fine")
     assert (code, approved["state"], approved["decided_by"], approved["reason"]) == (0, "approved", "operator", "fine")
     assert as_json(capsys, "call", "yard.yaml", "desk::pay", "amount=5", *session)[1]["result"] == 5
-    assert as_json(capsys, "approvals", "show", "yard.yaml", approval_id)[1]["outcome"]["code"] == "ok"
+    shown = as_json(capsys, "approvals", "show", "yard.yaml", approval_id)[1]
+    assert shown["outcome"]["code"] == "ok"
+    times = [datetime.fromisoformat(shown[name]) for name in ("created", "decided_at", "used_at", "expires")]
+    assert times == sorted(times) and times[0].tzinfo is not None
     assert hold(capsys, 5, *session) != approval_id and paid(folder) == ["5"]
 
 

@@ -18,6 +18,8 @@ from toolyard.model.names import glob_matcher
 from toolyard.model.tool import digest
 
 ApprovalState = Literal["pending", "approved", "denied", "expired", "used"]
+TIMES = ("created", "expires", "decided_at", "used_at")
+"""What of an approval is a time."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -116,9 +118,12 @@ class Approval(ApprovalHead, frozen=True, kw_only=True, omit_defaults=True):
         return f"used at {format_time(self.used_at or 0.0)}, approved by {decided}; {code}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON, everything in it, and `state_words`."""
-        data: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {**msgspec.to_builtins(data), "state_words": self.state_words}
+        """Plain JSON, everything in it, times as text, and `state_words`."""
+        data: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in self.__struct_fields__})
+        for name in TIMES:
+            if data[name] is not None:
+                data[name] = datetime.fromtimestamp(data[name], UTC).isoformat(timespec="milliseconds")
+        return {**data, "state_words": self.state_words}
 
 
 def format_time(moment: float) -> str:

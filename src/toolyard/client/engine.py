@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
 
 import msgspec
 
-from toolyard.calls.approval import Approval, ApprovalState
+from toolyard.calls.approval import TIMES, Approval, ApprovalState
 from toolyard.calls.approvals import ApprovalPage
 from toolyard.calls.batch import check_calls, check_timeout
 from toolyard.client.journal import RemoteJournal
@@ -55,9 +55,6 @@ Mode = Literal["execute", "simulate"]
 class _HistoryPage(msgspec.Struct):
     entries: list[RecordedCall]
     next: int | None = None
-
-
-_TIMES = ("created", "expires", "decided_at", "used_at")
 
 
 class _ApprovalPage(msgspec.Struct):
@@ -115,7 +112,7 @@ class RemoteApprovals:
 
     def _read(self, shown: Any) -> Approval:
         try:
-            times = {name: datetime.fromisoformat(shown[name]).timestamp() for name in _TIMES if name in shown}
+            times = {name: datetime.fromisoformat(shown[name]).timestamp() for name in TIMES if name in shown}
             return msgspec.convert({**shown, **times, "owner": "", "self_allowed": shown["self"]}, Approval)
         except (msgspec.ValidationError, KeyError, TypeError, ValueError):
             raise make_garbled_error(self._wire.url, "none", "something that is no approval") from None

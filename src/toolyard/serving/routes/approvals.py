@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -38,7 +37,6 @@ _QUERY = (
     ),
     QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before."),
 )
-_TIMES = ("created", "expires", "decided_at", "used_at")
 
 
 class ApprovalView:
@@ -84,9 +82,6 @@ def write_approval(approval: Approval) -> dict[str, Any]:
     kept_here = ("owner", "yard")  # a key's id, and a path of this machine
     shown = {name: value for name, value in approval.to_dict().items() if value is not None and name not in kept_here}
     shown["self"] = shown.pop("self_allowed")
-    for name in _TIMES:
-        if name in shown:
-            shown[name] = datetime.fromtimestamp(shown[name], UTC).isoformat(timespec="milliseconds")
     return shown
 
 
