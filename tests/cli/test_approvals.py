@@ -85,7 +85,7 @@ def test_once_approved_the_same_call_runs_and_runs_once(capsys, folder, session)
     assert (code, approved["state"], approved["decided_by"], approved["reason"]) == (0, "approved", "operator", "fine")
     assert as_json(capsys, "call", "yard.yaml", "desk::pay", "amount=5", *session)[1]["result"] == 5
     shown = as_json(capsys, "approvals", "show", "yard.yaml", approval_id)[1]
-    assert shown["outcome"]["code"] == "ok"
+    assert (shown["outcome"]["code"], shown["caller"]) == ("ok", "program")
     times = [datetime.fromisoformat(shown[name]) for name in ("created", "decided_at", "used_at", "expires")]
     assert times == sorted(times) and times[0].tzinfo is not None
     assert hold(capsys, 5, *session) != approval_id and paid(folder) == ["5"]

@@ -2,11 +2,14 @@
 
 import json
 import re
+from contextlib import closing
 from datetime import datetime
 
 import pytest
 
 from cli.running import as_json, output
+from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.store.sqlite import SqliteStore
 
 DESK = """\
 from toolyard import tool
@@ -156,6 +159,43 @@ def test_sessions_of_another_owner_are_not_found(capsys):
     code, _, err = output(capsys, "session", "show", "s")
     assert code == 1 and "--owner ann" in err
     assert output(capsys, "session", "show", "s", "--owner", "ann")[0] == 0
+
+
+def test_files_without_a_store_do_not_see_each_others_sessions(capsys, folder):
+    (folder / "other.py").write_text(DESK.replace("a + b", "a - b"))
+    add(capsys, "s", 1)
+    for _ in range(2):
+        as_json(capsys, "call", "other.py::add", "a=5", "b=1", "--session", "s")
+    for command in (["show"], ["export"]):
+        results = [
+            [
+                entry["tool_output"]["result"]
+                for entry in as_json(capsys, "session", *command, *file, "s")[1]["tool_executions"]
+            ]
+            for file in ([], ["-c", "other.py"])
+        ]
+        assert results == [[2], [4, 4]]
+    assert [one["entries"] for one in as_json(capsys, "session", "list", "-c", "other.py")[1]] == [2]
+    as_json(capsys, "session", "fork", "s", "t", "-c", "other.py")
+    code, _, err = output(capsys, "session", "show", "t")
+    assert code == 1 and f"--owner {folder / 'other.py'}" in err
+
+    (folder / "toolyard.yaml").unlink()
+    assert len(as_json(capsys, "session", "list")[1]) == 3
+    assert len(as_json(capsys, "session", "show", "t")[1]["tool_executions"]) == 2  # no file named, and one that has it
+    code, _, err = output(capsys, "session", "show", "s")
+    assert code == 1 and "other.py" in err and "toolyard.yaml" in err
+    as_json(capsys, "call", "core::calc", "expression=1", "--session", "t")
+    assert len(as_json(capsys, "session", "show", "t", "-c", "other.py")[1]["tool_executions"]) == 2
+
+
+def test_a_session_from_before_files_had_their_own_goes_on(capsys, folder):
+    with closing(Sessions(SqliteStore(folder / "state" / "toolyard" / "sessions.db"))) as before:
+        before.open("s")
+    add(capsys, "s", 1)
+    add(capsys, "s", 2)
+    [listed] = as_json(capsys, "session", "list")[1]
+    assert (listed["owner"], listed["entries"]) == ("", 2)
 
 
 def test_tables_for_people_show_calls_and_the_state(capsys):

@@ -405,7 +405,8 @@ def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session
         shared = counts if batch.mode == "execute" else None
     elif path.counting:
         counts = count_calls(session, path.registry.snapshot)
-    keys = (owner,) if batch.keys is None and owner else batch.keys
+    # Whose file the session is of says nothing of who calls.
+    keys = (owner,) if batch.keys is None and owner and owner != path.sessions.yard else batch.keys
     line = policy.check(bound.tool, session_id=session_id, counts=counts, keys=keys, shared=shared)
     return None if line is None else Asked(policy, bound, line, keys, shared)
 

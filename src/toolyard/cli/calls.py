@@ -27,7 +27,7 @@ from toolyard.calls.tracer import read_log_options
 from toolyard.cli.approvals import ask_at_terminal, tell_how_to_decide
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, print_list, visible, warn, working
-from toolyard.cli.yard import config_path, missing_session, open_sessions, open_yard, tell_of_default
+from toolyard.cli.yard import choose_owner, config_path, missing_session, open_sessions, open_yard, tell_of_default
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import Mode, ToolCall, ToolResult
@@ -112,11 +112,13 @@ def call(
         called = read_wire_call(yard.tool_registry.snapshot, ToolCall(name))
         request = replace(called, arguments=_settle_values(given, yard.tool_registry, called.name))
         engine, session_id = yard.tool_engine, session or f"call-{uuid4().hex}"
+        whose = owner if session is None else choose_owner(yard, session, owner, options.config, begins=True)
         # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
         if session is None or not simulate:
-            _begin_session(engine, session_id, owner, alone=session is None)
-        make = engine.simulate if simulate else engine.execute
-        ask = partial(make, session_id, [request], timeout=timeout, owner=owner)
+            _begin_session(engine, session_id, whose, alone=session is None)
+        ask = partial(
+            engine.simulate if simulate else engine.execute, session_id, [request], timeout=timeout, owner=whose
+        )
         asks = approver is not None and engine.policy is not None and engine.policy.asks
         with working(f"calling {name}", spins=not asks), ExitStack() as leaving:
             if session is None:  # of its own, and over with the command: nobody finds it later

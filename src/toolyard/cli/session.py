@@ -22,7 +22,7 @@ from toolyard.cli.output import (
     working,
     write_time,
 )
-from toolyard.cli.yard import missing_session, open_yard
+from toolyard.cli.yard import choose_owner, config_path, missing_session, open_yard
 
 _SHOWN = 200
 _WIDE = 160
@@ -30,10 +30,12 @@ SessionName = Annotated[str, Parameter(help="The session.")]
 
 
 def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """List the stored sessions, of one owner or of all."""
+    """List the stored sessions, of one owner or of all; of a file without a store, its own."""
     with open_yard(options.config, durable=True) as yard:
-        store = yard.tool_engine.sessions.store
-        found = [] if store is None else store.sessions(owner)
+        sessions = yard.tool_engine.sessions
+        found = [] if sessions.store is None else sessions.store.sessions(owner)
+        if owner is None and sessions.yard and config_path(options.config):
+            found = [item for item in found if item.owner in ("", sessions.yard)]
     entries = [{**msgspec.structs.asdict(item), "used": write_time(item.used)} for item in found]
     rows = (list(map(str, entry.values())) for entry in entries)
     return print_list(options.json, "session", entries, ["session", "owner", "calls", "last used"], rows)
@@ -42,7 +44,7 @@ def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
 def show_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """Show a session: each call with its time and result, then what engines keep in it."""
     with open_yard(options.config, durable=True) as yard:
-        state = _read_state(yard, session_id, owner, options.config)
+        state, owner = _read_state(yard, session_id, owner, options.config)
         executions = [call.to_dict() for call in yard.tool_engine.get_session_history(session_id, owner=owner)]
         digest = yard.tool_engine.state_hash(session_id, owner=owner)
     if options.json:
@@ -80,7 +82,7 @@ def fork_(
         How many calls it begins with; all of them if not given.
     """
     with open_yard(options.config, durable=True) as yard:
-        _read_state(yard, session_id, owner, options.config)
+        _, owner = _read_state(yard, session_id, owner, options.config)
         yard.tool_engine.setup(new_id, fork_of=session_id, at=at, owner=owner)
         digest = yard.tool_engine.state_hash(new_id, owner=owner)
     point = {} if at is None else {"at": at}
@@ -114,7 +116,8 @@ def diff_(
     """
     points = ((session_id, at_a), (session_id if other_id is None else other_id, at_b))
     with open_yard(options.config, durable=True) as yard:
-        calls = [_read_state(yard, name, owner, options.config)["tool_executions"][:at] for name, at in points]
+        _, owner = _read_state(yard, session_id, owner, options.config)
+        calls = [_read_state(yard, name, owner, options.config)[0]["tool_executions"][:at] for name, at in points]
         left, right = (yard.tool_engine.sessions.world(name, owner, at=at).to_dict() for name, at in points)
         world = yard.tool_engine.world_diff(session_id, other_id, at_a=at_a, at_b=at_b, owner=owner)
     parted = (number for number, (one, other) in enumerate(zip(*calls, strict=False)) if one != other)
@@ -140,7 +143,7 @@ def diff_(
 def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """Print a session as one JSON document that `setup(initial_state=...)` takes back."""
     with open_yard(options.config, durable=True) as yard, working(f"exporting {session_id}"):
-        state = _read_state(yard, session_id, owner, options.config)
+        state, _ = _read_state(yard, session_id, owner, options.config)
     print_json(state)
     return 0
 
@@ -148,7 +151,7 @@ def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: Y
 def delete_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """End a session and forget what only it has."""
     with open_yard(options.config, durable=True) as yard:
-        _read_state(yard, session_id, owner, options.config)
+        _, owner = _read_state(yard, session_id, owner, options.config)
         yard.tool_engine.teardown(session_id, owner=owner)
     return print_either(options.json, {"deleted": session_id}, f"{session_id} is deleted")
 
@@ -157,11 +160,15 @@ def _name_point(session_id: str, at: int | None) -> str:
     return session_id if at is None else f"{session_id}@{at}"
 
 
-def _read_state(yard: Toolyard, session_id: str, owner: str | None, config: Path | None) -> dict[str, Any]:
-    state = yard.tool_engine.get_session_state(session_id, owner=owner)
+def _read_state(
+    yard: Toolyard, session_id: str, owner: str | None, config: Path | None
+) -> tuple[dict[str, Any], str | None]:
+    """What is in a session, and whose it is."""
+    whose = choose_owner(yard, session_id, owner, config)
+    state = yard.tool_engine.get_session_state(session_id, owner=whose)
     if state is None:
         raise missing_session(yard, session_id, owner, config)
-    return state
+    return state, whose
 
 
 def _entry_row(entry: dict[str, Any]) -> tuple[str, str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -74,12 +75,37 @@ def open_yard(
         yield yard
 
 
+def choose_owner(
+    yard: Toolyard, session_id: str, owner: str | None, config: Path | None, *, begins: bool = False
+) -> str | None:
+    """Whose session of that name is meant: where all files without a store share one, that of the file itself.
+
+    One from before files had sessions of their own is anybody's; and where no file was named, a name that only one
+    of them has is enough, unless a session `begins`.
+    """
+    sessions = yard.tool_engine.sessions
+    if owner is not None or not sessions.yard or sessions.store is None:
+        return owner
+    for known in (sessions.yard, None):
+        with suppress(UnknownSessionError):
+            sessions.find(session_id, known)
+            return known
+    owners = [] if begins or config_path(config) else _list_owners(yard, session_id, None)
+    return owners[0] if len(owners) == 1 else sessions.yard
+
+
+def _list_owners(yard: Toolyard, session_id: str, owner: str | None) -> list[str]:
+    store = yard.tool_engine.sessions.store
+    return [] if store is None else [one.owner for one in store.sessions(owner) if one.session_id == session_id]
+
+
 def missing_session(yard: Toolyard, session_id: str, owner: str | None, config: Path | None) -> UnknownSessionError:
     """The error about a session that is not there: whose it is, or which one may have been meant."""
+    if owners := _list_owners(yard, session_id, owner):
+        whose = " and ".join(owners)
+        return UnknownSessionError(f"session {session_id!r} is of {whose}; say --owner {shlex.quote(owners[0])}")
     store = yard.tool_engine.sessions.store
-    known = {} if store is None else {item.session_id: item.owner for item in store.sessions(owner)}
-    if session_id in known:
-        return UnknownSessionError(f"session {session_id!r} is not yours; say --owner {known[session_id]}")
+    known = [] if store is None else [item.session_id for item in store.sessions(owner)]
     told = describe_missing("session", session_id, known, "session list")
     return UnknownSessionError(f"{told}; looked in {describe_store(config)}")
 
@@ -107,7 +133,7 @@ def _default_sessions(config: Config, path: Path | None, durable: bool) -> Sessi
     block = config.sessions
     if not durable or block.store != MEMORY:
         return block
-    yard = "" if path is None else str(path.resolve())
+    yard = ",".join(enabled_domains()) if path is None else str(path.resolve())
     return msgspec.structs.replace(block, store="sqlite", options={"path": _users_sessions()}, yard=yard)
 
 
