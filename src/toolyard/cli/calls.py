@@ -36,7 +36,6 @@ from toolyard.model.errors import (
     Effect,
     Held,
     InvalidArguments,
-    SessionError,
     SessionExistsError,
     UnknownSessionError,
     UnknownToolError,
@@ -68,6 +67,11 @@ def _check_wait(_: object, seconds: float | None) -> None:
         raise ValueError("must be a number of seconds, 0 or more")
 
 
+def _check_session(_: object, name: str | None) -> None:
+    if name == "":
+        raise ValueError("--session needs the name of a session, and it is empty")
+
+
 _WaitOption = Annotated[
     float | None,
     Parameter(
@@ -81,7 +85,7 @@ def call(
     name: str,
     /,
     *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    session: Annotated[str | None, Parameter(name=["--session", "-s"])] = None,
+    session: Annotated[str | None, Parameter(name=["--session", "-s"], validator=_check_session)] = None,
     simulate: Annotated[bool, Parameter(negative="")] = False,
     timeout: Annotated[float | None, Parameter(help="Seconds the call may take.")] = None,
     wait: _WaitOption = None,
@@ -104,8 +108,6 @@ def call(
     simulate
         Answer as the session would now, and leave it as it was. A session that is named must be there.
     """
-    if session == "":
-        raise SessionError("--session needs the name of a session, and it is empty")
     given = _read_arguments(arguments)
     approver = ask_at_terminal if wait is None and sys.stdin.isatty() and sys.stderr.isatty() else None
     with open_yard(options.config, skip_bad=skip_bad, durable=session is not None, approver=approver) as yard:
@@ -116,9 +118,8 @@ def call(
         # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
         if session is None or not simulate:
             _begin_session(engine, session_id, whose, alone=session is None)
-        ask = partial(
-            engine.simulate if simulate else engine.execute, session_id, [request], timeout=timeout, owner=whose
-        )
+        make = engine.simulate if simulate else engine.execute
+        ask = partial(make, session_id, [request], timeout=timeout, owner=whose)
         asks = approver is not None and engine.policy is not None and engine.policy.asks
         with working(f"calling {name}", spins=not asks), ExitStack() as leaving:
             if session is None:  # of its own, and over with the command: nobody finds it later
