@@ -209,10 +209,13 @@ def test_a_body_of_several_types_is_one_argument(media_type, kinds):
 @pytest.mark.parametrize(
     "media_type", ["text/plain", "application/xml", "application/soap+xml", "application/x-ndjson"]
 )
-def test_text_and_xml_are_one_argument_of_text(media_type):
-    tool = taking(body(PET, media_type))
+def test_text_and_xml_are_one_argument_of_text_that_says_what_belongs_into_it(media_type):
+    tool = taking(body({"$ref": "#/components/schemas/Pet"}, media_type), schemas={"Pet": PET})
     assert not tool.binding.body.binary
-    assert tool.parameters["properties"]["body"] == {"type": "string", "contentMediaType": media_type}
+    said = {"contentMediaType": media_type, "contentSchema": {"$ref": "#/$defs/Pet"}}
+    assert tool.parameters["properties"]["body"] == {"type": "string", **said}
+    assert tool.parameters["$defs"]["Pet"]["properties"].keys() == {"name", "age"}
+    assert accepts(tool.parameters, {"body": "<pet name='Rex'/>"})
 
 
 def test_somebodys_own_media_type_for_plain_data_is_sent_as_data():

@@ -162,6 +162,27 @@ def test_templates_of_other_kinds_find_their_parameter():
     assert (tool.binding.path, tool.parameters["required"]) == ("/v1/{name}:run", ["name"])
 
 
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        ("/cards/:card_id/pin", "/cards/{card_id}/pin"),
+        ("/cards/:card_id", "/cards/{card_id}"),
+        ("/cards/{cardId}", "/cards/{card_id}"),
+        ("/cards/{card_id*}", "/cards/{card_id}"),
+    ],
+)
+def test_a_path_that_spells_a_parameter_otherwise_still_takes_it(path, read):
+    content = document({"get": operation(parameters=[parameter("card_id", "path")])}, path=path)
+    tool = tool_of(content)
+    assert tool.binding.path == read
+    assert tool.binding.locations == {"card_id": ("path", "card_id")}
+    assert "is read as {card_id}" in notes_of(content)
+
+
+def test_a_colon_that_no_parameter_is_named_for_stays():
+    assert bound(path="/cards/:freeze").binding.path == "/cards/:freeze"
+
+
 def test_a_path_whose_braces_do_not_pair_is_a_listed_rejection():
     loader = loader_of(document(path="/a/{x"))
     (rejected,) = loader.report.rejected

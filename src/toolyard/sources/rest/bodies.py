@@ -259,7 +259,11 @@ class Bodies:
         if not body.binary and list_types(resolved) == {"string"}:
             limits = ("pattern", "minLength", "maxLength", "enum")
             body.node |= {key: resolved[key] for key in limits if key in resolved}
-        body.targets = {}
+        if not body.binary and list_types(resolved) & _JSON_LIKE:
+            # XML, or JSON by lines: the caller writes the text, and must still see what belongs into it.
+            body.node["contentSchema"] = body.part.node
+        else:
+            body.targets = {}
 
     def _encode_parts(self, body: RequestBody, encoding: Node, kind: MediaKind) -> None:
         """Say of every property how it is written, and look for files in it."""

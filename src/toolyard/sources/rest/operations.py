@@ -147,8 +147,8 @@ Keys = dict[tuple[str, str], OperationParameter]
 Refuse = Callable[[Exception, str, str | None], None]
 _READ = frozenset({"GET", "HEAD"})
 _LIST_LIMIT = 20
-_SIGNS = "+*?&#./;"
-"""What other templates write in braces beside a name."""
+_NOT_OF_NAME = re.compile(r"[+*?&#./;_-]")
+"""What other templates write in braces beside a name, and what parts the words of one."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,24 +287,33 @@ class Reader:
             if ("query", name) not in found:
                 described = described or found.pop(("query", place), None)
                 found["query", name] = self._parameters.in_query(name, described, required=required)
+        self._respell_path(site, plan, [name for location, name in found if location == "path"])
         names = template_names(plan.path) or []
         for name in names:
-            if ("path", name) in found:
-                continue
-            bare = name.strip(_SIGNS)
-            if ("path", bare) in found:
-                # `{+name}` and `{name*}` are how other templates say that a value may hold slashes.
-                plan.path = plan.path.replace(f"{{{name}}}", f"{{{bare}}}")
-                self._notes.add(site.place, f"the path's {{{name}}} is read as {{{bare}}}")
-                continue
-            found["path", name] = self._parameters.undescribed(name)
-            self._notes.add(site.place, f"path parameter {name!r} is not described; any text is allowed")
+            if ("path", name) not in found:
+                found["path", name] = self._parameters.undescribed(name)
+                self._notes.add(site.place, f"path parameter {name!r} is not described; any text is allowed")
         if len(names) == len([key for key in found if key[0] == "path"]):
             return
-        known = {name if ("path", name) in found else name.strip(_SIGNS) for name in names}
-        for key in [key for key in found if key[0] == "path" and key[1] not in known]:
+        for key in [key for key in found if key[0] == "path" and key[1] not in names]:
             del found[key]
             self._notes.add(site.place, f"path parameter {key[1]!r} is not in the path; left out")
+
+    def _respell_path(self, site: Site, plan: Plan, described: list[str]) -> None:
+        """Name what the path has as its parameters are named, where only the spelling differs.
+
+        `{+id}` and `{id*}` are how other templates say that a value may hold slashes; `/:id` is how routers do.
+        """
+        names = template_names(plan.path) or []
+        for known in described:
+            if known in names:
+                continue
+            same = next((name for name in names if name not in described and _fold(name) == _fold(known)), None)
+            written = f"/:{known}/" if same is None else f"{{{same}}}"
+            path = f"{plan.path}/".replace(written, f"/{{{known}}}/" if same is None else f"{{{known}}}")[:-1]
+            if path != plan.path:
+                plan.path = path
+                self._notes.add(site.place, f"the path's {written.strip('/')} is read as {{{known}}}")
 
     def _set_server(self, site: Site, plan: Plan) -> None:
         if self._swagger is not None:
@@ -348,6 +357,10 @@ class Reader:
             source=setting.source,
             plan=plan,
         )
+
+
+def _fold(name: str) -> str:
+    return _NOT_OF_NAME.sub("", name).lower()
 
 
 def _merge_parameters(common: list[Any], own: list[Any]) -> list[Any]:
