@@ -11,8 +11,10 @@ from serving.service_support import served
 from toolyard.app.blocks import McpBlock
 from toolyard.calls.policy import Budget, Policy, Rule
 from toolyard.model.tool import Effects, Tool
-from toolyard.serving.catalog_view import Visibility
+from toolyard.registry import ToolRegistry
+from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
 from toolyard.serving.identity import ALL, Principal
+from toolyard.serving.invoke import CurrentNames
 
 NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")
 TOOLS = [
@@ -178,3 +180,19 @@ def test_every_face_says_of_a_rejected_tool_that_it_was_and_why(rejecting):
 def test_who_sees_but_a_part_of_the_catalog_is_told_of_no_rejection(rejecting):
     for answer in ask_every_face_for_a_rejected_tool(rejecting, rejecting.key("ba*:list,execute")):
         assert b"tool.not_found" in answer.body and b"rejected" not in answer.body
+
+
+def test_what_a_caller_sees_is_worked_out_once_for_each_catalog_and_key():
+    registry = ToolRegistry([Tool("read", "bank"), Tool("pay", "bank")])
+    policy = Policy([Rule("allow", "*", keys=["trusted"]), Rule("deny", "bank::pay")])
+    catalog = CatalogView(registry, CurrentNames(registry, ()), SnapshotCache(), Visibility(policy))
+    trusted, other = (Principal(key_id=name, name=name, scopes=ALL) for name in ("trusted", "other"))
+    before = registry.snapshot
+    seen = catalog.list_visible(other, before)
+    assert catalog.list_visible(other, before) is seen
+    assert [tool.name for tool in seen] == ["read"] and len(catalog.list_visible(trusted, before)) == 2
+    registry.add(Tool("late", "bank"))
+    assert [tool.name for tool in catalog.list_visible(other, registry.snapshot)] == ["read", "late"]
+    assert [tool.name for tool in catalog.list_visible(other, before)] == ["read"]
+    shows = catalog.filter_visible(other, registry.snapshot)
+    assert [tool.name for tool in registry.snapshot.tools if shows(tool)] == ["read", "late"]

@@ -74,20 +74,22 @@ class SnapshotCache:
     """What depends on the catalog alone, kept until that is another one. Where there is too much, the oldest goes."""
 
     def __init__(self) -> None:
-        self._snapshot: object = None
-        self._kept: dict[object, Any] = {}
+        self._kept: tuple[object, dict[object, Any]] = (None, {})
 
     def get(self, snapshot: object, key: object) -> Any:
         """What was kept under the key for that very snapshot, or None."""
-        return self._kept.get(key) if self._snapshot is snapshot else None
+        known, kept = self._kept
+        return kept.get(key) if known is snapshot else None
 
     def put(self, snapshot: object, key: object, value: Any) -> None:
-        """Keep it; another snapshot begins anew."""
-        if self._snapshot is not snapshot:
-            self._snapshot, self._kept = snapshot, {}
-        if len(self._kept) >= _MOST:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = value
+        """Keep it; another snapshot begins anew. A thread that is late writes where nobody looks any more."""
+        known, kept = self._kept
+        if known is not snapshot:
+            kept = {}
+            self._kept = (snapshot, kept)
+        if len(kept) >= _MOST:
+            kept.pop(next(iter(kept)), None)
+        kept[key] = value
 
 
 class CatalogView:
@@ -104,7 +106,21 @@ class CatalogView:
     def list_visible(self, principal: Principal, snapshot: Snapshot) -> Sequence[Tool]:
         """The tools that the caller may know of, in registration order."""
         shows = self.visibility.filter_for(principal)
-        return snapshot.tools if shows is None else [tool for tool in snapshot.tools if shows(tool)]
+        if shows is None:
+            return snapshot.tools
+        # Kept, because a policy takes its time over each of ten thousand tools.
+        slot = ("visible", self.visibility.slot(principal))
+        seen: list[Tool] | None = self.cache.get(snapshot, slot)
+        if seen is None:
+            seen = [tool for tool in snapshot.tools if shows(tool)]
+            self.cache.put(snapshot, slot, seen)
+        return seen
+
+    def filter_visible(self, principal: Principal, snapshot: Snapshot) -> Shows | None:
+        """True for tools of that very snapshot that the caller may know of; None if all are."""
+        tools = self.list_visible(principal, snapshot)
+        shown = None if tools is snapshot.tools else set(map(id, tools))
+        return None if shown is None else lambda tool: id(tool) in shown
 
     def keep(self, principal: Principal, key: object, make: Callable[[Snapshot], T]) -> T:
         """What `make` gives, made once for each catalog and for all who are shown the same of it."""
@@ -115,14 +131,17 @@ class CatalogView:
             self.cache.put(snapshot, slot, kept)
         return kept
 
-    def answer_listing(self, request: Request, key: str, make: Callable[[Snapshot], Any]) -> Response:
+    async def answer_listing(self, request: Request, key: str, make: Callable[[Snapshot], Any]) -> Response:
         """An answer of catalog and key alone: written once, and tagged so that it need not travel twice."""
+        principal = caller_of(request).principal
 
         def write(snapshot: Snapshot) -> tuple[bytes, str]:
             body = msgspec.json.encode(make(snapshot))
             return body, f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
 
-        body, tag = self.keep(caller_of(request).principal, key, write)
+        if self.cache.get(self.registry.snapshot, (key, self.visibility.slot(principal))) is None:
+            await asyncio.to_thread(self.keep, principal, key, write)
+        body, tag = self.keep(principal, key, write)
         wanted = request.headers.get("if-none-match")
         if wanted is not None and _names_tag(tag, wanted):
             return Response(status_code=304, headers={"etag": tag})

@@ -127,11 +127,12 @@ def _search(
     catalog: CatalogView, principal: Principal, query: str, left: list[CatalogRow] | None, nearest: bool
 ) -> CatalogHits:
     """What fits among the tools that are left: what is left out before it is ranked makes room for others."""
-    registry, where = catalog.registry, catalog.visibility.filter_for(principal)
+    snapshot = catalog.registry.snapshot
+    where = catalog.filter_visible(principal, snapshot)
     if left is not None:
         names, shows = {row.name for row in left}, where
         where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
-    return search_tools(registry, registry.snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
+    return search_tools(catalog.registry, snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
 
 
 def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> dict[str, CatalogRow]:

@@ -117,7 +117,8 @@ async def _find_tools(server: McpEndpoint, turn: RequestContext, given: SearchAr
 
 
 def _search_now(server: McpEndpoint, turn: RequestContext, given: SearchArguments) -> Json:
-    names, shows = server.names, server.visibility.filter_for(turn.caller.principal)
+    names = server.names
+    shows = server.catalog.filter_visible(turn.caller.principal, names.snapshot)
     tags = frozenset(given.tags)
 
     def wanted(tool: Tool) -> bool:

@@ -231,7 +231,7 @@ class McpEndpoint:
         invoker: Invoker,
         catalog: CatalogView,
     ) -> None:
-        self.visibility = catalog.visibility
+        self.catalog = catalog
         self.yard = yard
         self.server_block = block
         self.block: McpBlock = block.mcp

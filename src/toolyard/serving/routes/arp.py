@@ -130,7 +130,7 @@ class ArpTools:
             names = self._catalog.names.now
             return [show_arp_definition(names, tool) for tool in self._catalog.list_visible(principal, snapshot)]
 
-        return self._catalog.answer_listing(request, "arp", show_all)
+        return await self._catalog.answer_listing(request, "arp", show_all)
 
     @operation(
         *("GET /arp/v1/tools/{tool_id}", "One tool by its id"),

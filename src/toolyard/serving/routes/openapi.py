@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Iterable, Mapping
@@ -67,7 +68,9 @@ class OpenApiRoute:
         """The API itself, for programs that read OpenAPI."""
         keyed = self._keys.required
         if keyed not in self._documents:
-            self._documents[keyed] = msgspec.json.encode(write_document(self._operations, keys=keyed))
+            # Off the loop, which it would hold for some 50 ms.
+            document = await asyncio.to_thread(write_document, self._operations, keys=keyed)
+            self._documents[keyed] = msgspec.json.encode(document)
         return JsonResponse(self._documents[keyed])
 
 

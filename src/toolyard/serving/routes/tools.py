@@ -192,7 +192,7 @@ class ToolRoutes:
             # Off the loop: a page may be a thousand tools, and the first search of a catalog makes its index.
             return await asyncio.to_thread(self._list_page, request)
         principal = caller_of(request).principal
-        return self._catalog.answer_listing(request, "v0", lambda snapshot: self._list_names(principal, snapshot))
+        return await self._catalog.answer_listing(request, "v0", lambda snapshot: self._list_names(principal, snapshot))
 
     def _list_names(self, principal: Principal, snapshot: Snapshot) -> list[dict[str, str]]:
         """One line a name: planners tell tools apart by that alone."""
