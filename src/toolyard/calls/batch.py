@@ -170,18 +170,15 @@ class Batch(Conditions, eq=False):
         return None if left is None or left.done() else left
 
 
-class InflightCall:
+class InflightCall(msgspec.Struct, eq=False):
     """One call from the moment it was handed in until its batch is over."""
 
-    __slots__ = ("answered_by", "batch", "call", "result", "users")
-
-    def __init__(self, call: ToolCall, batch: InflightCalls) -> None:
-        self.call = call
-        self.batch = batch
-        self.result: ToolResult | None = None
-        self.answered_by: InflightCalls | None = None
-        self.users: list[InflightCalls] = [batch]
-        """The batches that wait for an answer."""
+    call: ToolCall
+    batch: InflightCalls
+    users: list[InflightCalls]
+    """The batches that wait for an answer."""
+    result: ToolResult | None = None
+    answered_by: InflightCalls | None = None
 
 
 class InflightCalls:
@@ -200,7 +197,7 @@ class InflightCalls:
         for call in calls:
             if call.call_id is None:
                 continue
-            flight = session.flights.setdefault(call.call_id, InflightCall(call, self))
+            flight = session.flights.setdefault(call.call_id, InflightCall(call, self, [self]))
             if flight.batch is self:
                 self._led[call.call_id] = flight
             elif flight.call == call:

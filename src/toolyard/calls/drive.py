@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
 from toolyard.loop.threads import Threads, loop_runs_here, wrapped
@@ -195,24 +197,21 @@ def too_late(invocation: Invocation) -> CallTimeout:
     )
 
 
-class EitherWay:
+class EitherWay(msgspec.Struct, frozen=True):
     """A wait for what can be had in both ways, such as an exchange with a client that has a-twins."""
 
-    __slots__ = ("here", "there")
-
-    def __init__(self, here: Callable[[], Any], there: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self.here = here
-        self.there = there
+    here: Callable[[], Any]
+    there: Callable[[], Coroutine[Any, Any, Any]]
 
 
-class TakeTurn:
-    """The session's turn, in line, and against other processes where there is a store; True once it is taken."""
+class TakeTurn(msgspec.Struct, eq=False):
+    """The session's turn, in line, and against other processes where there is a store; `taken` once it is."""
 
-    __slots__ = ("session", "sessions", "taken", "twin", "until")
-
-    def __init__(self, sessions: Sessions, session: Session, until: float | None, twin: str) -> None:
-        self.sessions, self.session, self.until, self.twin = sessions, session, until, twin
-        self.taken = False
+    sessions: Sessions
+    session: Session
+    until: float | None
+    twin: str
+    taken: bool = False
 
     def here(self) -> None:
         """Wait in line."""

@@ -10,6 +10,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
@@ -262,14 +263,11 @@ def redact_error(error: CallError, redactor: Redactor) -> CallError:
 _CLOSING_SECONDS = 10.0
 
 
-class _Own:
+class _Own(msgspec.Struct, eq=False):
     """The connection of one session, and how many calls are on it."""
 
-    __slots__ = ("calls", "link")
-
-    def __init__(self, link: McpLink) -> None:
-        self.link = link
-        self.calls = 0
+    link: McpLink
+    calls: int = 0
 
 
 class Links:

@@ -15,6 +15,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import msgspec
+
 from toolyard.loop.threads import Threads
 from toolyard.sessions.store.base import AffectedRows, ExpireRecords, Key, PutRecord, RecordWrite, RemoveRecord
 from toolyard.sessions.store.sql import SessionStore, steady_clock
@@ -135,22 +137,17 @@ MOST_BYTES = 256 * 1024 * 1024
 """Of all values of a bounded kind together."""
 
 
-class _Kind:
+class _Kind(msgspec.Struct, eq=False):
     """What there is of one kind: by owner, then by name, oldest first."""
 
-    __slots__ = ("count", "most", "owners", "size", "version")
-
-    def __init__(self, most: int | None) -> None:
-        self.owners: dict[str, dict[str, tuple[bytes, float]]] = {}
-        self.most = most
-        self.count = 0
-        self.size = 0
-        self.version = 0
+    most: int | None
+    owners: dict[str, dict[str, tuple[bytes, float]]] = {}
+    count: int = 0
+    size: int = 0
+    version: int = 0
 
     def put(self, owner: str, name: str, value: bytes, at: float) -> None:
-        names = self.owners.get(owner)
-        if names is None:
-            names = self.owners[owner] = {}
+        names = self.owners.setdefault(owner, {})
         # Out and in again, so that the order stays that of age.
         before = names.pop(name, None)
         names[name] = (value, at)

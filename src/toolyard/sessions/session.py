@@ -31,14 +31,11 @@ INSIDE: ContextVar[tuple[Stay, ...]] = ContextVar("toolyard_inside", default=())
 """Turns that the code running here is part of; who waits for the session of one of them waits for ever."""
 
 
-class Stay:
+class Stay(msgspec.Struct, eq=False):
     """One turn in a session, as the code inside it sees it; over when the turn is."""
 
-    __slots__ = ("gate", "over")
-
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        self.over = False
+    gate: Gate
+    over: bool = False
 
     def enter(self) -> None:
         """Mark the code that runs from here on, in this context and in those that are copied from it."""

@@ -19,13 +19,10 @@ import msgspec
 from toolyard.model.errors import SessionError
 
 
-class AffectedRows:
+class AffectedRows(msgspec.Struct, eq=False):
     """How many rows a write changed; valid once the write is acknowledged."""
 
-    __slots__ = ("rows",)
-
-    def __init__(self) -> None:
-        self.rows = 0
+    rows: int = 0
 
     def tell(self, rows: int) -> None:
         """What the last attempt did."""

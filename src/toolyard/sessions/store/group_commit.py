@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
+import msgspec
+
 from toolyard.model.errors import SessionError
 
 _Op = TypeVar("_Op")
@@ -24,17 +26,14 @@ class StoreFailing(SessionError):
     """The store itself does not work now (disk full, locked, unreachable), so that trying other writes is no use."""
 
 
-class _Pending(Generic[_Op]):
+class _Pending(msgspec.Struct, Generic[_Op], eq=False):
     """One operation on its way. Settled means committed or refused, for good."""
 
-    __slots__ = ("done", "error", "op", "settled", "withdrawn")
-
-    def __init__(self, op: _Op, done: Callable[[BaseException | None], None] | None = None) -> None:
-        self.op = op
-        self.done = done
-        self.error: BaseException | None = None
-        self.settled = False
-        self.withdrawn = False
+    op: _Op
+    done: Callable[[BaseException | None], None] | None = None
+    error: BaseException | None = None
+    settled: bool = False
+    withdrawn: bool = False
 
     def settle(self, error: BaseException | None = None) -> None:
         self.error = error
