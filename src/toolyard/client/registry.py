@@ -12,7 +12,6 @@ import msgspec
 
 from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.loop.home import home_loop
-from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.call import ToolCall, ToolContext, ToolResult
 from toolyard.model.errors import (
@@ -184,7 +183,7 @@ def _admit_definition(entry: dict[str, Any]) -> tuple[AdmittedTool, tuple[Rewrit
     return candidate, changes
 
 
-class RemoteToolRegistry(ToolRegistry, Closing):
+class RemoteToolRegistry(ToolRegistry):
     """A `ToolRegistry` whose one source is a server: `RemoteToolRegistry("http://127.0.0.1:8000")`.
 
     The catalog is read at construction and by `refresh`, and looked up here, without the network. `add` and
@@ -350,9 +349,6 @@ class RemoteToolRegistry(ToolRegistry, Closing):
     async def aclose(self) -> None:
         """`close` for async code."""
         await self.wire.aclose()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r}, {len(self)} tools, generation={self.generation})"

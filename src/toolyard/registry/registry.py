@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import CoroutineType, TracebackType
+from types import CoroutineType
 from typing import Any
 
 import msgspec
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.bases import Closing
 from toolyard.model.call import ToolCall, ToolContext
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidArguments, ToolyardError, UnknownToolError
 from toolyard.model.names import show
@@ -112,7 +113,7 @@ class ChangeLock:
         self._lock.release()
 
 
-class ToolRegistry:
+class ToolRegistry(Closing):
     """Every tool an application knows. If construction succeeds, it is consistent.
 
     Readers never block and never see a change half done: `add`, `attach`, `remove` and `refresh` build
@@ -442,14 +443,6 @@ class ToolRegistry:
 
     def __repr__(self) -> str:
         return f"ToolRegistry({len(self)} tools, namespaces={self.namespaces()}, generation={self.generation})"
-
-    def __enter__(self) -> ToolRegistry:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _is_within(tool: Tool, namespaces: Collection[str] | None) -> bool:

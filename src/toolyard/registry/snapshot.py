@@ -5,6 +5,7 @@ A `Part` is what one loader gave, or one `add`; an `Index` puts parts together, 
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
@@ -63,15 +64,8 @@ class Snapshot:
 
     def with_artifacts(self, artifacts: Mapping[str, Any]) -> Snapshot:
         """The same tools, about which other things are known."""
-        made = Snapshot(
-            self.candidates,
-            self.names,
-            self.aliases,
-            artifacts=artifacts,
-            report=self.report,
-            generation=self.generation,
-        )
-        made.__dict__["tools"] = self.tools
+        made = copy.copy(self)
+        made.artifacts = MappingProxyType(dict(artifacts))
         return made
 
     @cached_property
@@ -204,8 +198,17 @@ def read_tools(tools: Iterable[Tool]) -> Part:
             admitted, changes = admit_tool(tool, copied=True)
             candidates.append(PreparedTool(admitted.tool, admitted.compiled, admitted.kept))
             rewrites.extend(changes)
+    return _direct_part(candidates, rewrites)
+
+
+def _direct_part(candidates: Sequence[PreparedTool], rewrites: Sequence[Rewrite]) -> Part:
     warnings = Warnings((), [candidate.tool for candidate in candidates])
     return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites), warnings=warnings))
+
+
+def joined(first: Part, second: Part) -> Part:
+    """Two parts of tools that callers made, as one."""
+    return _direct_part((*first.candidates, *second.candidates), (*first.report.rewrites, *second.report.rewrites))
 
 
 def prepare_all(loaders: Iterable[Loader]) -> None:
@@ -313,14 +316,6 @@ def _prepare(admitted: AdmittedTool) -> PreparedTool:
 
 def _from(loader: Loader, tool: Tool) -> Tool:
     return tool.replace(source=loader.source) if isinstance(tool, Tool) and tool.source is None else tool
-
-
-def joined(first: Part, second: Part) -> Part:
-    """Two parts of tools that callers made, as one."""
-    candidates = (*first.candidates, *second.candidates)
-    rewrites = (*first.report.rewrites, *second.report.rewrites)
-    warnings = Warnings((), [candidate.tool for candidate in candidates])
-    return Part(candidates, SourceReport(DIRECT, len(candidates), rewrites, warnings=warnings))
 
 
 def failed(loader: Loader, error: ToolyardError | OSError) -> Part:
