@@ -267,9 +267,8 @@ class Journal(ABC):
     is_followed = True
     """False as long as nobody has an event's id to read on from, so that those of calls need not be told."""
 
-    def __init__(self, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, options: CallLogOptions) -> None:
         self._options = options
-        self._clock = clock
 
     @abstractmethod
     def add(self, row: CallRow) -> None:
@@ -319,7 +318,7 @@ class Journal(ABC):
         return found if len(found.rows) <= limit else LogPage(found.rows[:limit], found.rows[limit - 1].place)
 
     def _find_oldest(self) -> int:
-        return int((self._clock() - self._options.days * _DAY) * _MICROS)
+        return int((time.time() - self._options.days * _DAY) * _MICROS)
 
 
 def make_row(event: CallEvent) -> CallRow:
@@ -357,8 +356,8 @@ class MemoryJournal(Journal):
 
     is_followed = False
 
-    def __init__(self, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(options, clock)
+    def __init__(self, options: CallLogOptions) -> None:
+        super().__init__(options)
         self.epoch = secrets.token_hex(4)
         self._rows: deque[CallRow] = deque(maxlen=options.max_rows)
         self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
@@ -410,8 +409,8 @@ class SqlJournal(Journal):
 
     epoch = "s"
 
-    def __init__(self, store: SessionStore, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(options, clock)
+    def __init__(self, store: SessionStore, options: CallLogOptions) -> None:
+        super().__init__(options)
         self._store = store
         self._trimmers = {
             "calls": LogTrimmer(store, "calls", options.max_rows, self._find_oldest),

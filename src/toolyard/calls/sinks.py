@@ -6,6 +6,7 @@ sink is made; without an SDK they go nowhere at almost no cost. Exporting is the
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -181,8 +182,7 @@ class JsonlSink:
                 self._fd = None
 
     def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        return os.open(self._path, flags, 0o600)
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _rotate(self, fd: int, coming: int, max_bytes: int) -> int:
         """The file to write to: `fd`, or a fresh one if it is full or another process has moved it."""
@@ -192,12 +192,12 @@ class JsonlSink:
         if size == 0 or size + coming <= max_bytes:
             return fd
         # The lock is on the full file, so that of several processes one moves it and the rest see it moved.
-        _lock_file(fd)
+        fcntl.flock(fd, fcntl.LOCK_EX)
         try:
             if self._is_current(fd):
                 os.replace(self._path, f"{self._path}.1")
         finally:
-            _unlock_file(fd)
+            fcntl.flock(fd, fcntl.LOCK_UN)
         return self._reopen(fd)
 
     def _reopen(self, fd: int) -> int:
@@ -211,21 +211,6 @@ class JsonlSink:
             return os.path.samestat(os.stat(self._path), os.fstat(fd))
         except FileNotFoundError:
             return False
-
-
-def _lock_file(fd: int) -> None:
-    # Windows has no such lock; there, one process a file.
-    if os.name == "posix":
-        import fcntl
-
-        fcntl.flock(fd, fcntl.LOCK_EX)
-
-
-def _unlock_file(fd: int) -> None:
-    if os.name == "posix":
-        import fcntl
-
-        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 _OPERATION = "execute_tool"
