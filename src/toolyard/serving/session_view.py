@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import SessionError
@@ -14,8 +14,6 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import read_initial
-
-T = TypeVar("T")
 
 
 def check_initial_state(state: dict[str, Any]) -> None:
@@ -40,7 +38,7 @@ async def describe_session(sessions: Sessions, owner: str | None, session_id: st
             "used": show_time(sessions, session.told if session.durable else session.used),
         }
 
-    return await run_off_loop(sessions, read)
+    return await sessions.off_loop(read)
 
 
 def show_time(sessions: Sessions, seconds: float) -> str:
@@ -71,17 +69,7 @@ async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> 
         digest = engine.state_hash(session_id, owner=owner)
         return {"state": engine.get_session_state(session_id, owner=owner), "state_hash": digest}
 
-    return await run_off_loop(engine.sessions, read)
-
-
-async def run_off_loop(sessions: Sessions, work: Callable[[], T]) -> T:
-    """Where a store may block, on a thread of the sessions'."""
-    return await sessions.off_loop(work)
-
-
-async def run_in_thread(sessions: Sessions, work: Callable[[], T]) -> T:
-    """Always on a thread of the sessions', for what takes long with or without a store."""
-    return await sessions.in_thread(work)
+    return await engine.sessions.off_loop(read)
 
 
 COUNT_SECONDS = 1.0
@@ -126,7 +114,7 @@ class SessionQuota:
             # One counts for all: the count of another, begun earlier, would not have what was begun since.
             async with known.counting:
                 if not self._is_fresh(known):
-                    known.number = await run_off_loop(self._sessions, lambda: self._sessions.count(owner))
+                    known.number = await self._sessions.off_loop(lambda: self._sessions.count(owner))
                     known.at = self._clock()
         if known.number + known.beginning >= self._most:
             raise _enough(self._most)

@@ -18,15 +18,7 @@ from toolyard.serving.identity import Principal
 from toolyard.serving.routes.calls import CallRoutes
 from toolyard.serving.routing import caller_of, path_value, query_int, query_str, read_count
 from toolyard.serving.service import Service
-from toolyard.serving.session_view import (
-    check_may_begin,
-    find_parents,
-    list_sessions,
-    may_begin,
-    run_in_thread,
-    run_off_loop,
-    show_time,
-)
+from toolyard.serving.session_view import check_may_begin, find_parents, list_sessions, may_begin, show_time
 from toolyard.sessions.world_diff import hash_world, plain_world
 
 Row = dict[str, Any]
@@ -65,16 +57,14 @@ async def show_call(service: Service, request: Request) -> Row:
         return found[0].to_dict() if found else None
 
     is_own = session_id and seq and call.get("key") == owner
-    return {"call": call, "entry": await run_off_loop(engine.sessions, read) if is_own else None}
+    return {"call": call, "entry": await engine.sessions.off_loop(read) if is_own else None}
 
 
 async def show_sessions(service: Service, request: Request) -> Row:
     """`GET /console/sessions`: some of the caller's, by id, and forks behind what they were forked from."""
     principal, sessions = caller_of(request).principal, service.yard.tool_engine.sessions
     owner = principal.owner or ""
-    found, parents = await run_off_loop(
-        sessions, lambda: (list_sessions(sessions, owner), find_parents(sessions, owner))
-    )
+    found, parents = await sessions.off_loop(lambda: (list_sessions(sessions, owner), find_parents(sessions, owner)))
     rows: list[Row] = [
         {"session_id": name, "entries": count, "used": show_time(sessions, used), "fork_of": parents.get(name)}
         for name, count, used in found
@@ -136,7 +126,7 @@ async def show_session(service: Service, request: Request) -> Row:
             "may_begin": may_begin(principal),
         }
 
-    return await run_in_thread(sessions, read)
+    return await sessions.in_thread(read)
 
 
 async def show_diff(service: Service, request: Request) -> Row:
@@ -161,7 +151,7 @@ async def show_diff(service: Service, request: Request) -> Row:
             **sessions.world_diff(session_id, other, owner, **at).to_dict(),
         }
 
-    return await run_in_thread(sessions, read)
+    return await sessions.in_thread(read)
 
 
 async def begin_session(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:

@@ -25,8 +25,6 @@ from toolyard.serving.console.rendering import Shown
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.routing import base_url, caller_of, path_value, query_int, query_str, read_count
 from toolyard.serving.service import Service
-from toolyard.serving.session_view import run_off_loop
-from toolyard.sessions.history import read_entry
 
 Data = dict[str, Any]
 
@@ -135,12 +133,11 @@ async def _find_sent(service: Service, request: Request, session: str) -> Data |
     sessions, owner = service.yard.tool_engine.sessions, caller_of(request).principal.owner
 
     def read() -> Data | None:
-        log, _, _ = sessions.current(session, owner).branches()
-        text = next(log.since(entry - 1), None)
-        arguments = None if text is None else read_entry(text).tool_call.arguments
+        found = sessions.calls(session, owner, after=entry - 1, limit=1)
+        arguments = found[0].tool_call.arguments if found else None
         return arguments if isinstance(arguments, dict) else None
 
-    return await run_off_loop(sessions, read)
+    return await sessions.off_loop(read)
 
 
 async def _run_call(service: Service, request: Request, draft: _Draft, mode: Mode, notify: Notify) -> Data:

@@ -26,7 +26,6 @@ from toolyard.serving.routing import (
     read_cursor,
     write_cursor,
 )
-from toolyard.serving.session_view import run_off_loop
 from toolyard.serving.wire_types import CallLine, CallListing, ErrorEnvelope
 
 _PAGE = 1000
@@ -86,7 +85,7 @@ class CallRoutes:
         if cursor is not None and place is None:
             raise refuse_cursor()
         before = None if place is None else LogPosition(*place)
-        page = await run_off_loop(self._engine.sessions, lambda: log.list_calls(wanted, limit, before))
+        page = await self._engine.sessions.off_loop(lambda: log.list_calls(wanted, limit, before))
         answer: dict[str, Any] = {"calls": [row.to_dict() for row in page.rows]}
         if page.next is not None:
             answer["next_cursor"] = write_cursor(digest, *page.next)
@@ -95,7 +94,7 @@ class CallRoutes:
     async def find_call(self, request: Request) -> dict[str, Any]:
         """What `GET /v1/calls/{id}` answers, for whoever shows it."""
         log, number = self._log(), read_call_id(path_value(request))
-        row = None if number is None else await run_off_loop(self._engine.sessions, lambda: log.get(number))
+        row = None if number is None else await self._engine.sessions.off_loop(lambda: log.get(number))
         own = owner_seen_by(caller_of(request).principal)
         if row is None or (own is not None and row.owner != own):
             raise HttpFault(

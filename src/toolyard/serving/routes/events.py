@@ -24,7 +24,6 @@ from toolyard.model.errors import SessionError
 from toolyard.model.report import SourceReport
 from toolyard.serving.identity import Principal
 from toolyard.serving.routing import QueryParameter, caller_of, operation, query_str
-from toolyard.serving.session_view import run_in_thread, run_off_loop
 from toolyard.serving.streams import (
     BEAT,
     HEAD,
@@ -88,14 +87,14 @@ class EventFeed:
         if now >= self._next_expiry:
             # First, so that one that is held meanwhile is looked at in time.
             self._next_expiry = now + _EXPIRY_LOOK
-            seconds = await run_in_thread(self._sessions, self._approvals.settle_expired)
+            seconds = await self._sessions.in_thread(self._approvals.settle_expired)
             self._next_expiry = min(self._next_expiry, time.monotonic() + seconds)
 
     async def _fill_list(self) -> None:
         # One at a time: what two have read would not be in order.
         async with self._filling:
             while self._is_current:
-                found = await run_off_loop(self._sessions, lambda: self.journal.read_events(self.newest))
+                found = await self._sessions.off_loop(lambda: self.journal.read_events(self.newest))
                 if not found[0]:
                     break
                 self._take(*found)
@@ -110,7 +109,7 @@ class EventFeed:
         self.readers += 1
         async with self._filling:
             if not self._is_current:
-                recent = await run_off_loop(self._sessions, self.journal.read_recent_events)
+                recent = await self._sessions.off_loop(self.journal.read_recent_events)
                 self._take(recent, follows=False)
                 self._is_current = True
                 if len(recent) < KEPT_EVENTS:

@@ -36,8 +36,6 @@ from toolyard.serving.session_view import (
     describe_session,
     list_sessions,
     read_state,
-    run_in_thread,
-    run_off_loop,
     show_time,
 )
 from toolyard.serving.wire_types import (
@@ -306,7 +304,7 @@ class SessionRoutes:
                 page["next"] = after + limit
             return page
 
-        return JsonResponse(await run_off_loop(sessions, read))
+        return JsonResponse(await sessions.off_loop(read))
 
     @operation(
         *(f"GET {_ONE}/world", "What engines keep in a session"),
@@ -322,7 +320,7 @@ class SessionRoutes:
             state = sessions.world(path_value(request), owner, at=at)
             return {"world": plain_world(state), "world_hash": hash_world(state)}
 
-        return JsonResponse(await run_in_thread(sessions, read))
+        return JsonResponse(await sessions.in_thread(read))
 
     @operation(
         *(f"GET {_ONE}/diff", "Where two worlds differ"),
@@ -338,7 +336,7 @@ class SessionRoutes:
         def read() -> dict[str, Any]:
             return sessions.world_diff(path_value(request), other, owner, at_a=at_a, at_b=at_b).to_dict()
 
-        return JsonResponse(await run_in_thread(sessions, read))
+        return JsonResponse(await sessions.in_thread(read))
 
     @operation(
         *("GET /v1/sessions", "Your sessions"), answers={200: SessionListing}, query=(_LIMIT, _CURSOR), heavy=True
@@ -351,7 +349,7 @@ class SessionRoutes:
         place = ("",) if cursor is None else read_cursor(digest, cursor, tuple[str])
         if place is None:
             raise refuse_cursor()
-        found = await run_off_loop(sessions, lambda: list_sessions(sessions, owner))
+        found = await sessions.off_loop(lambda: list_sessions(sessions, owner))
         lines = [line for line in found if line[0] > place[0]]
         page: dict[str, Any] = {
             "sessions": [
