@@ -27,19 +27,25 @@ _LONGEST_PAUSE = 60.0
 
 def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | None, *, on_loop: bool) -> Flow:
     """Have an engine answer, with what goes wrong on purpose, its limits and its retries; raises `CallError`."""
-    fault = None
+    fault, name = None, invocation.tool.qualified_name
     if faults is not None:
-        fault = faults.decide(invocation.tool.qualified_name, invocation.session, invocation.mode)
+        fault = faults.decide(name, invocation.session, invocation.mode)
     if fault is None:
         return (yield from _tries_flow(engine, invocation, on_loop))
     wait, late = wait_for_fault(fault, invocation)
     if wait:
         yield pause(wait)
-    check_time(invocation, late)
+    if late:
+        raise CallTimeout(f"{name} was kept waiting past its deadline, and was not called", effect="none")
     if fault.instead:
         return answer_instead(fault, invocation)
-    with own_failure_first(invocation):
+    try:
         value = yield from _tries_flow(engine, invocation, on_loop)
+    except CallError:
+        # A tool that fails by itself has failed: what was planned for its answer then never happens.
+        if invocation.fault is fault and fault.type != "latency":
+            invocation.fault = None
+        raise
     return alter_answer(fault, invocation, value, engine.settings.max_result_bytes)
 
 
@@ -140,25 +146,6 @@ def answer_instead(fault: Fault, invocation: Invocation) -> Any:
     if fault.type == "unparseable_result":
         return _garble(fault, {"name": invocation.tool.qualified_name, "arguments": invocation.arguments})
     raise _make_error(fault, invocation, called=False)
-
-
-def check_time(invocation: Invocation, late: bool) -> None:
-    """Raise if the wait was all the time there was."""
-    if late:
-        name = invocation.tool.qualified_name
-        raise CallTimeout(f"{name} was kept waiting past its deadline, and was not called", effect="none")
-
-
-@contextmanager
-def own_failure_first(invocation: Invocation) -> Iterator[None]:
-    """A tool that fails by itself has failed: what was planned for its answer then never happens."""
-    fault = invocation.fault
-    try:
-        yield
-    except CallError:
-        if fault is not None and invocation.fault is fault and fault.type != "latency":
-            invocation.fault = None
-        raise
 
 
 @contextmanager

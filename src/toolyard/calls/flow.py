@@ -144,7 +144,7 @@ def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
     if left is not None:
         # Nobody's turn to take from inside any more: this thread may wait for it like any other.
         session.holder = None
-        left.add_done_callback(partial(_leave_later, sessions, session))
+        left.add_done_callback(lambda _ended: sessions.leave_off_loop(session))
     else:
         sessions.leave_off_loop(session)
 
@@ -193,22 +193,15 @@ def _restrict_plans(plans: CallPlans, batch: Batch) -> CallPlans | ScopedPlans:
     return plans if batch.scope is None else ScopedPlans(plans, batch.scope)
 
 
-def _leave_later(sessions: Sessions, session: Session, _ended: object) -> None:
-    sessions.leave_off_loop(session)
-
-
 def _take_turn(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> TakeTurn:
-    return TakeTurn(path.sessions, session, _turn_deadline(path, calls, batch), f"a{batch.mode}")
-
-
-def _turn_deadline(path: CallPath, calls: Sequence[ToolCall], batch: Batch) -> float | None:
-    """How long to wait for the turn: as long as a call of the batch may take."""
+    """The turn, waited for as long as a call of the batch may take."""
     timeout = path.root.settings.timeout if batch.timeout is None else batch.timeout
     if timeout is None:
         timeout = _longest_timeout(path, calls)
     if batch.at_most is not None:
         timeout = batch.at_most if timeout is None else min(timeout, batch.at_most)
-    return None if timeout is None else time.monotonic() + timeout
+    until = None if timeout is None else time.monotonic() + timeout
+    return TakeTurn(path.sessions, session, until, f"a{batch.mode}")
 
 
 def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:

@@ -256,7 +256,7 @@ class LogPage(NamedTuple):
 
 
 class Journal(ABC):
-    """A `StoredSink`: the row of a call that is recorded is in the transaction of its entry, and so is its event.
+    """A sink of the tracer: the row of a call that is recorded is in the transaction of its entry, and so is its event.
 
     Takes rows and events from many threads, never waiting for a store.
     """
@@ -295,12 +295,12 @@ class Journal(ABC):
         """All that are kept, oldest first."""
 
     def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
-        """See `StoredSink`."""
+        """A call of a tool that is known has begun."""
         key = session.key
         self.tell("call.begun", key.owner, tool.namespace, BegunCall(number, time.time(), tool, mode, key))
 
     def write_rows(self, event: CallEvent) -> tuple[LogRow, ...] | None:
-        """See `StoredSink`."""
+        """What to write with the entry of the call, in place of `emit`; None if there is no store."""
         return None
 
     def emit(self, event: CallEvent) -> None:
@@ -427,7 +427,7 @@ class SqlJournal(Journal):
         self._store.add_lazily(self._write_event(kind, owner, namespace, about))
 
     def write_rows(self, event: CallEvent) -> tuple[LogRow, ...]:
-        """See `StoredSink`."""
+        """See `Journal`."""
         return self._write_row(make_row(event))
 
     def _write_row(self, row: CallRow) -> tuple[LogRow, LogRow]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.journal import CallLogOptions, new_call_number
+from toolyard.calls.journal import CallLogOptions, Journal, new_call_number
 from toolyard.calls.sinks import CallEvent, JsonlSink, Level, LoggingSink
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, Interrupted
@@ -93,19 +93,6 @@ class SpanSink(Sink, Protocol):
         """Called once for every `begin`, where it was called."""
 
 
-class StoredSink(Sink, Protocol):
-    """A sink whose rows a store takes along with the entry of their call; the journal of calls is one."""
-
-    is_followed: bool
-    """False: nobody would read that a call has begun."""
-
-    def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
-        """A call of a tool that is known has begun."""
-
-    def write_rows(self, event: CallEvent) -> tuple[LogRow, ...] | None:
-        """What to write with the entry, in place of `emit`; None if there is no store."""
-
-
 _MISSED: Any = object()
 _UNKNOWN = ("", None, None, None)
 
@@ -125,7 +112,7 @@ class Tracer:
         arguments: bool = False,
         results: bool = False,
         redactor: Redactor | None = None,
-        journal: StoredSink | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.journal = journal
         self.sinks = tuple(sinks) if journal is None else (*sinks, journal)
@@ -141,7 +128,7 @@ class Tracer:
         self._failures: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def with_journal(self, journal: StoredSink) -> Tracer:
+    def with_journal(self, journal: Journal) -> Tracer:
         """The same, and a journal of calls beside it."""
         tells = {"arguments": self.tells_arguments, "results": self.tells_results}
         return Tracer(self.sinks, **tells, redactor=self._redactor, journal=journal)

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -22,7 +22,7 @@ from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, ServerWire, W
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.loop.home import home_loop
 from toolyard.model.bases import Closing
-from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import (
     CallError,
     ConfigError,
@@ -49,7 +49,6 @@ T = TypeVar("T")
 _HISTORY_PAGE = 1000
 
 _NO_CONTEXT: Mapping[str, Any] = {}
-Mode = Literal["execute", "simulate"]
 
 
 class _HistoryPage(msgspec.Struct):

@@ -179,22 +179,18 @@ class EngineState(MutableMapping[str, Any]):
         """What the call changed, as it is to be kept."""
         made: Changes = {}
         for name, (before, value) in self._read.items():
-            after = _write_value(self._owner, name, value)
+            after = self._encode(name, value)
             if after != before:
                 made[(self._owner, name)] = after
         for name, value in self._changed.items():
-            made[(self._owner, name)] = None if value is _GONE else _write_value(self._owner, name, value)
+            made[(self._owner, name)] = None if value is _GONE else self._encode(name, value)
         return made
+
+    def _encode(self, name: str, value: Any) -> bytes:
+        return _encode_json(value, f"state {name!r} of engine {self._owner!r}")
 
 
 _GONE = object()
-
-
-def _write_value(owner: str, name: str, value: Any) -> bytes:
-    try:
-        return exact_json(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SessionError(f"state {name!r} of engine {owner!r} is not JSON: {error}") from error
 
 
 def exact_json(value: Any) -> bytes:
