@@ -24,7 +24,7 @@ from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
 from toolyard.serving.admission import Admission, Place
-from toolyard.serving.catalog_view import SnapshotCache, Visibility
+from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
@@ -32,7 +32,6 @@ from toolyard.serving.routing import DIGEST_BYTES, Position, read_cursor, write_
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""
-_SCOPES = 256
 
 
 class VisibleTools(msgspec.Struct, frozen=True):
@@ -130,8 +129,6 @@ class McpNames:
                 self._bare[qualified] = short
                 self._qualified[short] = qualified
         self._known: dict[str, McpTool] = {}
-        self.visible: dict[object, VisibleTools] = {}
-        """What is shown of it, by the slot of a caller, once it was asked for."""
 
     def spell_tool(self, tool: Tool) -> str:
         """The name a list shows; each overload has its own."""
@@ -201,15 +198,13 @@ class ToolListing:
         builtin: Sequence[Json],
         cached: Json,
         reads: Admission,
-        cache: SnapshotCache,
-        visibility: Visibility,
+        catalog: CatalogView,
     ) -> None:
-        self._visibility = visibility
+        self._catalog = catalog
         self._builtin = builtin
         self._cached = cached
         """What the stateless version says of how long a page may be believed."""
         self._reads = reads
-        self._cache = cache
         self._size = block.page_size
         self._shows_all = block.expose != "search"
 
@@ -217,12 +212,12 @@ class ToolListing:
         """One page, as the result of `tools/list`."""
         if cursor is not None and type(cursor) is not str:
             raise RpcFault(INVALID_PARAMS, "cursor must be text")
-        slot = ("mcp", self._visibility.slot(principal), cursor, stateless)
-        body: bytes | None = self._cache.get(names.snapshot, slot)
+        cache, slot = self._catalog.cache, ("mcp", self._catalog.visibility.slot(principal), cursor, stateless)
+        body: bytes | None = cache.get(names.snapshot, slot)
         if body is None:
             async with Place(self._reads, principal):
                 body = await asyncio.to_thread(self._write_page, names, principal, cursor, stateless)
-            self._cache.put(names.snapshot, slot, body)
+            cache.put(names.snapshot, slot, body)
         return body
 
     @paused_gc()
@@ -250,16 +245,13 @@ class ToolListing:
         return finish_result(out | self._cached, stateless=True) if stateless else encode(out)
 
     def _find_visible(self, names: McpNames, principal: Principal) -> VisibleTools:
-        known, slot = names.visible, self._visibility.slot(principal)
-        seen = known.get(slot)
+        cache, slot = self._catalog.cache, ("mcp tools", self._catalog.visibility.slot(principal))
+        seen: VisibleTools | None = cache.get(names.snapshot, slot)
         if seen is None:
-            shows, tools = self._visibility.filter_for(principal), names.snapshot.tools if self._shows_all else ()
-            if shows is not None:
-                tools = tuple(tool for tool in tools if shows(tool))
+            tools = self._catalog.list_visible(principal, names.snapshot) if self._shows_all else ()
             digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
             for tool in tools:
                 digest.update(f"{names.spell_tool(tool)}\0{tool.definition_hash}\0".encode())
-            if len(known) >= _SCOPES:
-                known.clear()
-            seen = known[slot] = VisibleTools(tools, digest.digest())
+            seen = VisibleTools(tools, digest.digest())
+            cache.put(names.snapshot, slot, seen)
         return seen

@@ -254,7 +254,7 @@ class McpEndpoint:
         scope = "private" if keys is not None and keys.required else "public"
         self._cached: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
         shown = [tool.shown for tool in builtin]
-        self._listing = ToolListing(self.block, shown, self._cached, reads, catalog.cache, catalog.visibility)
+        self._listing = ToolListing(self.block, shown, self._cached, reads, catalog)
         self._served_names = catalog.names
         self._names: McpNames | None = None
         self._catching_up = asyncio.Lock()
