@@ -62,36 +62,29 @@ def _write_curl(url: str, body: dict[str, Any], with_key: bool) -> str:
 
 
 def _write_python(url: str, name: str, arguments: dict[str, Any], with_key: bool) -> str:
+    imports = "from toolyard.client import RemoteToolRegistry"
+    call = f"print(registry.dispatch({name!r}, {arguments!r}))"
+    return _write_program(imports, "registry = RemoteToolRegistry", url, call, with_key)
+
+
+def _write_program(imports: str, made: str, url: str, rest: str, with_key: bool) -> str:
+    """Python that connects to a server, with the key of the environment where one is needed, and does something."""
     key = f', api_key=os.environ["{_KEY_WORD}"]' if with_key else ""
-    return "\n".join(
-        [
-            *(["import os", ""] if with_key else []),
-            "from toolyard.client import RemoteToolRegistry",
-            "",
-            f"registry = RemoteToolRegistry({url!r}{key})",
-            f"print(registry.dispatch({name!r}, {arguments!r}))",
-        ]
-    )
+    os_first = "import os\n\n" if with_key else ""
+    return f"{os_first}{imports}\n\n{made}({url!r}{key})\n{rest}"
 
 
 def write_client_snippets(url: str, *, with_key: bool, with_mcp: bool) -> list[Snippet]:
     """What makes this server's tools those of a client; the key is named, never written."""
     found = _write_mcp_clients(f"{url}/mcp", with_key) if with_mcp else []
     authorized = f' -H "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
-    key = f', api_key=os.environ["{_KEY_WORD}"]' if with_key else ""
-    python = [
-        *(["import os", ""] if with_key else []),
-        "from toolyard import ToolCall",
-        "from toolyard.client import RemoteToolEngine",
-        "",
-        f"engine = RemoteToolEngine({url!r}{key})",
-        'engine.setup("s1")',
-        'print(engine.execute("s1", [ToolCall("core::echo", {"text": "hello"})]))',
-    ]
+    imports = "from toolyard import ToolCall\nfrom toolyard.client import RemoteToolEngine"
+    call = 'engine.setup("s1")\nprint(engine.execute("s1", [ToolCall("core::echo", {"text": "hello"})]))'
+    python = _write_program(imports, "engine = RemoteToolEngine", url, call, with_key)
     return [
         *found,
         Snippet("curl", "curl", f"curl{authorized} '{url}/v1/tools?q=what+you+need&limit=5'", "a shell"),
-        Snippet("python", "Python", "\n".join(python), "a program with toolyard installed"),
+        Snippet("python", "Python", python, "a program with toolyard installed"),
         Snippet("openai", "OpenAI", _write_openai_loop(url, with_key), "a program with openai and httpx"),
     ]
 
