@@ -349,8 +349,7 @@ class ToolRegistry(Closing):
     def _append(self, part: Part) -> None:
         index = Index(self._loaded)
         with paused_gc():
-            rejected = index.add(part.candidates, skip_duplicates=_skips(part))
-        part = _with_rejected(part, rejected, index)
+            part = _take_in(index, part)
         earlier = self._parts
         if part.loader is None and earlier and earlier[-1].loader is None:
             earlier, part = earlier[:-1], joined(earlier[-1], part)
@@ -362,12 +361,8 @@ class ToolRegistry(Closing):
 
     def _build(self, parts: list[Part]) -> tuple[Index, list[Part]]:
         index = Index()
-        final: list[Part] = []
         with paused_gc():
-            for part in parts:
-                rejected = index.add(part.candidates, skip_duplicates=_skips(part))
-                final.append(_with_rejected(part, rejected, index))
-        return index, final
+            return index, [_take_in(index, part) for part in parts]
 
     def _install(self, parts: list[Part], index: Index) -> None:
         report = LoadReport(tuple(part.report for part in parts))
@@ -463,11 +458,10 @@ def _reload(part: Part, strict: bool) -> Part:
         return stale(part, error)
 
 
-def _skips(part: Part) -> bool:
-    return part.loader is not None and getattr(part.loader, "on_duplicate", "raise") == "skip"
-
-
-def _with_rejected(part: Part, rejected: list[Any], index: Index) -> Part:
+def _take_in(index: Index, part: Part) -> Part:
+    """Add the tools of a part; the part without those that were there already, if its loader skips these."""
+    skips = part.loader is not None and getattr(part.loader, "on_duplicate", "raise") == "skip"
+    rejected = index.add(part.candidates, skip_duplicates=skips)
     if not rejected:
         return part
     locate = getattr(part.loader, "locate", None)

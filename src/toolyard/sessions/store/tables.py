@@ -107,13 +107,9 @@ def get_record(run: Run, kind: str, owner: str, name: str) -> bytes | None:
 
 def list_records(run: Run, kind: str, owner: str | None) -> list[Record]:
     """All of a kind, of one owner or of all, by owner and name."""
-    query = "SELECT owner, name, value, at FROM records WHERE kind = ?"
-    rows = (
-        run(f"{query} ORDER BY owner, name", (kind,))
-        if owner is None
-        else run(f"{query} AND owner = ? ORDER BY name", (kind, owner))
-    ).fetchall()
-    return [Record(whose, name, bytes(value), at) for whose, name, value, at in rows]
+    mine, values = ("", ()) if owner is None else (" AND owner = ?", (owner,))
+    sql = f"SELECT owner, name, value, at FROM records WHERE kind = ?{mine} ORDER BY owner, name"  # noqa: S608 - constants only
+    return [Record(whose, name, bytes(value), at) for whose, name, value, at in run(sql, (kind, *values)).fetchall()]
 
 
 def record_version(run: Run, kind: str) -> int:
@@ -356,18 +352,14 @@ _INFO = (
 
 def count_sessions(run: Run, owner: str | None = None) -> int:
     """How many sessions there are, of one owner or of all."""
-    if owner is None:
-        return int(run("SELECT count(*) FROM sessions", ()).fetchone()[0])
-    return int(run("SELECT count(*) FROM sessions WHERE owner = ?", (owner,)).fetchone()[0])
+    mine, values = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
+    return int(run(f"SELECT count(*) FROM sessions{mine}", values).fetchone()[0])  # noqa: S608 - constants only
 
 
 def list_sessions(run: Run, owner: str | None) -> list[SessionInfo]:
     """One line for each session, by owner and id."""
-    rows = (
-        run(f"{_INFO} ORDER BY s.owner, s.id", ())
-        if owner is None
-        else run(f"{_INFO} WHERE s.owner = ? ORDER BY s.id", (owner,))
-    ).fetchall()
+    mine, values = ("", ()) if owner is None else (" WHERE s.owner = ?", (owner,))
+    rows = run(f"{_INFO}{mine} ORDER BY s.owner, s.id", values).fetchall()
     return [SessionInfo(session_id=i, owner=o, entries=n, used=used) for i, o, n, used in rows]
 
 
