@@ -91,8 +91,7 @@ def _matrix_text(name: str, value: Any, items: Pairs | list[str] | None, explode
         return ""
     if not explode:
         return f";{name}={_join_items(items, encode_all, ',', ',')}"
-    pairs = [(encode_all(item[0]), item[1]) if isinstance(item, tuple) else (name, item) for item in items]
-    return "".join(f";{key}={encode_all(text)}" for key, text in pairs)
+    return "".join(f";{key}={text}" for key, text in _explode_items(items, name, encode_all, encode_all))
 
 
 def query_pairs(parameter: RestParameter, value: Any) -> Pairs:
@@ -120,9 +119,7 @@ def styled_pairs(
     if not items:
         return []
     if explode:
-        return [
-            (encode_all(item[0]), encode(item[1])) if isinstance(item, tuple) else (key, encode(item)) for item in items
-        ]
+        return _explode_items(items, key, encode_all, encode)
     if encode is _encode_reserved:
         encode = _encode_list_item
     delimiter, written = _DELIMITERS.get(style, (",", ","))
@@ -148,13 +145,13 @@ def header_text(parameter: RestParameter, value: Any) -> str | None:
 
 def cookie_pairs(parameter: RestParameter, value: Any) -> Pairs:
     """The cookies of a parameter; one that is exploded is several."""
-    if parameter.media_type is not None:
-        text = content_text(value, parameter.media_type)
-        return [(parameter.name, _quote_cookie(_check_visible(text, parameter)))]
 
     def encode(text: str) -> str:
-        return _quote_cookie(_check_visible(text, parameter))
+        # What cookies may hold is left as it is; the rest is percent-encoded, and the sign for that too.
+        return quote(_check_visible(text, parameter), safe="!#$&'()*+/:<=>?@[]^`{|}")
 
+    if parameter.media_type is not None:
+        return [(parameter.name, encode(content_text(value, parameter.media_type)))]
     items = _object_items(value)
     if items is None:
         return [] if value is None else [(parameter.name, encode(text_of(value)))]
@@ -162,15 +159,7 @@ def cookie_pairs(parameter: RestParameter, value: Any) -> Pairs:
         return []
     if not parameter.explode:
         return [(parameter.name, _join_items(items, encode, ",", ","))]
-    return [
-        (encode(item[0]), encode(item[1])) if isinstance(item, tuple) else (parameter.name, encode(item))
-        for item in items
-    ]
-
-
-def _quote_cookie(text: str) -> str:
-    """What cookies may hold is left as it is; the rest is percent-encoded, and the sign for that too."""
-    return quote(text, safe="!#$&'()*+/:<=>?@[]^`{|}")
+    return _explode_items(items, parameter.name, encode, encode)
 
 
 def _check_visible(text: str, parameter: RestParameter) -> str:
@@ -194,6 +183,13 @@ def _join_items(items: Pairs | list[str], encode: Encode, between: str, inside: 
     return between.join(
         f"{encode(item[0])}{inside}{encode(item[1])}" if isinstance(item, tuple) else encode(item) for item in items
     )
+
+
+def _explode_items(items: Pairs | list[str], name: str, encode_key: Encode, encode: Encode) -> Pairs:
+    """A pair for each: of an object under its own keys, of an array all under one name."""
+    return [
+        (encode_key(item[0]), encode(item[1])) if isinstance(item, tuple) else (name, encode(item)) for item in items
+    ]
 
 
 def _check_without(items: Pairs | list[str], delimiter: str, argument: str) -> None:
