@@ -15,7 +15,7 @@ import msgspec
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import DefinitionError, SessionError
 from toolyard.model.names import json_type, nearest
-from toolyard.sessions.history import Undo, any_call_text, entry_text, result_text
+from toolyard.sessions.history import Entry, Undo, any_call_text, entry_text, result_text
 
 Slot = tuple[str, str]
 """Whose value it is, and what they call it."""
@@ -233,63 +233,21 @@ SETUP = "setup"
 _POSITIONAL = "*args"
 _SETUP_OPTIONS = ("initial_state", "fork_of", "owner")
 
-_CALL: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string"},
-        "arguments": {"type": ["object", "string"]},
-        "call_id": {"type": ["string", "null"]},
-        "overload": {"type": ["string", "null"]},
-    },
-    "required": ["name"],
-    "additionalProperties": False,
-}
-_EFFECTS = ["none", "done", "unknown"]
-_INFO: dict[str, Any] = {
-    "type": ["object", "null"],
-    "properties": {
-        "code": {"type": "string"},
-        "message": {"type": "string"},
-        "retryable": {"type": "boolean"},
-        "retry_after": {"type": ["number", "null"]},
-        "effect": {"enum": _EFFECTS},
-        "hint": {"type": ["string", "null"]},
-        "details": {"type": "object"},
-    },
-    "required": ["code", "message"],
-}
-_RESULT: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "call_id": {"type": ["string", "null"]},
-        "name": {"type": "string"},
-        "result": True,
-        "error": {"type": ["string", "null"]},
-        "metadata": {"type": "object"},
-        "error_info": _INFO,
-        "overload": {"type": ["string", "null"]},
-    },
-    "required": ["call_id", "name"],
-    "additionalProperties": False,
-}
-INITIAL_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "description": "What another session's state was.",
-    "properties": {
-        EXECUTIONS: {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"tool_call": _CALL, "tool_output": _RESULT},
-                "required": ["tool_call", "tool_output"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "propertyNames": {"minLength": 1},
-    "additionalProperties": {"type": "object"},
-}
-"""JSON Schema of the state; `read_initial` accepts what it accepts."""
+
+def initial_schema() -> dict[str, Any]:
+    """JSON Schema of the state, by the structs that it is read as; `read_initial` accepts what it accepts."""
+    _, structs = msgspec.json.schema_components([Entry])
+    known = {name: {key: whole[key] for key in ("type", "properties", "required")} for name, whole in structs.items()}
+    call, output = ({**known[name], "additionalProperties": False} for name in ("ToolCall", "ToolResult"))
+    output["properties"]["error_info"] = {"anyOf": [known["ErrorInfo"], {"type": "null"}]}
+    execution = {**known["Entry"], "properties": {"tool_call": call, "tool_output": output}}
+    return {
+        "type": "object",
+        "description": "What another session's state was.",
+        "properties": {EXECUTIONS: {"type": "array", "items": {**execution, "additionalProperties": False}}},
+        "propertyNames": {"minLength": 1},
+        "additionalProperties": {"type": "object"},
+    }
 
 
 def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:

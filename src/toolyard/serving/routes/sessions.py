@@ -50,7 +50,7 @@ from toolyard.serving.wire_types import (
     Shape,
     WireCall,
 )
-from toolyard.sessions.state import INITIAL_SCHEMA
+from toolyard.sessions.state import initial_schema
 from toolyard.sessions.world_diff import hash_world, plain_world
 
 _PAGE = 1000
@@ -80,7 +80,7 @@ class SessionBody(Shape):
     """A new session; without an id the server makes one up."""
 
     session_id: SessionId | UnsetType = UNSET
-    initial_state: Annotated[Json, Meta(extra_json_schema=INITIAL_SCHEMA)] | UnsetType = UNSET
+    initial_state: Annotated[Json, Meta(extra_json_schema=initial_schema())] | UnsetType = UNSET
 
 
 class ForkBody(Shape):
