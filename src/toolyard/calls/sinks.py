@@ -250,11 +250,7 @@ class OpenTelemetrySink:
 
     def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> object:
         """Start the span and make it the current one of this thread or task."""
-        span = self._tracer.start_span(
-            _span_name(tool),
-            kind=self._trace.SpanKind.INTERNAL,
-            attributes=_first_attributes(tool, call, session_id, mode),
-        )
+        span = self._start_span(tool, call, session_id, mode)
         before = self._context.get_current()
         self._context.attach(self._trace.set_span_in_context(span, before))
         return _Open(span, before)
@@ -274,16 +270,20 @@ class OpenTelemetrySink:
         """A span for a call that was not announced by `begin`; nothing can be its child."""
         tool = None if event.definition_hash is None else _tool_of_name(event.name)
         call = ToolCall(event.name, {}, event.call_id)
-        span = self._tracer.start_span(
-            _span_name(tool),
-            kind=self._trace.SpanKind.INTERNAL,
-            attributes=_first_attributes(tool, call, event.session_id, event.mode),
-            start_time=_nanoseconds(event.time),
-        )
+        span = self._start_span(tool, call, event.session_id, event.mode, _nanoseconds(event.time))
         self._end_span(span, event, _nanoseconds(event.time + event.latency))
 
     def close(self) -> None:
         """Nothing: the provider belongs to the application, which flushes it."""
+
+    def _start_span(
+        self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode, start_time: int | None = None
+    ) -> Span:
+        # An unknown name is whatever a model made up; span names must stay few, so it is an attribute only.
+        name = _OPERATION if tool is None else f"{_OPERATION} {tool.name}"
+        attributes = _first_attributes(tool, call, session_id, mode)
+        kind = self._trace.SpanKind.INTERNAL
+        return self._tracer.start_span(name, kind=kind, attributes=attributes, start_time=start_time)
 
     def _end_span(self, span: Span, event: CallEvent, end_time: int | None) -> None:
         measured = {"gen_ai.tool.name": _tool_of_name(event.name).name} if event.definition_hash is not None else {}
@@ -295,11 +295,6 @@ class OpenTelemetrySink:
                     span.set_status(self._trace.StatusCode.ERROR, event.error and _safe_text(event.error))
         finally:
             span.end(end_time)
-
-
-def _span_name(tool: Tool | None) -> str:
-    # An unknown name is whatever a model made up; span names must stay few, so it is an attribute only.
-    return _OPERATION if tool is None else f"{_OPERATION} {tool.name}"
 
 
 def _first_attributes(tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from toolyard.model.errors import (
 from toolyard.registry.bind import find
 from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
-from toolyard.sessions.session import RecordedCall, check_fork_point, check_number, check_session_id
+from toolyard.sessions.session import RecordedCall, check_beginning, check_number, check_session_id
 from toolyard.sessions.state import exact_json, with_setup
 from toolyard.sessions.world_diff import WorldDiff
 
@@ -360,10 +360,7 @@ class RemoteToolEngine(Closing):
         owner: str | None,
     ) -> None:
         _check_owner(owner)
-        check_session_id(session_id)
-        if initial_state is not None and fork_of is not None:
-            raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
-        check_fork_point(fork_of, at)
+        check_beginning(session_id, initial_state, fork_of, at)
         body: dict[str, Any] = {"session_id": session_id} | ({} if at is None else {"at": at})
         path = f"/{API}/sessions"
         if initial_state is not None:

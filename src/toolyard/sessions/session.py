@@ -207,8 +207,11 @@ def check_number(name: str, value: object) -> int:
     return value
 
 
-def check_fork_point(fork_of: str | None, at: int | None) -> None:
-    """Refuse an `at` that says nothing: no number of entries, or no session to fork."""
+def check_beginning(session_id: str, initial_state: object, fork_of: str | None, at: int | None) -> None:
+    """Refuse a session of no good id, with two beginnings, or with an `at` that is no number of entries of a fork."""
+    check_session_id(session_id)
+    if initial_state is not None and fork_of is not None:
+        raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
     if at is not None:
         check_number("at", at)
         if fork_of is None:

@@ -15,7 +15,7 @@ from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessi
 from toolyard.model.names import nearest
 from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
-from toolyard.sessions.session import Session, SessionViews, check_fork_point, check_session_id
+from toolyard.sessions.session import Session, SessionViews, check_beginning
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
 from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, Withdraw, Write
 from toolyard.sessions.store.sql import SessionStore, steady_clock, submit_write
@@ -84,10 +84,7 @@ class Sessions(SessionViews, SessionTurns):
         """Begin a session: empty, with a given state, or where another one now is, or was behind its `at`-th entry;
         `setup` stays with it.
         """
-        check_session_id(session_id)
-        if initial_state is not None and fork_of is not None:
-            raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
-        check_fork_point(fork_of, at)
+        check_beginning(session_id, initial_state, fork_of, at)
         key = Key(owner or "", session_id)
         if self.store is not None and key.slot in self.at_hand:
             with suppress(UnknownSessionError):  # another process may have ended it
