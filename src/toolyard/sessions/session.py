@@ -113,15 +113,12 @@ class Session:
     @classmethod
     def stored(cls, key: Key, stored: StoredSession) -> Session:
         """A session as a store has it."""
-        history, state = History(), State()
+        session = cls(key, History(), State(), branch=stored.branch, durable=True, used=stored.used)
         for first in stored.changes:
-            state.apply(read_changes(first))
+            session.state.apply(read_changes(first))
         for item in stored.entries:
-            changes = read_changes(item.changes)
-            history.keep((item.entry, item.at, item.took, state.undo(changes) if changes else None))
-            if changes:
-                state.apply(changes)
-        return cls(key, history, state, branch=stored.branch, durable=True, used=stored.used)
+            session.commit(item.entry, read_changes(item.changes), item.at, item.took)
+        return session
 
     def commit(
         self, entry: bytes, changes: Changes | None = None, at: float | None = None, took: float | None = None
