@@ -247,7 +247,7 @@ def _with_mcp(block: ServerBlock, flags: Mapping[str, Any]) -> ServerBlock:
 
 async def _serve_stdio(service: Service, reading: int, writing: int) -> None:
     from toolyard.serving.mcp.stdio import serve_stdio
-    from toolyard.serving.service import reload_sources
+    from toolyard.serving.service import reload_sources, settle_memory
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -261,6 +261,7 @@ async def _serve_stdio(service: Service, reading: int, writing: int) -> None:
 
     loop.add_signal_handler(signal.SIGHUP, reload)
     await service.start()
+    settle_memory()
     try:
         await serve_stdio(service.mcp, reading, writing, stop)
     finally:

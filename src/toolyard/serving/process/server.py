@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import socket
@@ -27,7 +26,7 @@ from toolyard.serving.metrics import taking_logs
 from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, room_for_connections, write_banner
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 from toolyard.serving.process.workers import tell_manager
-from toolyard.serving.service import Service, build_service, reload_sources
+from toolyard.serving.service import Service, build_service, reload_sources, settle_memory
 
 Ready = Callable[[Address, str], None]
 """Called once the server accepts: where it listens, and what to tell a person."""
@@ -145,9 +144,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept, and say so."""
         await super().startup(sockets)
-        # What was loaded stays: the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
+        settle_memory()
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._other_end_speaks)
         self._ready()
