@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from threading import get_ident
 from types import CoroutineType
+from typing import Any
 
 from msgspec.structs import astuple
 
@@ -51,6 +52,8 @@ from toolyard.sessions.session import Session, Stay
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import Changes
 
+Answering = Coroutine[Any, Any, list[ToolResult]]
+
 _log = logging.getLogger(__name__)
 
 _CANCELLED = "the call was cancelled before it was answered"
@@ -67,24 +70,24 @@ def run_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch
     return drive(batch_flow(path, session, calls, batch, results), results)
 
 
-async def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> list[ToolResult]:
-    """`run_batch` for a task."""
+def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> Answering:
+    """`run_batch` for a task, which awaits it."""
     results: list[ToolResult] = []
     if session.kept:
-        return await adrive(batch_flow(path, session, calls, batch, results), results)
+        return adrive(batch_flow(path, session, calls, batch, results), results)
     # A call in a session that nobody else has: there is no turn in it, and a wire rarely says more than the call.
     if batch.timeout is not None or type(calls[0]) is not ToolCall or calls[0].call_id is not None:
         check_calls(calls, batch.timeout)
-    return await adrive(_answer_calls(path, session, calls, batch, None, results), results)
+    return adrive(_answer_calls(path, session, calls, batch, None, results), results)
 
 
-async def arun_request(path: CallPath, session: Session, request: CallRequest) -> list[ToolResult]:
+def arun_request(path: CallPath, session: Session, request: CallRequest) -> Answering:
     """`arun_batch` under the conditions that only somebody on the other side of a wire makes."""
     # By place: with so many names the struct would take ten times as long to make.
     batch = Batch(*astuple(request)[:_CONDITIONS])
     batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
     batch.on_loop = True
-    return await arun_batch(path, session, request.calls, batch)
+    return arun_batch(path, session, request.calls, batch)
 
 
 def batch_flow(

@@ -138,25 +138,22 @@ def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
 
 async def settle_function(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
     """Await what an async function returned, its faults told apart, and check what the tool promises."""
-    return check_promise(tool, await settle_coroutine(tool, work))
+    return check_promise(tool, await await_answer(tool, work, CALLERS_FAULTS))
 
 
-async def settle_coroutine(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
-    """Await what an async tool returned, its faults told apart."""
-    try:
-        return await await_answer(tool, work)
-    except CALLERS_FAULTS as error:
-        raise tool_failed(tool, error) from error
+async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple[type[CallError], ...] = ()) -> Any:
+    """Await what a tool or its engine returned; whatever it raises that is no `CallError` is the tool's failure.
 
-
-async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
-    """Await what a tool or its engine returned; whatever it raises that is no `CallError` is the tool's failure."""
+    So are those `CallError`s that are among `faults`.
+    """
     import asyncio
 
     try:
         return await work
-    except CallError:
-        raise
+    except CallError as error:
+        if not isinstance(error, faults):
+            raise
+        raise tool_failed(tool, error) from error
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
