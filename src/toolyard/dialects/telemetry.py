@@ -64,18 +64,23 @@ def _enter_trace(meta: Mapping[str, Any]) -> Iterator[None]:
         context.detach(token)
 
 
-@contextmanager
-def measure_request(side: Literal["client", "server"], method: str) -> Iterator[dict[str, Any]]:
+class measure_request:  # noqa: N801 - it stands behind `with`, like the functions of contextlib, and costs a third of them
     """Note how long a request takes, with the attributes that are handed out and may be added to."""
-    attributes: dict[str, Any] = {"mcp.method.name": method}
-    began = perf_counter()
-    try:
-        yield attributes
-    except BaseException as error:
-        attributes["error.type"] = str(getattr(error, "code", None) or type(error).__name__)
-        raise
-    finally:
-        _durations[side].record(perf_counter() - began, attributes)
+
+    __slots__ = ("_attributes", "_began", "_side")
+
+    def __init__(self, side: Literal["client", "server"], method: str) -> None:
+        self._side = side
+        self._attributes: dict[str, Any] = {"mcp.method.name": method}
+        self._began = perf_counter()
+
+    def __enter__(self) -> dict[str, Any]:
+        return self._attributes
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None:
+            self._attributes["error.type"] = str(getattr(error, "code", None) or type(error).__name__)
+        _durations[self._side].record(perf_counter() - self._began, self._attributes)
 
 
 def describe_tool(name: str) -> dict[str, str]:

@@ -6,8 +6,6 @@ The answer to a request is JSON if nothing else is to be said, else a stream fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -104,22 +102,41 @@ def find_address(server: McpEndpoint, request: Request) -> str:
     return base_url(request, server.server_block.public_url)
 
 
-@contextmanager
-def cancel_on_disconnect(receive: Receive) -> Iterator[None]:
-    """Cancel this task when the client of its request is gone, which is how the stateless version cancels."""
-    loop, call = asyncio.get_running_loop(), asyncio.current_task()
-    assert call is not None
-    watching: list[asyncio.Task[None]] = []
-    # Most calls are over sooner than a task to watch them is made and cancelled.
-    timer = loop.call_later(
-        _UNWATCHED_SECONDS, lambda: watching.append(loop.create_task(await_disconnect(receive, call.cancel)))
-    )
-    try:
-        yield
-    finally:
-        timer.cancel()
-        for task in watching:
-            task.cancel()
+class DisconnectWatch:
+    """Cancels the task of a request when its client is gone, which is how the stateless version cancels.
+
+    Most are over sooner than a task to watch them is made and cancelled, or a timer: of these there is one for all.
+    """
+
+    def __init__(self) -> None:
+        self._young: dict[asyncio.Task[Any], Receive] = {}
+        self._elder: dict[asyncio.Task[Any], Receive] = {}
+        """Those that were there at the last look already."""
+        self._watching: dict[asyncio.Task[Any], asyncio.Task[None]] = {}
+        self._looks = False
+
+    def begin(self, receive: Receive) -> asyncio.Task[Any]:
+        """Watch the request of this task, which is to be handed to `end`."""
+        call = asyncio.current_task()
+        assert call is not None
+        self._young[call] = receive
+        if not self._looks:
+            self._look()
+        return call
+
+    def end(self, call: asyncio.Task[Any]) -> None:
+        """It is answered."""
+        if self._young.pop(call, None) is None and self._elder.pop(call, None) is None:
+            self._watching.pop(call).cancel()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        for call, receive in self._elder.items():
+            self._watching[call] = loop.create_task(await_disconnect(receive, call.cancel))
+        self._elder, self._young = self._young, {}
+        self._looks = bool(self._elder)
+        if self._looks:
+            loop.call_later(_UNWATCHED_SECONDS, self._look)
 
 
 class Reply:
@@ -196,6 +213,7 @@ class StreamableHttp:
 
     def __init__(self, server: McpEndpoint) -> None:
         self._server = server
+        self._watch = DisconnectWatch()
 
     async def post_message(self, request: Request, send: Send) -> Response | None:
         """One message of a client."""
@@ -266,8 +284,11 @@ class StreamableHttp:
         reply = Reply(self._server.replays, send, takes)
         turn = RequestContext(message, caller_of(request), tell=reply.tell, headers=headers)
         turn.find_address = partial(find_address, self._server, request)
-        with cancel_on_disconnect(request.receive):
+        call = self._watch.begin(request.receive)
+        try:
             return await self._reply(turn, reply)
+        finally:
+            self._watch.end(call)
 
     async def _reply(
         self, turn: RequestContext, reply: Reply, inflight: InflightRequest | None = None
