@@ -58,7 +58,7 @@ class ServiceApp(Starlette):
         """Our middleware and what was added to it."""
         if self.exception_handlers:
             return super().build_middleware_stack()
-        app: ASGIApp = self.router
+        app: ASGIApp = self.router.middleware_stack
         for middleware, args, options in reversed(self.user_middleware):
             app = middleware(app, *args, **options)
         return app
@@ -100,8 +100,13 @@ def create_app(service: Service) -> Starlette:
     app = ServiceApp(
         routes=make_routes(operations, make_gate),
         middleware=[
-            Middleware(RequestBoundary, log=log, metrics=service.metrics, pages=pages),
-            Middleware(HostGuard, block.host, block.allowed_hosts, block.allowed_origins),
+            Middleware(
+                RequestBoundary,
+                guard=HostGuard(block.host, block.allowed_hosts, block.allowed_origins),
+                log=log,
+                metrics=service.metrics,
+                pages=pages,
+            ),
         ],
         lifespan=lifespan,
     )

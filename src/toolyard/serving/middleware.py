@@ -1,9 +1,9 @@
 """What stands around every request: its id and the one envelope of errors; host and origin; key, limits and body.
 
-    RequestBoundary -> HostGuard -> Starlette's router -> OperationGate -> handler
+    RequestBoundary, which asks HostGuard -> Starlette's router -> OperationGate -> handler
 
-The first two are middleware of the application, the gate is around each operation. The boundary is the only place
-where a refusal or a fault becomes an answer.
+The boundary is middleware of the application, the gate is around each operation. The boundary is the only place where
+a refusal or a fault becomes an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from itertools import count
 from typing import cast
 
@@ -74,9 +75,16 @@ class RequestBoundary:
     """The outermost: an id for each request, safe headers for each answer, an envelope for each error, a line each."""
 
     def __init__(
-        self, app: ASGIApp, *, log: RequestLog, metrics: Metrics | None, pages: Mapping[str, FaultPage]
+        self,
+        app: ASGIApp,
+        *,
+        guard: HostGuard,
+        log: RequestLog,
+        metrics: Metrics | None,
+        pages: Mapping[str, FaultPage],
     ) -> None:
         self._app = app
+        self._guard = guard
         self._log = log
         self._metrics = metrics
         self._pages = pages
@@ -103,7 +111,7 @@ class RequestBoundary:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_safely)
+            await (self._guard.admit(scope, caller) or self._app)(scope, receive, send_safely)
         except ClientDisconnect:
             return
         except HTTPException as error:  # of a route that somebody added
@@ -216,10 +224,7 @@ class HostGuard:
     A name that an attacker points at this machine (DNS rebinding) shows in `Host`; a foreign page shows in `Origin`.
     """
 
-    def __init__(
-        self, app: ASGIApp, host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
-    ) -> None:
-        self._app = app
+    def __init__(self, host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> None:
         own = {host.lower(), f"[{host.lower()}]"} if ":" in host else {host.lower()}
         self._any_address = host in ("0.0.0.0", "::", "")  # noqa: S104 - a comparison
         names = {socket.gethostname().lower()} if self._any_address else set()
@@ -227,17 +232,12 @@ class HostGuard:
         self.origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
         self._fine: set[bytes] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
-        if scope["type"] == "http":
-            origin = self.check(scope, scope[CALLER].headers)
-            if origin is not None and origin.lower() in self.origins:
-                sharing = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED)
-                scope[CALLER].shared_headers = sharing
-            if origin is not None and scope["method"] == "OPTIONS":
-                await _preflight()(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    def admit(self, scope: Scope, caller: Caller) -> Response | None:
+        """Refuse what `check` refuses, and have who may share the answer told so; the answer, where a browser asks."""
+        origin = self.check(scope, caller.headers)
+        if origin is not None and origin.lower() in self.origins:
+            caller.shared_headers = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED)
+        return _preflight() if origin is not None and scope["method"] == "OPTIONS" else None
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
         """Refuse a request that came by a wrong name or from a foreign page; its origin, if it has one."""
@@ -331,7 +331,8 @@ class OperationGate:
         self._block = block
         self._keys = keys
         self._admission = admission
-        self._places = admission if operation.runs else reads if operation.heavy else None
+        places = admission if operation.runs else reads if operation.heavy else None
+        self._run = self._handle if places is None else partial(self._run_in_place, places)
         self._budget = budget
         self._cookie_of = cookie_of
 
@@ -354,7 +355,7 @@ class OperationGate:
                 # Whole before it gets a place: one whose body dawdles must not keep others from running.
                 if operation.method in _WITH_BODY:
                     await self._read_body(request, caller)
-            response = await self._run_in_place(request, caller, send)
+            response = await self._run(request, caller, send)
         finally:
             if held := scope.get(BODY_HELD):
                 self._budget.give_back(held)
@@ -378,26 +379,21 @@ class OperationGate:
         if len(body) > LARGE_BODY:
             self._admission.charge(principal, len(body))
 
-    async def _run_in_place(self, request: Request, caller: Caller, send: Send) -> Response | None:
-        places, principal = self._places, caller.principal
-        if places is None:
-            return await self._handle(request, send)
-        place = Place(places, principal, caller.abandoned)
+    async def _run_in_place(self, places: Admission, request: Request, caller: Caller, send: Send) -> Response | None:
+        place = Place(places, caller.principal, caller.abandoned)
+        await place.take()
         caller.leave_place, caller.take_place, caller.is_gone = place.leave, place.take, request.is_disconnected
         try:
-            async with place:
-                return await self._handle(request, send)
+            return await self._handle(request, caller, send)
         finally:
+            place.leave()
             caller.is_gone = None  # it knows the request, which knows the caller
 
-    async def _handle(self, request: Request, send: Send) -> Response | None:
+    def _handle(self, request: Request, caller: Caller, send: Send) -> Awaitable[Response | None]:
         if self._operation.streams:
-            return await cast(StreamHandler, self._operation.handler)(request, send)
-        handler, headers = cast(Handler, self._operation.handler), request.scope[CALLER].headers
-        if b"traceparent" not in headers:
-            return await handler(request)
-        with follow_trace({key: headers.get(key.encode(), b"").decode("latin-1") for key in TRACE_KEYS}):
-            return await handler(request)
+            return cast(StreamHandler, self._operation.handler)(request, send)
+        handler = cast(Handler, self._operation.handler)
+        return _handle_traced(handler, request, caller) if b"traceparent" in caller.headers else handler(request)
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
         """The principal whose key came along; what they may do here at all is checked, where is the handler's."""
@@ -415,6 +411,11 @@ class OperationGate:
         if operation.verb is not None and not principal.scopes.allows_somewhere(operation.verb):
             raise HttpFault(403, "auth.forbidden", f"this key has no scope with the verb {operation.verb}")
         return principal
+
+
+async def _handle_traced(handler: Handler, request: Request, caller: Caller) -> Response:
+    with follow_trace({key: caller.headers.get(key.encode(), b"").decode("latin-1") for key in TRACE_KEYS}):
+        return await handler(request)
 
 
 def _find_token(headers: Mapping[bytes, bytes]) -> str | None:

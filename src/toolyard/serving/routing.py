@@ -472,6 +472,7 @@ def _method_not_allowed(method: str, known: list[str], verbs: list[str]) -> Http
 
 JSON = "application/json; charset=utf-8"
 
+_JSON_TYPE = (b"content-type", JSON.encode())
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")
 _NO_STORE = (b"cache-control", b"no-store")
 # To be kept by the caller alone, and only to be asked for again; another key is given another answer.
@@ -489,10 +490,17 @@ class JsonResponse(JSONResponse):
         """Encode it, structs and dates included."""
         return content if type(content) is bytes else _encode(content)
 
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        """Those that every answer has, as they are written; others take Starlette's way."""
+        if headers is None:
+            self.raw_headers = [(b"content-length", b"%d" % len(self.body)), _JSON_TYPE]
+        else:
+            super().init_headers(headers)
+
 
 def safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """What an answer with those headers must also say, to be neither guessed at nor stored where it should not be."""
-    names = {name for name, _ in headers}
+    names = dict(headers)
     found = [] if b"x-content-type-options" in names else [_NO_SNIFF]
     if b"cache-control" not in names:
         found += _REVALIDATED if b"etag" in names else (_NO_STORE,)
