@@ -150,3 +150,19 @@ def test_what_a_file_prints_when_it_is_run_stays_out_of_the_answer(capsys, folde
     shown = capsys.readouterr()
     json.loads(shown.out)
     assert "noise" in shown.err
+
+
+def test_an_interrupt_ends_a_command_with_a_word_and_130(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.py").write_text('def stop() -> int:\n    "Stop."\n    raise KeyboardInterrupt\n')
+    assert run(["call", "desk.py::stop"]) == 130
+    assert capsys.readouterr().err == "toolyard: interrupted\n"
+
+
+@pytest.mark.parametrize("arguments", [["graph", "-o", "gone/x.html"], ["add", "json", "--into", "desk.py/x.yaml"]])
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(capsys, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.py").write_text("")
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert arguments[-1].split("/")[0] in said and "Errno" not in said

@@ -120,6 +120,7 @@ def completion(
     return print_either(options.json, {"shell": shell, "installed" if install else "script": text}, text)
 
 
+_INTERRUPTED = 130
 _NOT_FOUND = (
     *(CallError, NotFoundError, UnknownApprovalError, UnknownEntryError, UnknownScriptError, UnknownSessionError),
 )
@@ -128,7 +129,7 @@ _NOT_FOUND = (
 def run(arguments: Sequence[str]) -> int:
     """Run one command: 0 done, 1 done with findings, a failed call or a name that is not there, 2 could not be done.
 
-    3 is for a call that waits for approval.
+    3 is for a call that waits for approval, 130 for a command that was interrupted.
     """
     prepare_streams()
     if not sys.stdout.isatty():
@@ -154,6 +155,10 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        fail(error, as_json=as_json)
+        named = error.filename is not None and error.strerror
+        fail(OSError(f"{error.filename}: {error.strerror}") if named else error, as_json=as_json)
         return 2
+    except KeyboardInterrupt:
+        fail(InterruptedError("interrupted"), as_json=as_json)
+        return _INTERRUPTED
     return answer if isinstance(answer, int) else 0

@@ -162,7 +162,11 @@ def replace_file(path: Path, data: bytes, *, keep_mode: bool = False) -> None:
 
     With `keep_mode`, by those who could read what was there before.
     """
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)  # which whoever reads of it knows
+        raise
     try:
         with os.fdopen(number, "wb") as file:
             if keep_mode and path.exists():
