@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from toolyard import DefinitionError, Effects, ToolRegistry
+from toolyard.schema.admission import admit_schema
 from toolyard.schema.definition import read_definition
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -72,7 +75,7 @@ def test_the_entrys_own_namespace_wins_and_a_qualified_name_is_not_qualified_twi
     [
         ({"description": "x"}, "needs a 'name'"),
         ({"nmae": "t", "namespace": "n"}, "did you mean 'name' by 'nmae'?"),
-        ({"tool_name": "t"}, "did you mean 'name' by 'tool_name'?"),
+        ({"tool_name": "t"}, "no definition of a tool"),
         ({"name": 5}, "'name' must be text, not integer"),
         ([1], "must be a mapping, not array"),
         (None, "must be a mapping, not null"),
@@ -213,3 +216,42 @@ def test_a_description_by_another_name_is_read_and_listed(key):
 def test_an_output_schema_by_another_name_is_read_and_text_is_not(key):
     assert read({"name": "t", key: SCHEMA})[0].output_parameters == SCHEMA
     assert read({"name": "t", key: "a number"})[0].output_parameters == {}
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"toolSpec": {"name": "t", "inputSchema": {"json": CITY}}},
+        {"name": "t", "parameters": {"jsonSchema": CITY}},
+        {"name": "t", "parameters": json.dumps(CITY)},
+        {"name": "t", "run_params_schema": CITY},
+        {"api_name": "t", "tool_name": "weather", "description": "d", "parameters": CITY},
+        {"name": "t", "parameters": {"type": "object", "properties": CITY["properties"]}, "required": ["city"]},
+        {"name": "t", "parameters": CITY["properties"], "required": ["city"]},
+    ],
+)
+def test_what_other_systems_write_around_or_beside_a_schema_costs_nothing_of_it(raw):
+    tool, changes = read_definition(raw, namespace="n")
+    assert tool.name == "t"
+    assert admit_schema(tool.parameters).schema == CITY
+    assert changes
+
+
+def test_parameters_by_where_they_are_sent_are_all_read():
+    raw = {
+        "name": "t",
+        "description": "d",
+        "path_parameters": {"id": {"type": "string", "required": True}},
+        "query_parameters": {"page": {"type": "int"}},
+    }
+    tool, _ = read_definition(raw, namespace="n")
+    assert tool.parameters.keys() == {"id", "page"}
+    assert tool.metadata == {}
+
+
+def test_the_key_of_a_mapping_is_the_name_whatever_the_entry_calls_its_function():
+    tool, _ = read_definition({"function_name": "impl", "parameters": CITY}, namespace="n", name="weather")
+    assert (tool.name, tool.metadata) == ("weather", {"function_name": "impl"})

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.model.errors import InvalidSchemaError
+from toolyard.schema.admission import admit_schema
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.normalise import is_property_map, normalise
 
@@ -198,3 +199,32 @@ def test_values_that_contain_themselves_or_share_their_parts_do_not_hang():
         nested = {"type": "object", "properties": {"a": nested, "b": nested}}
     with pytest.raises(InvalidSchemaError, match="subschemas"):
         normalise(nested)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "read"),
+    [
+        ("integer", "5", 5),
+        ("number", "0.5", 0.5),
+        ("boolean", "False", False),
+        ("array", '["a"]', ["a"]),
+        ("object", "{}", {}),
+        ("string", "5", "5"),
+        ("integer", "", ""),
+        ("integer", "none", "none"),
+        (["integer", "null"], "None", None),
+        (["integer", "string"], "5", "5"),
+    ],
+)
+def test_a_default_that_is_text_is_read_as_its_type_says(kind, written, read):
+    admitted = admit_schema({"type": "object", "properties": {"a": {"type": kind, "default": written}}})
+    assert admitted.schema["properties"]["a"]["default"] == read
+    assert bool(admitted.changes) is (written != read)
+
+
+def test_who_writes_optional_beside_a_type_means_that_the_rest_is_required():
+    schema, _ = normalise({"a": {"type": "str"}, "b": {"type": "int, optional"}, "c": {"type": "str", "default": "x"}})
+    assert schema["required"] == ["a"]
+    assert schema["properties"]["b"] == {"type": "integer"}
+    schema, _ = normalise({"a": "str (required)", "b": "int"})
+    assert schema["required"] == ["a"]

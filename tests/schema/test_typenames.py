@@ -47,6 +47,15 @@ STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "num
         ("integer (1-100)", {"type": "integer"}),
         ("VARCHAR(255)", {"type": "string"}),
         ("date-time", {"type": "string", "format": "date-time"}),
+        ("any, optional", {}),
+        ("Tuple[int, ...]", {"type": "array", "items": INTEGER}),
+        ("string (optional)", STRING),
+        ("str (required)", STRING),
+        ("int, default: 5", {"type": "integer", "default": 5}),
+        ("bool = False", {"type": "boolean", "default": False}),
+        ("str, optional (default: 'en')", {"type": "string", "default": "en"}),
+        ("Optional[int] = None", {"type": ["integer", "null"], "default": None}),
+        ("int = many", INTEGER),
     ],
 )
 def test_what_authors_write_for_a_type_is_read_as_they_meant_it(text, schema):

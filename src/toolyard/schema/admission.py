@@ -196,7 +196,10 @@ def _level_schema(depth: int) -> dict[str, Any]:
         keywords["anyOf"] = {"type": "array", "minItems": 1, "maxItems": 16, "items": below}
     if depth == 0:
         keywords[INFERRED] = {"enum": list(SOURCES)}
-    return {"type": "object", "properties": keywords, "additionalProperties": False}
+    # A default that is text where values are not may be meant for one of them.
+    textual = {"anyOf": [{"const": "string"}, {"type": "array", "contains": {"const": "string"}}]}
+    fits = [{"properties": {"default": {"not": _TEXT}}}, {"properties": {"type": textual}}]
+    return {"type": "object", "properties": keywords, "additionalProperties": False, "anyOf": fits}
 
 
 class Admitted(msgspec.Struct, frozen=True):

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import DefinitionError
 from toolyard.model.names import SCHEMA_MAPS, json_type, nearest, pointer_of
 from toolyard.model.tool import Effects, Tool
-from toolyard.schema.normalise import ITEM_NAMES, Change, unread_keys
+from toolyard.schema.normalise import ITEM_NAMES, Change, is_property_map, unread_keys
 from toolyard.schema.typenames import read_type
 
 _INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema")
 _OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
+_NAMES = ("name", "api_name", "function_name", "tool_name", "functionName", "toolName")
 _PLAIN_KEYS = frozenset({"name", "description", "parameters"})
 _FIELDS = frozenset({"name", "namespace", "description", "metadata", "version", "tags", "aliases", "effects", "source"})
 _SAY_LITTLE = frozenset({"name", "namespace", "version", "source"})
@@ -30,12 +34,18 @@ _DESCRIPTIONS = ("desc", "summary", "tool_description", "function_description", 
 # Other names of the two schemas, without case and separators; their values count if they look the part.
 _SCHEMA = r"(?:json)?(?:schema|spec|definition|list)?s?"
 _PARAMETERS = r"(?:input|param|parameter|arg|argument|kwarg)s?"
-_INPUT = re.compile(rf"(?:tool|function|api|call|request|body)?{_PARAMETERS}(?:{_PARAMETERS}|fields?)?{_SCHEMA}")
+_INPUT = re.compile(
+    rf"(?:tool|function|api|call|run|request|path|query|body)?{_PARAMETERS}(?:{_PARAMETERS}|fields?)?{_SCHEMA}"
+)
 _OUTPUT = re.compile(
     rf"(?:tool|function|api|call)?(?:output|return|response|result)s?(?:{_PARAMETERS}|fields?)?{_SCHEMA}"
 )
 _HALVES = re.compile(rf"(required|mandatory|optional)({_PARAMETERS})")
+_PLACES = re.compile(rf"(?:path|query|url|header|body)({_PARAMETERS})")
 _SEPARATORS = re.compile(r"[\s_-]")
+
+_AROUND = ("json", "jsonSchema", "json_schema", "schema")
+"""What Bedrock and others write around a schema."""
 
 _SAYS_NOTHING = SCHEMA_MAPS | {"type", "required", "additionalProperties", "$schema", "title", "description"}
 _SAY_SOMETHING = frozenset({"type", "description", "desc", "enum", "default", "required", "schema", "$ref", "anyOf"})
@@ -62,6 +72,10 @@ def read_definition(
     changes: list[Change] = []
     entry = _unwrap_function(raw, changes)
     fields = {key: entry[key] for key in _FIELDS if entry.get(key) is not None}
+    named = find_name(entry) if "name" in fields or name is None else None
+    if "name" not in fields and named is not None:
+        fields["name"] = named[1]
+        changes.append(Change(f"/{named[0]}", f"{named[0]!r} read as 'name'"))
     fields.setdefault("name", name)
     fields.setdefault("namespace", namespace)
     if name is not None and fields["name"] != name:
@@ -73,7 +87,7 @@ def read_definition(
     found |= read
     fields["output_parameters"], read = _read_schema(entry, _OUTPUT_KEYS, _OUTPUT, changes)
     found |= read
-    used = _FIELDS | found
+    used = _FIELDS | found | ({named[0]} if named else set())
     if says_little and not found:
         _refuse_foreign(raw)
     metadata = fields.get("metadata", {})
@@ -86,6 +100,11 @@ def read_definition(
     if source is not None:
         fields["source"] = source
     return _build_tool(fields, metadata), changes
+
+
+def find_name(entry: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The name of what is defined, and the key that it stands under; of a service's API the name of the API."""
+    return next(((key, entry[key]) for key in _NAMES if isinstance(entry.get(key), str)), None)
 
 
 def _refuse_foreign(entry: Mapping[str, Any]) -> None:
@@ -127,6 +146,9 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
         if hidden:
             changes.append(Change(f"/{hidden[0]}", "the wrapper's own value gave way to the function's"))
         return {**rest, **inner}
+    if isinstance(raw.get("toolSpec"), Mapping) and len(raw) == 1:
+        changes.append(Change("/toolSpec", "Bedrock wrapper removed"))
+        return dict(raw["toolSpec"])
     if raw.get("type") == "function" and "parameters" in raw:
         changes.append(Change("/type", "'function' removed"))
         return {key: value for key, value in raw.items() if key != "type"}
@@ -162,9 +184,16 @@ def _read_description(entry: Mapping[str, Any], fields: dict[str, Any], changes:
 
 def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
     """What the entry says of its parameters, as it says it, and the keys that this was found under."""
+    places = [key for key in entry if _PLACES.fullmatch(_fold(key)) and looks_like_parameters(entry[key], named=True)]
+    if len(places) > 1 and all(is_property_map(entry[key]) for key in places):
+        found = {name: sub for key in places for name, sub in entry[key].items()}
+        if len(found) == sum(len(entry[key]) for key in places):
+            changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key in places)
+            return found, set(places)
     schema, used = _read_schema(entry, _INPUT_KEYS, _INPUT, changes)
     if schema:
-        return schema, used
+        schema, more = _add_required(entry, schema, changes)
+        return schema, used | more
     halves = [(key, match) for key in entry if (match := _HALVES.fullmatch(_fold(key)))]
     if halves and all(isinstance(entry[key], list) for key, _ in halves):
         changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key, _ in halves)
@@ -200,8 +229,34 @@ def _read_schema(
         return {}, used
     if found != keys[0]:
         changes.append(Change(pointer_of((found,)), f"{found!r} read as {keys[0]!r}"))
-    value = entry[found]
+    value = _unwrap_schema(entry[found], found, changes)
     return {} if value is None or value == [] else value, used | {found}
+
+
+def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
+    """A schema that is written as JSON text, or has one key around it that names the language."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(value)
+            changes.append(Change(pointer_of((key,)), "JSON text read as what it says"))
+    if isinstance(value, dict) and len(value) == 1:
+        around, inner = next(iter(value.items()))
+        if around in _AROUND and isinstance(inner, dict) and isinstance(inner.get("properties"), dict):
+            changes.append(Change(pointer_of((key, around)), f"{around!r} around the schema removed"))
+            return inner
+    return value
+
+
+def _add_required(entry: Mapping[str, Any], schema: Any, changes: list[Change]) -> tuple[Any, set[str]]:
+    """`required` that stands beside the schema and not in it, where it names what the schema has."""
+    names, properties = entry.get("required"), schema.get("properties", schema) if isinstance(schema, dict) else None
+    if not isinstance(names, list) or not isinstance(properties, dict) or not names:
+        return schema, set()
+    if "required" in schema or not all(isinstance(name, str) and name in properties for name in names):
+        return schema, set()
+    changes.append(Change("/required", "'required' beside the parameters read as theirs"))
+    own = schema if properties is not schema else {"type": "object", "properties": schema}
+    return {**own, "required": names}, {"required"}
 
 
 def _fold(key: object) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
 from toolyard.schema.subschemas import Path
-from toolyard.schema.typenames import join, read_number, read_type
+from toolyard.schema.typenames import join, read_default, read_flag, read_number, read_type
 
 _MAX_DEPTH = 96
 """Deeper than the budget allows, so that the budget's own message is the one a reader sees."""
@@ -164,7 +164,7 @@ class _Normaliser:
             if fragment is None:
                 raise _invalid(path, f"{schema[:80]!r} is not a type")
             self._note_change(path, f"type name {schema!r} rewritten as a schema")
-            return fragment
+            return self._flag_property(fragment, schema, path)
         if schema is None:
             self._note_change(path, "null replaced by an empty schema")
             return {}
@@ -189,6 +189,11 @@ class _Normaliser:
             self._normalise_keyword(out, key, value, (*path, key))
         self._required_flags(out, path)
         self._rewrite_legacy(out, path)
+        if isinstance(out.get("default"), str) and "type" in out:
+            read = read_default(out, out["default"])
+            if read and read["default"] != out["default"] and not isinstance(read["default"], str):
+                self._note_change((*path, "default"), f"text {out['default']!r} read as its type says")
+                out |= read
         return out
 
     def _respell(self, schema: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -273,8 +278,13 @@ class _Normaliser:
         merged = join([fragment for fragment in fragments if fragment is not None]) or {}
         said = merged.get("type", "anyOf" if "anyOf" in merged else "anything")
         self._note_change(path, f"type {value!r} read as {said!r}")
-        for key, sub in merged.items():
+        for key, sub in self._flag_property(merged, value, path[:-1]).items():
             out.setdefault(key, sub)
+
+    def _flag_property(self, schema: dict[str, Any], written: Any, path: Path) -> dict[str, Any]:
+        """`"int, optional"` says of a property what `"optional": true` does."""
+        flag = read_flag(written) if isinstance(written, str) and path[-2:-1] == ("properties",) else None
+        return schema if flag is None else {**schema, flag: True}
 
     def _tuple_items(self, out: dict[str, Any], value: list[Any], path: Path) -> None:
         items = [self._normalise_sub(sub, (*path, index)) for index, sub in enumerate(value)]
@@ -319,7 +329,9 @@ class _Normaliser:
                 self._note_change(where, "moved to the 'required' list of its parent")
         if said == {"optional"} and not any(flags.values()) and "required" not in out:
             # Who marks only what is optional means that the rest is not.
-            flags = {name: flags.get(name, True) for name in properties}
+            # Unless it has a default, which says the same.
+            given = {name for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub}
+            flags = {name: flags.get(name, name not in given) for name in properties}
         required = out.get("required", [])
         more = [name for name, flag in flags.items() if flag and isinstance(required, list) and name not in required]
         if more:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 _WORDS: dict[str, str] = {
     "object": "object dict dictionary map hashmap linkedhashmap treemap hashtable mapping record struct json "
@@ -17,7 +20,7 @@ _WORDS: dict[str, str] = {
     "array": "array list arraylist linkedlist tuple set frozenset hashset vector sequence iterable collection "
     "jsonarray deque iterator ndarray",
     "string": "string str text char character varchar unicode charsequence symbol enum select choice dropdown radio "
-    "geopoint password secret credentials html markdown xml",
+    "geopoint password secret credentials html markdown xml callable function",
     "integer": "integer int long short byte bigint biginteger int8 int16 int32 int64 uint uint8 uint16 uint32 "
     "uint64 unsigned",
     "number": "number float double decimal real numeric bigdecimal float32 float64",
@@ -37,9 +40,15 @@ _FORMATS |= {word: word for word in _SAME_FORMATS.split()}
 _NAMES = {word: json_type for json_type, words in _WORDS.items() for word in words.split()}
 
 _TOKEN = re.compile(
-    r"""\s*(?:([A-Za-z_][\w.]*(?:-[A-Za-z]\w*)*)|('[^']*'|"[^"]*"|-?\d+(?:\.\d+)?)|(\[\]|[\[\](){}<>,|?*]))"""
+    r"""\s*(?:([A-Za-z_][\w.]*(?:-[A-Za-z]\w*)*)|('[^']*'|"[^"]*"|-?\d+(?:\.\d+)?)|(\[\]|\.\.\.|[\[\](){}<>,|?*]))"""
 )
 _REMARK = re.compile(r"\s*([\w\s-]+?)\s*\(\s*([^()]+?)\s*\)\s*")
+_ASIDE = re.compile(
+    r"""(?P<type>.+?)\s*[,;]?\s*\(?\s*(?P<flag>\b(?:optional|required)\b)?[,;\s(]*"""
+    r"""(?:(?:=|\bdefaults?\b(?:\s+(?:is|to|value)\b)?\s*[:=]?)\s*(?P<default>.+?))?[\s)]*""",
+    re.IGNORECASE,
+)
+"""`str, optional`, `int (default 5)`, `bool = False`: a type, and what is said of the parameter."""
 _STANDARD_DATES = frozenset({"yyyy-mm-dd", "iso 8601", "iso8601", "iso-8601", "rfc 3339", "rfc3339"})
 _OPEN = {"[": "]", "<": ">", "(": ")", "{": "}"}
 _MAX_LENGTH = 200
@@ -53,7 +62,50 @@ def read_type(text: str) -> Fragment | None:
         return None
     if text.strip().lower() in _ANY:
         return {}
-    return _parse(text) or _read_remark(text)
+    found = _parse(text)
+    if found is None:
+        aside = _ASIDE.fullmatch(text)
+        if aside and (aside["flag"] or aside["default"]) and (found := _parse(aside["type"])) is not None:
+            return found | read_default(found, aside["default"])
+    return _read_remark(text) if found is None else found
+
+
+def read_flag(text: str) -> str | None:
+    """`optional` or `required`, if that is said of the parameter beside its type."""
+    aside = _ASIDE.fullmatch(text) if len(text) <= _MAX_LENGTH else None
+    return aside["flag"].lower() if aside and aside["flag"] else None
+
+
+_CONSTANTS: dict[str, Any] = {"true": True, "false": False, "none": None, "null": None}
+
+
+def read_default(schema: Fragment, text: Any) -> Fragment:
+    """The default that a text means for values of this type; nothing if it is none of them."""
+    kinds = schema.get("type", ())
+    kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+    if not isinstance(text, str):
+        return {}
+    bare = text.strip()
+    quoted = len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "'\"`"
+    if not kinds and bare in ("None", "null"):
+        return {"default": None}
+    if not kinds or "string" in kinds:
+        return {"default": bare[1:-1] if quoted else text}
+    value = _CONSTANTS.get(bare.lower(), read_number(bare))
+    if bare[:1] in ("[", "{"):
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(bare)
+    return {"default": value} if _JSON_KINDS.get(type(value), frozenset()) & kinds else {}
+
+
+_JSON_KINDS: dict[type, frozenset[str]] = {
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+    list: frozenset({"array"}),
+    dict: frozenset({"object"}),
+    type(None): frozenset({"null"}),
+}
 
 
 def _parse(text: str) -> Fragment | None:
@@ -153,6 +205,8 @@ class _Parser:
             return self._read_literal(closer)
         arguments: list[Fragment] = []
         while not self._take_token(closer):
+            if self._take_token("..."):
+                continue
             argument = self.union(inside=True)
             if argument is None:
                 return None
