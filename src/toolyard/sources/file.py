@@ -1,15 +1,6 @@
 """Catalogs: files of YAML, JSON and JSON lines, and tools written out in a config.
 
-The shapes of a catalog are told apart without guessing:
-
-shape 1   {weather_api: [tool, ...], hr_api: [...]}   namespaces to lists
-shape 2   [tool, ...]                                  a bare list
-shape 3   {get_weather: {...}, ...}                    names to definitions
-          {namespace: weather_api, tools: [...]}       a list with its namespace beside it
-          {name: get_weather, parameters: ...}         one tool
-
-A list may also hold lists of other systems: pages of `tools/list` of an MCP server, with or without their JSON-RPC
-envelope, and Gemini's `{function_declarations: [...]}`. A table is refused: see `table`.
+Where the definitions stand in one is for `catalog` to say. A table is refused.
 
 A JSON catalog may be indexed instead of read: names now, schemas when somebody asks (`index_json`).
 """
@@ -17,8 +8,7 @@ A JSON catalog may be indexed instead of read: names now, schemas when somebody 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -28,31 +18,15 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
-from toolyard.model.names import check_namespace, json_type, pointer_of
+from toolyard.model.names import check_namespace, json_type
 from toolyard.model.report import SourceReport, Warnings
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.parsing.documents import expand_place
 from toolyard.schema.admission import admit_deferred, admit_schema
-from toolyard.schema.definition import read_input
 from toolyard.schema.options import read_arguments
-from toolyard.sources.base import EXPLAINED, Intake, LoaderOptions, ToolLoader, recognise_document
-
-_CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations")
-"""Keys under which other systems list their tools."""
-
-_BESIDE = {"namespace", "$schema", "version", "description", "nextCursor", "_meta", "ttlMs", "cacheScope"}
-"""Keys that may stand beside them: what `tools/list` answers, too."""
-
-_ENDS_EARLY = "the list has another page, which is not here; save every page, or the tools on it are missing"
-
-_OF_ONE_TOOL = frozenset(
-    ("function", "metadata", "tags", "aliases", "annotations", "returns", "output_parameters", "outputSchema")
-)
-"""Keys of one tool, besides its parameters, that hold a mapping or a list."""
-
-_NESTED = 8
-"""Steps into a document after which a list holds tools and nothing else."""
+from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.sources.catalog import ends_early, explain_table, list_entries, list_row
 
 
 class FileOptions(LoaderOptions, frozen=True, kw_only=True):
@@ -69,129 +43,6 @@ class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
     tools: Annotated[
         Sequence[Any] | Mapping[str, Any], Meta(description="The definitions: a list, or a mapping of names to them.")
     ]
-
-
-class CatalogEntry(msgspec.Struct, frozen=True):
-    """One definition in a file: what, where, and what the file says about its names."""
-
-    raw: Any
-    pointer: str
-    namespace: str | None = None
-    name: str | None = None
-
-
-def list_entries(document: Any, where: str) -> Iterator[CatalogEntry]:
-    """Every definition of a parsed catalog, in file order; `MalformedSource` for any other shape."""
-    if isinstance(document, list):
-        if document and all(isinstance(row, list) for row in document):
-            raise MalformedSource(_explain_table(document[0]), where=where)
-        return _read_list(document, (), None, where)
-    if not isinstance(document, dict):
-        what = "is empty" if document is None else f"holds {json_type(document)}"
-        raise MalformedSource(f"{what}; a catalog is a list of tools or a mapping", where=where)
-    if (kind := recognise_document(document)) is not None:
-        raise MalformedSource(EXPLAINED[kind].format(where), where=where)
-    if _is_tool(document):
-        if _is_foreign(document):
-            raise MalformedSource("this is no catalog: it has a name, and neither tools nor parameters", where=where)
-        return iter([CatalogEntry(document, "")])
-    envelope = _read_envelope(document, (), None, where)
-    if envelope is not None:
-        return envelope
-    namespace = document.get("namespace")
-    if isinstance(namespace, str):
-        return _read_mapping({key: value for key, value in document.items() if key != "namespace"}, namespace, where)
-    return _read_mapping(document, None, where)
-
-
-def _is_foreign(document: dict[str, Any]) -> bool:
-    """A file of another program, such as package.json, that has a name but nothing else of one tool."""
-    structures = {key for key, value in document.items() if isinstance(value, dict | list)}
-    return bool(structures - _OF_ONE_TOOL) and not read_input(document, [])[1]
-
-
-def ends_early(document: Any) -> bool:
-    """Whether the last of saved `tools/list` answers says that there is another page."""
-    last = document[-1] if isinstance(document, list) and document else document
-    page = last.get("result", last) if isinstance(last, dict) else None
-    return isinstance(page, dict) and bool(page.get("nextCursor")) and any(key in page for key in _CONTAINERS)
-
-
-def _holds_tools(value: Any) -> bool:
-    """A list, or names to definitions; a mapping with a definition's own keys is a tool of that name."""
-    if isinstance(value, list):
-        return True
-    if not isinstance(value, dict) or _is_tool(value) or value.keys() & {"parameters", "inputSchema", "input_schema"}:
-        return False
-    return all(isinstance(item, dict) for item in value.values())
-
-
-def _is_tool(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    return isinstance(value.get("name"), str) or (value.get("type") == "function" and "function" in value)
-
-
-def _read_envelope(
-    document: dict[str, Any], path: tuple[str, ...], namespace: str | None, where: str
-) -> Iterator[CatalogEntry] | None:
-    """The tools of a list that has something around it; None if this is something else."""
-    if "jsonrpc" in document or document.keys() == {"result"}:
-        if not isinstance(document.get("result"), dict):
-            raise MalformedSource("this is a JSON-RPC message without a list of tools", where=where)
-        document, path = document["result"], (*path, "result")
-    key = next((key for key in _CONTAINERS if _holds_tools(document.get(key))), None)
-    return None if key is None else _read_container(document, path, key, namespace, where)
-
-
-def _read_container(
-    document: dict[str, Any], path: tuple[str, ...], key: str, namespace: str | None, where: str
-) -> Iterator[CatalogEntry]:
-    namespace = document.get("namespace", namespace)
-    if namespace is not None and not isinstance(namespace, str):
-        raise MalformedSource(f"'namespace' must be text, not {json_type(namespace)}", where=where)
-    extra = sorted(set(document) - {key, *_BESIDE})
-    if extra:
-        raise MalformedSource(
-            f"key {extra[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}", where=where
-        )
-    tools, path = document[key], (*path, key)
-    return _read_named(tools, path, namespace) if isinstance(tools, dict) else _read_list(tools, path, namespace, where)
-
-
-def _read_mapping(document: dict[str, Any], namespace: str | None, where: str) -> Iterator[CatalogEntry]:
-    kinds = {json_type(value) for value in document.values()}
-    if kinds == {"object"}:
-        yield from _read_named(document, (), namespace)
-    elif kinds == {"array"}:
-        for key, tools in document.items():
-            yield from _read_list(tools, (key,), key, where)
-    elif document:
-        scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
-        odd = scalars[0] if scalars else next(reversed(document))
-        raise MalformedSource(
-            f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
-            "or tool names to definitions, not both",
-            where=where,
-        )
-
-
-def _read_named(tools: dict[str, Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
-    for name, raw in tools.items():
-        yield CatalogEntry(raw, pointer_of((*path, name)), namespace, name)
-
-
-def _read_list(tools: list[Any], path: tuple[str, ...], namespace: str | None, where: str) -> Iterator[CatalogEntry]:
-    prefix = pointer_of(path)
-    for index, raw in enumerate(tools):
-        if isinstance(raw, dict) and "name" not in raw and len(path) < _NESTED:
-            # What is wrong with one page, or with one tool without a name, costs no other.
-            with suppress(MalformedSource):
-                inner = _read_envelope(raw, (*path, str(index)), namespace, where)
-                if inner is not None:
-                    yield from inner
-                    continue
-        yield CatalogEntry(raw, f"{prefix}/{index}", namespace)
 
 
 _EMPTY = msgspec.Raw(b"{}")
@@ -292,6 +143,8 @@ def _decode_mapping(data: bytes, namespace: str | None, source: str) -> list[Ind
     return _make_tools(_decode_entries(tools), namespace or home, source)
 
 
+_ENDS_EARLY = "the list has another page, which is not here; save every page, or the tools on it are missing"
+
 _YAML = frozenset({".yaml", ".yml"})
 _JSON = frozenset({".json"})
 _LINES = frozenset({".jsonl", ".ndjson"})
@@ -322,14 +175,10 @@ def _find_header(data: bytes) -> list[str]:
     return []
 
 
-def _explain_table(header: Sequence[Any] = ()) -> str:
-    """Why a table is no catalog, and the nearest form that is read; guessing schemas would lose what matters."""
-    columns = [str(cell) for cell in header if str(cell).lower() not in ("parameters", "params", "arguments", "args")]
-    fields = ", ".join(f'"{cell}": ...' for cell in (columns or ["name", "description"])[:4])
-    return (
-        "this is a table, and a row has no place for the schema of a tool's parameters; write JSON lines instead, "
-        f'one tool a line in a .jsonl file: {{{fields}, "parameters": {{"type": "object", "properties": {{...}}}}}}'
-    )
+def _is_lines(data: bytes) -> bool:
+    """Whether a file that is called JSON holds a definition, or a row of a dataset, a line."""
+    first, _, rest = data.lstrip().partition(b"\n")
+    return first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{"
 
 
 class FileToolLoader(ToolLoader):
@@ -364,7 +213,7 @@ class FileToolLoader(ToolLoader):
         self._lock_namespaces(namespaces, namespace)
         suffix = self.path.suffix.lower()
         if suffix in _TABLES:
-            raise ConfigError(f"{self.path}: {_explain_table()}")
+            raise ConfigError(f"{self.path}: {explain_table()}")
         if suffix not in _YAML | _JSON | _LINES:
             raise ConfigError(f"{self.path}: unknown catalog format {suffix!r}; use .yaml, .yml, .json or .jsonl")
         self._suffix = suffix
@@ -386,8 +235,8 @@ class FileToolLoader(ToolLoader):
                     return list(index)
             header = _find_header(data)
             if header:
-                raise MalformedSource(_explain_table(header), where=self.source)
-            if self._suffix in _LINES:
+                raise MalformedSource(explain_table(header), where=self.source)
+            if self._suffix in _LINES or (self._suffix in _JSON and _is_lines(data)):
                 self._load_lines(data, intake)
             else:
                 self._load_document(data, intake)
@@ -408,7 +257,7 @@ class FileToolLoader(ToolLoader):
         self._located = 0
         parse = parse_yaml if self._suffix in _YAML else parse_json
         document, source, default = parse(data, what=self.source), self.source, self.namespace
-        for entry in list_entries(document, source):
+        for entry in list_entries(document, source, partial(self._note_unread, intake, set())):
             namespace = default or entry.namespace or TOOL_DEFAULT_NAMESPACE
             place = f"#{entry.pointer}"
             where = partial(self.locate, f"{source}{place}", data)
@@ -418,6 +267,7 @@ class FileToolLoader(ToolLoader):
 
     def _load_lines(self, data: bytes, intake: Intake) -> None:
         raw: Any = None
+        note = partial(self._note_unread, intake, set())
         for number, line in iter_json_lines(data):
             where = f"{self.source}:{number}"
             try:
@@ -426,11 +276,17 @@ class FileToolLoader(ToolLoader):
                 # One broken line says nothing about the others, unlike a broken document.
                 intake.reject(error, where)
                 continue
-            for entry in _read_list([raw], (), None, where):
+            for entry in list_row(raw, where, note):
                 namespace = self.namespace or entry.namespace or TOOL_DEFAULT_NAMESPACE
                 intake.define(entry.raw, where, namespace=namespace, source=self.source, place=f":{number}")
         if ends_early(raw):
             intake.warn(self.source, "/nextCursor", "incomplete", _ENDS_EARLY)
+
+    def _note_unread(self, intake: Intake, told: set[str], pointer: str, text: str) -> None:
+        """Once for each text: the rows of a dataset all have the same beside their tools."""
+        if text not in told:
+            told.add(text)
+            intake.warn(self.source, pointer, "incomplete", text)
 
     def locate(self, origin: str, data: bytes | None = None) -> str:
         """An origin that is a place in this file, with the line instead of the pointer."""

@@ -1,0 +1,252 @@
+"""Where the definitions stand in a catalog.
+
+Its shapes are told apart without guessing:
+
+shape 1   {weather_api: [tool, ...], hr_api: [...]}   namespaces to lists
+shape 2   [tool, ...]                                  a bare list
+shape 3   {get_weather: {...}, ...}                    names to definitions
+          {weather_api: {get_weather: {...}}, ...}     namespaces to names to definitions
+          {namespace: weather_api, tools: [...]}       a list with its namespace beside it
+          {name: get_weather, parameters: ...}         one tool
+
+A list may also hold lists of other systems: pages of `tools/list` of an MCP server, with or without their JSON-RPC
+envelope, Gemini's `{function_declarations: [...]}`, requests to a model, the rows of a dataset that have the tools of
+a conversation beside it, as a list or as JSON text, and services with their `api_list`. What stands around such a
+list is not read, and `note` is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from toolyard.model.errors import MalformedSource
+from toolyard.model.names import json_type, nearest, pointer_of
+from toolyard.parsing import parse_json
+from toolyard.schema.definition import find_name, read_input
+from toolyard.sources.base import EXPLAINED, recognise_document
+
+_CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations", "api_list", "function")
+"""Keys under which other systems list their tools."""
+
+_BESIDE = {"namespace", "$schema", "version", "description", "nextCursor", "_meta", "ttlMs", "cacheScope"}
+"""Keys that may stand beside them: what `tools/list` answers, too."""
+
+_OF_ONE_TOOL = frozenset(
+    ("function", "metadata", "tags", "aliases", "annotations", "returns", "output_parameters", "outputSchema")
+)
+"""Keys of one tool, besides its parameters, that hold a mapping or a list."""
+
+_NESTED = 8
+"""Steps into a document after which a list holds tools and nothing else."""
+
+Note = Callable[[str, str], None]
+"""Is told the place and what was not read there."""
+
+
+class CatalogEntry(msgspec.Struct, frozen=True):
+    """One definition in a file: what, where, and what the file says about its names."""
+
+    raw: Any
+    pointer: str
+    namespace: str | None = None
+    name: str | None = None
+
+
+def list_entries(document: Any, where: str, note: Note) -> Iterator[CatalogEntry]:
+    """Every definition of a parsed catalog, in file order; `MalformedSource` for any other shape."""
+    return _CatalogReader(where, note).read_document(document)
+
+
+def list_row(row: Any, where: str, note: Note) -> Iterator[CatalogEntry]:
+    """Every definition in one line of JSON lines."""
+    return _CatalogReader(where, note).read_list([row], (), None)
+
+
+class _CatalogReader:
+    def __init__(self, where: str, note: Note) -> None:
+        self._where = where
+        self._note = note
+
+    def read_document(self, document: Any) -> Iterator[CatalogEntry]:
+        if isinstance(document, list):
+            if document and all(isinstance(row, list) and not any(map(_is_mapping, row)) for row in document):
+                raise self._refuse(explain_table(document[0]))
+            return self.read_list(document, (), None)
+        if not isinstance(document, dict):
+            what = "is empty" if document is None else f"holds {json_type(document)}"
+            raise self._refuse(f"{what}; a catalog is a list of tools or a mapping")
+        if (kind := recognise_document(document)) is not None:
+            raise self._refuse(EXPLAINED[kind].format(self._where))
+        envelope = self._read_envelope(document, (), None)
+        if envelope is not None:
+            return envelope
+        if _is_tool(document):
+            if _is_foreign(document):
+                raise self._refuse("this is no catalog: it has a name, and neither tools nor parameters")
+            return iter([CatalogEntry(document, "")])
+        namespace = document.get("namespace")
+        if isinstance(namespace, str):
+            return self._read_mapping({key: value for key, value in document.items() if key != "namespace"}, namespace)
+        return self._read_mapping(document, None)
+
+    def _refuse(self, reason: str) -> MalformedSource:
+        return MalformedSource(reason, where=self._where)
+
+    def _read_envelope(
+        self, document: dict[str, Any], path: tuple[str, ...], namespace: str | None
+    ) -> Iterator[CatalogEntry] | None:
+        """The tools of a list that has something around it; None if this is something else."""
+        if "jsonrpc" in document or document.keys() == {"result"}:
+            if not isinstance(document.get("result"), dict):
+                raise self._refuse("this is a JSON-RPC message without a list of tools")
+            document, path = document["result"], (*path, "result")
+        key, tools = _find_container(document)
+        if key is None:
+            return None
+        named = find_name(document)
+        namespace = document.get("namespace", named[1] if named else namespace)
+        if namespace is not None and not isinstance(namespace, str):
+            raise self._refuse(f"'namespace' must be text, not {json_type(namespace)}")
+        self._judge_extra(document, key, path)
+        path = (*path, key)
+        return (
+            self._read_named(tools, path, namespace) if _is_mapping(tools) else self.read_list(tools, path, namespace)
+        )
+
+    def _judge_extra(self, document: dict[str, Any], key: str, path: tuple[str, ...]) -> None:
+        """What stands around a list of other systems is told of; what may be meant for us is refused."""
+        named = find_name(document)
+        extra = [other for other in document if other not in {key, named and named[0], *_BESIDE}]
+        texts = sorted(map(str, extra))
+        lost = sorted(str(other) for other in extra if _lists_tools(document[other]))
+        if odd := texts if "namespace" in document else lost or nearest("namespace", texts):
+            raise self._refuse(f"key {odd[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}")
+        if texts:
+            self._note(pointer_of(path), f"of what stands here {key!r} alone is read, not {', '.join(texts[:8])}")
+
+    def _read_mapping(self, document: dict[str, Any], namespace: str | None) -> Iterator[CatalogEntry]:
+        kinds = {json_type(value) for value in document.values()}
+        if kinds == {"object"}:
+            yield from self._read_named(document, (), namespace)
+        elif kinds == {"array"}:
+            for key, tools in document.items():
+                yield from self.read_list(tools, (key,), key)
+        elif document:
+            scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
+            odd = scalars[0] if scalars else next(reversed(document))
+            raise self._refuse(
+                f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
+                "or tool names to definitions, not both"
+            )
+
+    def _read_named(
+        self, tools: dict[str, Any], path: tuple[str, ...], namespace: str | None
+    ) -> Iterator[CatalogEntry]:
+        for name, raw in tools.items():
+            inner = self._read_group(raw, (*path, name), name)
+            if inner is None:
+                yield CatalogEntry(raw, pointer_of((*path, name)), namespace, name)
+            else:
+                yield from inner
+
+    def _read_group(self, raw: Any, path: tuple[str, ...], namespace: str) -> Iterator[CatalogEntry] | None:
+        """The tools of a namespace, where this is no definition."""
+        if not _is_mapping(raw) or not raw or len(path) >= _NESTED:
+            return None
+        if all(map(_is_definition, raw.values())):
+            return self._read_named(raw, path, namespace)
+        with suppress(MalformedSource):
+            return None if read_input(raw, [])[1] else self._read_envelope(raw, path, namespace)
+        return None
+
+    def read_list(self, tools: list[Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
+        prefix = pointer_of(path)
+        for index, raw in enumerate(tools):
+            inner = None
+            if len(path) < _NESTED and isinstance(raw, dict):
+                # What is wrong with one page, or with one tool without a name, costs no other.
+                with suppress(MalformedSource):
+                    inner = self._read_envelope(raw, (*path, str(index)), namespace)
+            elif len(path) < _NESTED and isinstance(raw, list) and any(map(_is_mapping, raw)):
+                inner = self.read_list(raw, (*path, str(index)), namespace)
+            if inner is None:
+                yield CatalogEntry(raw, f"{prefix}/{index}", namespace)
+            else:
+                yield from inner
+
+
+def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
+    """The key that tools are listed under, and the list or mapping; a tool's own keys are no such list."""
+    for key in _CONTAINERS:
+        value = document.get(key)
+        if value is None:
+            continue
+        if isinstance(value, str) and value.lstrip()[:1] == "[":
+            with suppress(MalformedSource):
+                value = parse_json(value.encode("utf-8", "surrogatepass"), what=key)
+        # A namespace may be called so, too, and a tool has one function.
+        if key == "function" and (not isinstance(value, list) or not any(map(_is_scalar, document.values()))):
+            continue
+        named = find_name(document) is not None
+        if _holds_tools(value) and not (named and (not _lists_tools(value) or read_input(document, [])[1])):
+            return key, value
+    return None, None
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, (dict, list))
+
+
+def _is_definition(value: Any) -> bool:
+    """A mapping that says what its parameters are, and is no schema itself."""
+    return isinstance(value, dict) and not isinstance(value.get("type"), str) and bool(read_input(value, [])[1])
+
+
+def _lists_tools(value: Any) -> bool:
+    return isinstance(value, list) and any(map(_is_tool, value))
+
+
+def _holds_tools(value: Any) -> bool:
+    """A list, or names to definitions; a mapping with a definition's own keys is a tool of that name."""
+    if isinstance(value, list):
+        return True
+    if not isinstance(value, dict) or _is_tool(value) or value.keys() & {"parameters", "inputSchema", "input_schema"}:
+        return False
+    return all(isinstance(item, dict) for item in value.values())
+
+
+def _is_tool(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return find_name(value) is not None or (value.get("type") == "function" and "function" in value)
+
+
+def _is_foreign(document: dict[str, Any]) -> bool:
+    """A file of another program, such as package.json, that has a name but nothing else of one tool."""
+    structures = {key for key, value in document.items() if isinstance(value, dict | list)}
+    return bool(structures - _OF_ONE_TOOL) and not read_input(document, [])[1]
+
+
+def ends_early(document: Any) -> bool:
+    """Whether the last of saved `tools/list` answers says that there is another page."""
+    last = document[-1] if isinstance(document, list) and document else document
+    page = last.get("result", last) if isinstance(last, dict) else None
+    return isinstance(page, dict) and bool(page.get("nextCursor")) and any(key in page for key in _CONTAINERS)
+
+
+def explain_table(header: Any = ()) -> str:
+    """Why a table is no catalog, and the nearest form that is read; guessing schemas would lose what matters."""
+    columns = [str(cell) for cell in header if str(cell).lower() not in ("parameters", "params", "arguments", "args")]
+    fields = ", ".join(f'"{cell}": ...' for cell in (columns or ["name", "description"])[:4])
+    return (
+        "this is a table, and a row has no place for the schema of a tool's parameters; write JSON lines instead, "
+        f'one tool a line in a .jsonl file: {{{fields}, "parameters": {{"type": "object", "properties": {{...}}}}}}'
+    )

@@ -1,0 +1,92 @@
+"""Lists of tools as other systems keep them: what is around them, and what is beside them."""
+
+import json
+
+import pytest
+
+from toolyard import FileToolLoader, MalformedSource
+
+
+def define(name):
+    return {"name": name, "description": "d", "parameters": {"type": "object", "properties": {"city": {}}}}
+
+
+A, B = define("a"), define("b")
+WRAPPED = {"type": "function", "function": A}
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [WRAPPED], "tool_choice": "auto"}
+
+
+def load(tmp_path, text, name="tools.json", **options):
+    path = tmp_path / name
+    path.write_text(text if isinstance(text, str) else json.dumps(text, indent=1))
+    loader = FileToolLoader(path, **options)
+    return loader, [tool.qualified_name for tool in loader.load()]
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        (CHAT, ["default::a"]),
+        ([{"query": "q", "tools": json.dumps([A, B]), "answers": "[]"}], ["default::a", "default::b"]),
+        ([{"id": "simple_0", "question": [[]], "function": [A]}], ["default::a"]),
+        ({"tool_name": "Weather", "api_list": [A, B], "pricing": "FREE"}, ["Weather::a", "Weather::b"]),
+        ({"id": "x", "name": "Helper", "tools": [WRAPPED], "metadata": {}}, ["Helper::a"]),
+        ([{"category": "x", "tools": [A]}, {"category": "y", "tools": [B]}], ["default::a", "default::b"]),
+    ],
+)
+def test_tools_with_something_around_them_are_read_and_what_is_not_is_told(tmp_path, document, names):
+    loader, found = load(tmp_path, document)
+    assert found == names
+    (warning,) = loader.report.warnings
+    assert warning.kind == "incomplete"
+    assert "alone is read" in warning.text
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        ([[A], [B]], ["default::a", "default::b"]),
+        ({"git": {"tools": [A]}, "files": {"tools": [B]}}, ["git::a", "files::b"]),
+        ({"servers": [{"name": "git", "tools": [A]}]}, ["git::a"]),
+        ({"git": {"a": {"parameters": []}, "b": B}}, ["git::a", "git::b"]),
+        ({"a": {"filter": {"type": "object", "properties": {}}, "description": "d"}}, ["default::a"]),
+        ({"function": [A]}, ["function::a"]),
+    ],
+)
+def test_lists_in_lists_and_groups_by_name_are_read(tmp_path, document, names):
+    loader, found = load(tmp_path, document)
+    assert found == names
+    assert not loader.report.warnings
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"tools": [A], "more": [B]},
+        {"tools": [A], "namspace": "n"},
+        {"tools": [A], "namespace": "n", "extra": 1},
+        {"name": "package", "functions": [{"runtime": "node"}]},
+    ],
+)
+def test_what_may_be_meant_for_us_beside_a_list_is_refused(tmp_path, document):
+    with pytest.raises(MalformedSource):
+        load(tmp_path, document)
+
+
+def test_what_stands_beside_the_tools_of_every_row_is_told_once(tmp_path):
+    rows = [{"query": "q", "tools": [define(f"t{index}")]} for index in range(50)]
+    loader, found = load(tmp_path, "\n".join(map(json.dumps, rows)), "rows.jsonl")
+    assert len(found) == 50
+    assert len(loader.report.warnings) == 1
+
+
+def test_json_lines_in_a_file_that_is_called_json_are_read_as_such(tmp_path):
+    loader, found = load(tmp_path, f"{json.dumps(A)}\n{json.dumps(B)}\n{{\n", on_error="skip")
+    assert found == ["default::a", "default::b"]
+    assert loader.report.rejected[0].where.endswith("tools.json:3")
+
+
+def test_keys_that_are_not_text_are_told_of_too(tmp_path):
+    loader, found = load(tmp_path, "tools: [{name: a, parameters: {}}]\n1: x\nb: y\n", "tools.yaml")
+    assert found == ["default::a"]
+    assert "1, b" in loader.report.warnings[0].text
