@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 import pytest
 from pydantic import BaseModel, Field, RootModel
+from typing_extensions import Doc
 
 from schema.derive.derive_cases import (
     Box,
@@ -139,6 +140,12 @@ def test_docstrings_of_classes_are_their_descriptions() -> None:
         "Box": "Something with sides.",
         "Colour": "What it looks like.",
     }
+
+
+@pytest.mark.parametrize("remark", ["Where to.", Doc("Where to.")])
+def test_a_remark_in_the_annotation_describes_the_parameter(remark):
+    assert property_for(Annotated[int, remark])["description"] == "Where to."
+    assert property_for(Annotated[int, remark, Field(description="Own.")])["description"] == "Own."
 
 
 def test_a_description_in_field_wins_over_the_docstring() -> None:

@@ -368,7 +368,7 @@ def _make_model(label: str, fields: Sequence[_Field], rest: _Field | None, doc: 
     definitions: dict[str, Any] = {}
     portables: dict[Any, Any] = {}
     for field in [*fields, *([rest] if rest else [])]:
-        described = field.info.description or doc.params.get(field.parameter.name)
+        described = field.info.description or _read_remark(field.info) or doc.params.get(field.parameter.name)
         metadata = Field(validation_alias=field.key, description=described)
         named: Any = Annotated[portable(field.annotation, portables), metadata]
         # Which default stands here does not matter: what is not given is not passed on.
@@ -377,6 +377,12 @@ def _make_model(label: str, fields: Sequence[_Field], rest: _Field | None, doc: 
     config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     # The brackets keep this name from being one that a class among the annotations has too.
     return create_model(f"{label.rpartition('.')[2]}()", __config__=config, __module__=__name__, **definitions)
+
+
+def _read_remark(info: FieldInfo) -> str | None:
+    """`Annotated[str, "Where to."]`, as many write a description, and `Doc("Where to.")`."""
+    said = (item if isinstance(item, str) else getattr(item, "documentation", None) for item in info.metadata)
+    return next((text for text in said if isinstance(text, str) and text.strip()), None)
 
 
 def _refuse_other_qualifiers(model: type[BaseModel], fields: Sequence[_Field]) -> None:
