@@ -26,8 +26,8 @@ def named(name, *parameters, lists=False):
         (("update_user", "user_id", "name"), ("update", "n/user", "user_id")),
         (("remove-user", "userId"), ("delete", "n/user", "userId")),
         (("delete_blog_post", "post_id"), ("delete", "n/blog post", "post_id")),
-        (("get_weather", "city"), ("none", "n/", None)),
-        (("calculate_area", "width"), ("none", "n/", None)),
+        (("get_weather", "city"), ("none", "n", None)),
+        (("calculate_area", "width"), ("none", "n", None)),
     ],
 )
 def test_names_say_what_is_done_to_what(given, expected):

@@ -64,7 +64,7 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
     changed: set[str] = set()
     for tool in tools:
         if isinstance(tool.binding, RestBinding) and tool.binding.path.rstrip("/").endswith("}"):
-            kind = f"{tool.namespace}/{_collection_of(_split_path(tool.binding.path)[:-1], {})[0]}"
+            kind = _full_kind(tool, _collection_of(_split_path(tool.binding.path)[:-1], {})[0])
             if tool.binding.method.upper() == "GET":
                 readers.setdefault(kind, tool)
             else:
@@ -110,7 +110,7 @@ def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = ALONE) -> Role:
     else:
         role = _role_by_name(tool, tool.name, "", lists)
     writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
-    return msgspec.structs.replace(role, kind=f"{tool.namespace}/{role.kind}", writes=writes)
+    return msgspec.structs.replace(role, kind=_full_kind(tool, role.kind), writes=writes)
 
 
 def fields_of(key: str, noun: str) -> tuple[str, ...]:
@@ -140,12 +140,12 @@ def own_names(noun: str) -> dict[str, str]:
 def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Neighbours) -> Role:
     parts = _split_path(binding.path)
     method = binding.method.lower()
-    if method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL:
+    several = method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL
+    # Where one batch can be looked at, a batch is what is made.
+    if several and _full_kind(tool, _collection_of(parts, {})[0]) not in neighbours.readers:
         parts.pop()
-    if not parts:
-        return Role()
     named = {item.name: item.argument for item in binding.parameters if item.location == "path"}
-    last = _PARAMETER.findall(parts[-1])
+    last = _PARAMETER.findall(parts[-1]) if parts else []
     if not last:
         return _role_by_last_word(tool, parts, lists, named, neighbours)
     after = parts[-1].rpartition("}")[2].lstrip(":.")
@@ -160,7 +160,7 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Nei
     elif method == "post":
         verb = _verb_of_post(tool, binding)
     kind, scope = _collection_of(front, named)
-    sure = _is_own_key(plain_letters(key), noun) or f"{tool.namespace}/{kind}" in neighbours.changed
+    sure = _is_own_key(plain_letters(key), noun) or _full_kind(tool, kind) in neighbours.changed
     if verb == "get" and lists and not sure:
         return Role("list", kind, noun, scope=scope)
     return Role(verb, kind, noun, key, fields_of(key, noun), scope)
@@ -168,7 +168,13 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Nei
 
 def _is_own_key(letters: str, noun: str) -> bool:
     """False for what says which ones rather than which one: `/buckets/{clusterId}`, `/pets/{type}`."""
-    return letters in ID_ENDS or any(letters.startswith(name) or letters.endswith(name) for name in nouns_of(noun))
+    stem = letters.removesuffix(max((end for end in ID_ENDS if letters.endswith(end)), key=len, default=""))
+    short = len(stem) > 3 and nouns_of(noun)[0].endswith(stem)  # `/usergroups/{groupId}`
+    return (
+        short
+        or letters in ID_ENDS
+        or any(letters.startswith(name) or letters.endswith(name) for name in nouns_of(noun))
+    )
 
 
 def _verb_of_post(tool: Tool, binding: RestBinding) -> CrudVerb:
@@ -185,6 +191,10 @@ def verb_by_name(tool: Tool, path: str) -> CrudVerb:
     things = {singular(word) for part in path.split("/") for word in split_identifier(part)}
     spoken = [word for word in split_identifier(tool.name) if word in CRUD_BY_VERB and singular(word) not in things]
     return CRUD_BY_VERB.get(next((word for word in spoken if word != "post"), ""), "none")
+
+
+def _full_kind(tool: Tool, kind: str) -> str:
+    return f"{tool.namespace}/{kind}".rstrip("/")
 
 
 def _collection_of(parts: list[str], named: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -204,7 +214,7 @@ def _role_by_last_word(
     tool: Tool, parts: list[str], lists: bool, named: Mapping[str, str], neighbours: Neighbours
 ) -> Role:
     """A path that ends in a word: all things of a kind, or something that is done."""
-    words = split_identifier(parts[-1])
+    words = split_identifier(parts[-1]) if parts else []
     binding: Any = tool.binding
     method = binding.method.lower()
     kind, scope = _collection_of(parts, named)
@@ -213,7 +223,7 @@ def _role_by_last_word(
     if method == "get":
         spoken = asked
     if (len(words) > 1 and words[0] in _NAMING and is_plural(words[-1])) or (
-        asked != words and f"{tool.namespace}/{kind}" in neighbours.readers
+        asked != words and _full_kind(tool, kind) in neighbours.readers
     ):
         spoken = []
     if spoken and (len(words) > 1 or method == "post" or spoken[0] in ("search", "find", "list")):
@@ -222,6 +232,8 @@ def _role_by_last_word(
             item = _role_by_path(tool, _drop_last_part(binding, parts), lists, neighbours)
             return msgspec.structs.replace(item, verb="act" if method != "get" else item.verb)
         role = _role_by_name(tool, parts[-1], noun_of(parts[:-1]), lists)
+        if role.key in scope and "{" not in parts[-2]:
+            role = Role("act")  # which ones, the body says: `POST /suites/{id}/variables/remove`
         kind = front if role.noun == noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
         return msgspec.structs.replace(role, kind=kind, scope=scope)
     noun = noun_of(parts)
