@@ -246,8 +246,10 @@ def make_some(maker: Make, draw: Draw) -> Any:
 
 def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:
     """What is known, as this part may have it: in another spelling, completed, or by its id; else `UNFIT`."""
-    for spelling in spellings_of(value):
-        if accepts(spelling):
+    spellings = (*spellings_of(value), [value])
+    if type(value) is not dict or accepts(value):
+        spelling = next(filter(accepts, spellings), UNFIT)
+        if spelling is not UNFIT:
             return copied(spelling)
     depth, spent = draw.depth, draw.spent
     draw.known = value
@@ -257,7 +259,8 @@ def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:
         draw.depth, draw.spent, made = depth, spent, None
     draw.known = None
     fits = type(made) is dict or (type(made) is list and type(value) is list)
-    return made if fits and accepts(made) else UNFIT
+    # An object is called by its id only where no object may be.
+    return made if fits and accepts(made) else copied(next(filter(accepts, spellings), UNFIT))
 
 
 def _known_fields(known: Any) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeGuard
 
 from toolyard.engines.simulator.containers import COMMON, is_short, opened_value, spellings_of
@@ -247,8 +248,18 @@ class AnswerWriter:
                     found[name] = str(value)
         return found if self._can_be_asked_for({**known, **found}) else {**found, **self._fit_id(number, path, taken)}
 
+    def drop_unfit_id(self, known: Fields) -> Fields:
+        """What is sent about a thing, without an id by which nobody could ask for it: it is given another."""
+        if self._can_be_asked_for(known) or self.profile.reader is None:
+            return known
+        ids = {*OWN, plain_letters(str(self.profile.reader.role.key))}
+        return {name: value for name, value in known.items() if plain_letters(name) not in ids}
+
     def choose_id(self, number: int) -> Any:
-        """What a thing is called by that does not say it itself: a number, unless who shows it wants something else."""
+        """What a thing is called by that does not say it itself: a number, unless who shows it wants something else.
+
+        Of those that may only be called by one of a few, there can be no more than these.
+        """
         reader = self.profile.reader
         if reader is None or reader.role.key is None or reader.accepts_key(FIRST_ID + number):
             return FIRST_ID + number
@@ -256,10 +267,16 @@ class AnswerWriter:
             return number
         found: Any = FIRST_ID + number
         with suppress(GaveUp):
-            for again in range(_DRAWS):
-                found = reader.key_values.make(Draw(self.key + b"%d %d" % (number, again)))
+            drawn = (reader.key_values.make(Draw(self.key + b"%d %d" % (number, again))) for again in range(_DRAWS))
+            for found in chain(drawn, reader.key_choices):
                 if self.store.find(found, reader.role.fields) in (None, number):
-                    break
+                    return found
+        if reader.key_choices and self.profile.role.verb == "create":
+            raise ToolFailed(
+                f"there can be no further {self.profile.role.noun}: each of the {len(reader.key_choices)} ids is taken",
+                hint="delete one first",
+                effect="none",
+            )
         return found
 
     def _can_be_asked_for(self, fields: Fields) -> bool:
@@ -335,7 +352,10 @@ class AnswerWriter:
         value = values.make_part(maker, values.checker(path.node), draw)
         if isinstance(value, dict):
             value = self._name_entity(number, known, value, path)
-            self.store.write(number, merge_fields(known, copied(value)))
+            # What was sent is remembered, though this answer may not have been able to show it; but for its name.
+            told = {name: item for name, item in known.items() if not plain_letters(name).endswith(ID_ENDS)}
+            told = {name: item for name, item in told.items() if isinstance(item, (str, int, float))}
+            self.store.write(number, merge_fields(merge_fields(known, copied(value)), told))
         return value
 
     def _name_entity(self, number: int, known: Fields, value: Fields, path: AnswerPath) -> Fields:

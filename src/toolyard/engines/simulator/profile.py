@@ -29,7 +29,7 @@ from toolyard.engines.simulator.values import SchemaValues, SharedParts, item_no
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 from toolyard.schema.fold import allowed_types, find_ways
-from toolyard.schema.subschemas import SubSchema
+from toolyard.schema.subschemas import SubSchema, allowed_values
 from toolyard.words.identifiers import CrudVerb, plain_letters, singular, split_identifier
 
 _ENVELOPES = ("data", "result", "response", "payload")
@@ -37,6 +37,7 @@ _ENVELOPES = ("data", "result", "response", "payload")
 _WRAPPERS = (*_ENVELOPES, "item", "record", "resource", "object", "value", "body", "content")
 _LISTS = frozenset(("items", "data", "results", "values", "records", "entries", "list", "resources", "content"))
 _LISTS |= {"objects", "rows", "result", "response", "elements", "hits", "matches", "members", "value", "documents"}
+_LISTS |= {"successes", "succeeded", "created"}
 _FILTERS = frozenset(("filter", "filters", "query", "where", "criteria", "sort", "orderby", "limit", "offset"))
 """What is sent to say which things are wanted, or how many."""
 _MAKING = frozenset(("create", "add", "insert", "register"))
@@ -153,7 +154,7 @@ def has_own_id(properties: Iterable[str], noun: str) -> bool:
     """Whether a thing says by which id it is called."""
     starts = [start for name in nouns_of(noun) if name for start in (name, f"{name}s")]
     ids = {*OWN, "sha", *[f"{thing}id" for thing in THINGS]}
-    ids |= {start + end for start in starts for end in (*OWN, "key", "identifier")}
+    ids |= {start + end for start in starts for end in (*OWN, "key", "identifier", "number")}
     return any(plain_letters(name) in ids for name in properties)
 
 
@@ -257,11 +258,23 @@ class Profile:
         return None if tool is None or tool is self.tool else Profile(tool, seed, shared, neighbours)
 
     @cached_property
+    def shown(self) -> dict[str, SubSchema]:
+        """What the thing has, as the answer shows it, or who shows one of them."""
+        view = self.entity_path or (self.reader.entity_path if self.reader is not None else None)
+        return {} if view is None else view.properties
+
+    @cached_property
     def key_values(self) -> SchemaValues:
         """What the argument may be that says which thing is meant."""
         root, key = self.tool.parameters, self.role.key
         around = {name: value for name, value in root.items() if name in ("$schema", "$defs", "definitions")}
         return SchemaValues({**around, "allOf": [(root.get("properties") or {}).get(key, True)]})
+
+    @cached_property
+    def key_choices(self) -> list[Any]:
+        """All that the argument may be, where a list says so."""
+        root = self.key_values.root
+        return [value for way in find_ways(root, root) for value in allowed_values(way.schema) or ()]
 
     def accepts_key(self, value: Any) -> bool:
         """Whether a thing that is called so can be asked for."""
@@ -279,6 +292,8 @@ class Profile:
         asked = properties if body is None else properties_of(self.tool.parameters, properties.get(body, True)) or {}
         filters = not _FILTERS.isdisjoint(map(plain_letters, asked)) and self.list_path is not None
         said = verb_by_name(self.tool, binding.path)
+        if said == "list" and self.list_path is None and self.reader is not None:
+            return False  # `index_document` puts one into an index
         return said in ("get", "list") or (filters and said != "create" and self.reader is None)
 
     def _is_scalar(self, node: SubSchema) -> bool:
@@ -306,8 +321,7 @@ class Profile:
         if self.body_argument is not None:
             properties = properties_of(root, properties.get(self.body_argument, True)) or {}
         aside = {*self.role.scope, *self.ignored, self.role.key}
-        view = self.entity_path or (self.reader.entity_path if self.reader is not None else None)
-        shown = {} if view is None else view.properties
+        shown = self.shown
         # A text or a number that is shown under the name of an object that is sent is something else.
         own = {plain_letters(name) for name, node in shown.items() if not self._is_scalar(node)}
         wrapped = {plain_letters(name) for name in (self.entity_path.names if self.entity_path is not None else ())}
@@ -331,6 +345,12 @@ class Profile:
         for name in (self.body_argument, *self.envelope):
             if isinstance(found.get(name or ""), dict):
                 found |= found.pop(name or "")
+        shown = {plain_letters(name) for name in self.shown}
+        for name, value in list(found.items()):
+            # An object that the thing does not have, while it has all that is inside, is one in which these are sent.
+            inside = {plain_letters(inner) for inner in value} if isinstance(value, dict) else set()
+            if len(inside) > 1 and plain_letters(name) not in shown and inside <= shown and inside.isdisjoint(OWN):
+                found = {**found.pop(name), **found}
         if isinstance(binding, RestBinding) and binding.body is not None and not self.envelope:
             found = self._open_brackets({binding.body.properties.get(name, name): found[name] for name in found})
         if role.key is None:
@@ -359,7 +379,8 @@ class Profile:
         names, path = nouns_of(self.role.noun), self.entity_path
         listed = path is not None and ITEM in path.names
         # A thing that has an id and shows such a list has it as a part.
-        parts = path.letters if path is not None and not listed and has_own_id(path.properties, self.role.noun) else {}
+        own = not listed and has_own_id(self.shown, self.role.noun)
+        parts = {plain_letters(name) for name in self.shown} if own else set()
         for name, value in sent.items():
             if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
                 letters = plain_letters(name)

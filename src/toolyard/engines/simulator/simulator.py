@@ -110,7 +110,7 @@ class CrudCall:
         )
         if several and not one:
             return self._create_all(several, arguments)
-        known = copied(several[0] if several else self._profile.sent_fields(arguments))
+        known = self._writer.drop_unfit_id(copied(several[0] if several else self._profile.sent_fields(arguments)))
         number = self._store.add(known, {})
         self._store.mark_written()
         ids = self._writer.assign_ids(number, known, path)

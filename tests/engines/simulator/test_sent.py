@@ -1,0 +1,174 @@
+"""What is sent is shown again, however a service wraps, names and limits it."""
+
+from engines.engine_support import ask, refused
+from engines.simulator.test_neighbours import THING, played, taking
+from engines.simulator.test_profile import TEXT, WHOLE, an_object, operation
+
+LISTED = {"type": "array", "items": THING}
+NOTHING = {}
+
+
+def test_what_the_root_of_a_service_holds_can_be_made_and_shown():
+    engine = played(
+        operation("make", "POST", "/", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/{uuid}", THING),
+        operation("every", "GET", "/", LISTED),
+        operation("drop", "DELETE", "/{uuid}", NOTHING),
+    )
+    made = ask(engine, "make", title="First")
+    assert ask(engine, "show", uuid=str(made["id"])) == made
+    assert ask(engine, "every") == [made]
+    ask(engine, "drop", uuid=str(made["id"]))
+    assert refused(engine, "show", uuid=str(made["id"]))
+
+
+def test_a_batch_is_made_where_one_can_be_looked_at():
+    engine = played(
+        operation("make", "POST", "/files/batch", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/files/batch/{batch_id}", THING),
+    )
+    made = ask(engine, "make", title="First")
+    assert ask(engine, "show", batch_id=str(made["id"])) == made
+
+
+def test_a_key_may_be_called_by_the_end_of_what_a_thing_is_called():
+    group = an_object(
+        groupId=WHOLE, name=TEXT, children={"type": "array", "items": an_object(name=TEXT, groupId=WHOLE)}
+    )
+    engine = played(
+        operation(
+            "make", "POST", "/usergroups", {"type": "array", "items": an_object(groupId=WHOLE)}, an_object(name=TEXT)
+        ),
+        operation("show", "GET", "/usergroups/{groupid}", group),
+    )
+    made = ask(engine, "make", name="Staff")[0]
+    assert ask(engine, "show", groupid=str(made["groupId"]))["name"] == "Staff"
+
+
+def test_whose_things_are_removed_is_not_which_ones():
+    engine = played(
+        operation("make", "POST", "/suites/{suiteId}/variables", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/suites/{suiteId}/variables/{variableId}", THING),
+        operation("drop", "POST", "/suites/{suiteId}/variables/remove", NOTHING, an_object(ids={"type": "array"})),
+    )
+    made = ask(engine, "make", suiteId="1001", title="First")
+    ask(engine, "drop", suiteId="1001", ids=[7])
+    assert ask(engine, "show", suiteId="1001", variableId=str(made["id"])) == made
+
+
+def test_who_indexes_a_document_makes_one():
+    engine = played(
+        operation("index_document", "POST", "/documents", {"type": "object"}, an_object(text=TEXT)),
+        operation("show", "GET", "/documents/{id}", {"type": "object"}),
+    )
+    made = ask(engine, "index_document", text="a")
+    assert ask(engine, "show", id=str(made["id"]))["text"] == "a"
+
+
+def test_a_thing_that_has_a_number_is_not_an_envelope():
+    result = an_object(colors=TEXT, width=WHOLE, height=WHOLE, depth=WHOLE)
+    report = an_object(report_number=WHOLE, file=TEXT, result=result)
+    engine = played(
+        operation("make", "POST", "/reports", report, an_object(file=TEXT)),
+        operation("show", "GET", "/reports/{report_number}", report),
+    )
+    made = ask(engine, "make", file="a.png")
+    assert ask(engine, "show", report_number=str(made["report_number"]))["file"] == "a.png"
+
+
+def test_an_object_is_shown_as_one_where_its_id_would_do():
+    checkout = an_object(id=TEXT, url=TEXT, secret=TEXT)
+    either = {"anyOf": [TEXT, {**checkout, "required": ["id", "url", "secret"]}]}
+    engine = played(
+        operation(
+            "make",
+            "POST",
+            "/orders",
+            an_object(id=WHOLE, note=TEXT, checkout=either),
+            an_object(note=TEXT, checkout=checkout),
+        ),
+        operation("show", "GET", "/orders/{id}", an_object(id=WHOLE, checkout=TEXT)),
+    )
+    made = ask(engine, "make", note="a", checkout={"id": "c1", "url": "u"})
+    assert made["checkout"]["id"] == "c1" and made["checkout"]["url"] == "u"
+    assert ask(engine, "show", id=str(made["id"]))["checkout"] == "c1"
+
+
+def test_one_value_is_shown_where_a_list_of_such_is():
+    engine = played(
+        operation(
+            "make", "POST", "/files", an_object(id=WHOLE, tags={"type": "array", "items": TEXT}), an_object(tags=TEXT)
+        ),
+        operation("show", "GET", "/files/{id}", an_object(id=WHOLE)),
+    )
+    assert ask(engine, "make", tags="new")["tags"] == ["new"]
+
+
+def test_an_object_that_a_thing_does_not_have_is_opened_if_it_has_all_that_is_inside():
+    thing = an_object(id=WHOLE, name=TEXT, area=TEXT, split=WHOLE)
+    engine = played(
+        operation("make", "POST", "/trials", thing, an_object(name=TEXT, config=an_object(area=TEXT, split=WHOLE))),
+        operation("show", "GET", "/trials/{id}", thing),
+    )
+    made = ask(engine, "make", name="a", config={"area": "north", "split": 7})
+    assert made == {"id": made["id"], "name": "a", "area": "north", "split": 7}
+    assert ask(engine, "show", id=str(made["id"])) == made
+
+
+def test_a_list_that_one_thing_shows_is_a_part_of_it_though_the_answer_to_making_it_says_nothing():
+    parts = {"type": "array", "items": an_object(address=TEXT)}
+    engine = played(
+        operation("make", "POST", "/sites", {"type": "object"}, an_object(name=TEXT, sites=parts)),
+        operation("show", "GET", "/sites/{id}", an_object(id=WHOLE, name=TEXT, sites=parts)),
+    )
+    made = ask(engine, "make", name="a", sites=[{"address": "here"}])
+    shown = ask(engine, "show", id=str(made["id"]))
+    assert (shown["name"], shown["sites"]) == ("a", [{"address": "here"}])
+
+
+def test_those_that_were_made_are_among_the_successes():
+    told = an_object(failures={"type": "array", "items": an_object(title=TEXT)}, successes=LISTED)
+    one = operation(
+        "make", "POST", "/variables", told, an_object(variables={"type": "array", "items": an_object(title=TEXT)})
+    )
+    engine = played(one, operation("show", "GET", "/variables/{id}", THING))
+    made = ask(engine, "make", variables=[{"title": "a"}, {"title": "b"}])["successes"]
+    assert [item["title"] for item in made] == ["a", "b"]
+    assert ask(engine, "show", id=str(made[1]["id"])) == made[1]
+
+
+def test_what_one_answer_cannot_show_is_shown_by_the_next():
+    other = {"type": "string", "enum": ["x", "y"]}
+    engine = played(
+        operation("make", "POST", "/domains", an_object(id=WHOLE, type=other), an_object(type=TEXT)),
+        operation("show", "GET", "/domains/{id}", an_object(id=WHOLE, type=TEXT)),
+    )
+    made = ask(engine, "make", type="static")
+    assert made["type"] in ("x", "y")
+    assert ask(engine, "show", id=str(made["id"]))["type"] == "static"
+
+
+def test_an_id_by_which_nobody_can_ask_is_not_taken():
+    engine = played(
+        operation("make", "POST", "/patterns", {"type": "object"}, an_object(id=TEXT, name=TEXT)),
+        taking(operation("show", "GET", "/patterns/{patternId}", an_object(id=TEXT, name=TEXT)), patternId=WHOLE),
+    )
+    made = ask(engine, "make", id="mine", name="a")
+    assert ask(engine, "show", patternId=int(made["id"]))["name"] == "a"
+
+
+def test_when_every_id_is_taken_no_more_can_be_made_until_one_is_gone():
+    few = {"type": "string", "enum": ["east", "west", "north"]}
+    engine = played(
+        operation("make", "POST", "/zones", an_object(id=few, size=WHOLE), an_object(size=WHOLE)),
+        taking(operation("show", "GET", "/zones/{id}", an_object(id=few, size=WHOLE)), id=few),
+        taking(operation("drop", "DELETE", "/zones/{id}", NOTHING), id=few),
+        operation("every", "GET", "/zones", {"type": "array", "items": an_object(id=few, size=WHOLE)}),
+    )
+    made = [ask(engine, "make", size=size)["id"] for size in (1, 2, 3)]
+    assert sorted(made) == ["east", "north", "west"]
+    assert "each of the 3 ids is taken" in refused(engine, "make", size=4).message
+    assert [zone["id"] for zone in ask(engine, "every")] == made
+    ask(engine, "drop", id="west")
+    assert ask(engine, "make", size=5)["id"] == "west"
+    assert ask(engine, "show", id="west")["size"] == 5
