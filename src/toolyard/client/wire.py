@@ -196,19 +196,11 @@ class ServerWire(Closing):
     ) -> None:
         headers = {} if api_key is None else {"authorization": f"Bearer {_checked_key(api_key)}"}
         self.link = HttpLink(url, headers=headers, timeout=timeout, max_bytes=max_bytes, verify=verify)
+        self.url, self.timeout = self.link.url, self.link.timeout
+        """The server's address, and the seconds for a request that says nothing else."""
         read_arguments(Settings, retries=retries, retry_delay=retry_delay)
         self.retries = retries
         self.retry_delay = retry_delay
-
-    @property
-    def url(self) -> str:
-        """The server's address."""
-        return self.link.url
-
-    @property
-    def timeout(self) -> float:
-        """Seconds for a request that says nothing else."""
-        return self.link.timeout
 
     async def ask(
         self,

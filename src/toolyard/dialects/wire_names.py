@@ -147,19 +147,13 @@ class WireNames:
 
     def tool(self, decoded: Decoded) -> Tool | None:
         """The tool whose schema stood under a wire name: the pinned overload, else the first registered."""
-        name, overload = decoded
-        first = self._first.get(name)
-        if overload is None or first is None:
-            return first
-        return next((tool for tool in self._overload_group(name) if tool.fingerprint == overload), None)
+        return next(iter(self.candidates(decoded)), None)
 
     def candidates(self, decoded: Decoded) -> tuple[Tool, ...]:
         """The tools a wire name may stand for: the pinned overload, else all of the name; empty if unknown."""
         name, overload = decoded
-        if overload is None:
-            return tuple(self._overload_group(name)) if name in self._first else ()
-        tool = self.tool(decoded)
-        return () if tool is None else (tool,)
+        group = self._overload_group(name) if name in self._first else ()
+        return tuple(tool for tool in group if overload is None or tool.fingerprint == overload)
 
     @cached_property
     def _bare_name(self) -> dict[str, list[str]]:

@@ -50,7 +50,7 @@ class EventStream:
     them; without, an event is gone once it was read.
     """
 
-    __slots__ = ("_bytes", "_events", "_loose", "_waiter", "count", "is_broken", "name", "over", "reader")
+    __slots__ = ("_events", "_loose", "_waiter", "count", "is_broken", "name", "over", "reader", "size")
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name
@@ -63,18 +63,14 @@ class EventStream:
         self._events: OrderedDict[int, bytes] = OrderedDict()
         self._loose: deque[int] = deque()
         """The numbers of events that may be lost."""
-        self._bytes = 0
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def size(self) -> int:
+        self.size = 0
         """Bytes of all that is kept."""
-        return self._bytes
+        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def is_full(self) -> bool:
         """True if its reader has so much left to read that nothing more should be asked for."""
-        return self._bytes > _HIGH
+        return self.size > _HIGH
 
     def put(self, message: bytes) -> None:
         """Add a notification."""
@@ -125,13 +121,13 @@ class EventStream:
     def _add(self, event: bytes, loose: bool) -> None:
         self.count += 1
         self._events[self.count] = event
-        self._bytes += len(event)
+        self.size += len(event)
         if loose:
             self._loose.append(self.count)
         # The newest of all is never lost: it may be what makes up for the others.
-        while len(self._loose) > loose and (len(self._loose) > _MOST_EVENTS or self._bytes > _MOST_BYTES):
-            self._bytes -= len(self._events.pop(self._loose.popleft()))
-        if self._bytes > _MOST_UNREAD and len(self._events) > 1:
+        while len(self._loose) > loose and (len(self._loose) > _MOST_EVENTS or self.size > _MOST_BYTES):
+            self.size -= len(self._events.pop(self._loose.popleft()))
+        if self.size > _MOST_UNREAD and len(self._events) > 1:
             self._give_up()
         self.wake()
 
@@ -140,7 +136,7 @@ class EventStream:
         self.is_broken = self.over = True
         self._events.clear()
         self._loose.clear()
-        self._bytes = 0
+        self.size = 0
 
     async def read(self, reader: object, after: int = 0) -> AsyncIterator[bytes]:
         """What comes after event `after`, as it comes, until the end; a comment now and then where nothing comes."""
@@ -173,7 +169,7 @@ class EventStream:
                 self._loose.popleft()
             chunk.append(event)
             size += len(event)
-        self._bytes -= size
+        self.size -= size
         return b"".join(chunk)
 
     def _since(self, after: int) -> bytes:
