@@ -39,7 +39,7 @@ def test_a_path_that_is_no_text_is_refused_with_its_place():
         ({"tools": {"registry": [], "engines": 3}}, "tools.engines must be a mapping"),
         ({"tools": {"registry": [], "enrichments": 3}}, "tools.enrichments: must be a list"),
         ({"tools": [], "server": 17}, "server must be a mapping"),
-        ({"tools": {"registry": [], "engines": {"a": {"typ": "python"}}}}, "tools.engines.a: needs a 'type'"),
+        ({"tools": {"registry": [], "engines": {"a": {"typ": "python"}}}}, "did you mean that by 'typ'?"),
         ({"tools": [], "sesions": {}}, "did you mean 'sessions'"),
         (
             {"tools": [], "engines": {}},

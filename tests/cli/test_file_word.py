@@ -65,6 +65,12 @@ def test_a_tool_of_a_file_is_named_in_one_word(capsys):
     assert answer(capsys, "call", "mine.py::default::add", '{"a": 1, "b": 2}')[1]["result"] == 3
 
 
+@pytest.mark.parametrize("verb", ["call", "show"])
+def test_a_single_colon_between_file_and_tool_is_told_of(capsys, verb):
+    assert run([verb, "mine.py:add"]) == 2
+    assert "with two colons, mine.py::add" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -236,7 +236,7 @@ def _is_tools(key: Any, value: Any) -> bool:
     if isinstance(value, list):
         return (exact or bool(value)) and all(_is_source(item) for item in value)
     if not isinstance(value, dict):
-        return False
+        return exact and isinstance(value, str)
     if any(_resembles_key(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
         return True
     # As a catalog this would map names to definitions.
@@ -253,7 +253,9 @@ def _is_block(key: Any, value: Any) -> bool:
 
 
 def _is_source(item: Any) -> bool:
-    return isinstance(item, dict) and "type" in item and "name" not in item and "function" not in item
+    if not isinstance(item, dict) or not {"name", "function"}.isdisjoint(item):
+        return False
+    return "type" in item or (not _is_definition(item) and any(_resembles_key(key, ("type",)) for key in item))
 
 
 def _is_definition(value: Any) -> bool:

@@ -34,7 +34,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.links.http.auth_entry import is_blank
 from toolyard.model.errors import CallError, ConfigError, MalformedSource, ToolyardError
-from toolyard.model.names import json_type, suggest
+from toolyard.model.names import json_type, nearest, suggest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.parsing.documents import VARIABLE, expand, expand_place
@@ -407,7 +407,8 @@ class _ConfigReader:
         tools = document.get("tools")
         tools = {"registry": tools} if isinstance(tools, list) else tools
         if not isinstance(tools, dict):
-            raise ConfigError(f"{self.where}: 'tools' must be a list or a mapping, not {json_type(tools)}")
+            must = "must be a list or a mapping of sources, such as - {type: python, target: my_tools.py}"
+            raise ConfigError(f"{self.where}: 'tools' {must}, not {json_type(tools)}")
         check_keys(tools, TOOLS_KEYS, f"{self.where}: tools")
         engines = self.read_engines(tools.get("engines"))
         enrichments = tools.get("enrichments")
@@ -469,7 +470,9 @@ class _ConfigReader:
 
     def read_plugin(self, item: Any, place: str, but: str | None = None) -> PluginEntry:
         if not isinstance(item, dict) or not isinstance(item.get("type"), str):
-            raise ConfigError(f"{place}: needs a 'type', the name of what is to be made")
+            near = [key for key in nearest("type", map(str, item)) if key != "type"] if isinstance(item, dict) else []
+            meant = f"; did you mean that by {near[0]!r}?" if near else ""
+            raise ConfigError(f"{place}: needs a 'type', the name of what is to be made{meant}")
         options = {key: value for key, value in item.items() if key not in ("type", but)}
         return PluginEntry(item["type"], self.expand_variables(options, place), place)
 
