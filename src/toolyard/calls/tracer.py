@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
+from operator import sub
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -352,8 +353,8 @@ class CallTrace:
             self._tracer.end(self._token, self._make_event(invocation, result, seq))
 
     def _make_event(self, invocation: Invocation | None, result: ToolResult, seq: int) -> CallEvent:
-        ended, marks = time.perf_counter(), self._marks.values()
-        latency = ended - self._began
+        points = (self._began, *self._marks.values(), time.perf_counter())
+        latency = points[-1] - self._began
         info, bound, key = result.error_info, self._bound, self._session.key
         name, definition, version, effects = _UNKNOWN if bound is None else bound.prepared.identity
         stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
@@ -385,17 +386,13 @@ class CallTrace:
             stdout or None,
             stderr or None,
             None if invocation is None else invocation.notes,
-            self._told_arguments(),
+            self._told_arguments() if self._tracer.tells_arguments else UNSET,
             result.result if info is None and self._tracer.tells_results else UNSET,
-            ()
-            if self.number is None
-            else tuple([end - begin for begin, end in zip((self._began, *marks), (*marks, ended), strict=True)]),
+            () if self.number is None else tuple(map(sub, points[1:], points)),
         )
 
     def _told_arguments(self) -> Any:
         """As they were sent: the tool may have changed its own."""
-        if not self._tracer.tells_arguments:
-            return UNSET
         return self._call.arguments if self._bound is None else msgspec.json.decode(self._bound.sent)
 
     def cut(self, invocation: Invocation | None) -> None:
