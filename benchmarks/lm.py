@@ -20,7 +20,7 @@ import orjson
 from benchmarks.harness import Row, measure, show
 from benchmarks.lm_server import CONTENT
 from toolyard import Invocation, LMToolEngine, Tool, ToolCall, ToolEngine, ToolRegistry
-from toolyard.engines.lm.conversation import INSTRUCTION, Prompts
+from toolyard.engines.lm.conversation import INSTRUCTION, Prompts, _tool_head
 from toolyard.links.lm import Message
 
 SESSIONS = 1_000
@@ -85,12 +85,12 @@ async def _sessions(url: str) -> bool:
 
 def _bodies() -> list[dict[str, Any]]:
     """What the engine sends for each call of a session."""
-    sheet = Prompts().sheet(TOOL)
+    head, (response_format, *_) = _tool_head(TOOL), Prompts()._ask_for(TOOL)
     messages = [{"role": "system", "content": INSTRUCTION}]
     bodies = []
     for turn in range(CALLS):
-        messages.append({"role": "user", "content": f'{sheet.head}{{"city":"Rome 1-{turn}"}}}}'})
-        bodies.append({"model": "bench", "messages": list(messages), "response_format": sheet.response_format})
+        messages.append({"role": "user", "content": f'{head}{{"city":"Rome 1-{turn}"}}}}'})
+        bodies.append({"model": "bench", "messages": list(messages), "response_format": response_format})
         messages.append({"role": "assistant", "content": CONTENT})
     return bodies
 

@@ -144,7 +144,7 @@ def _tools(count: int) -> list[Tool]:
     number = 0
     while len(made) < count:
         base, turn = real[number % len(real)], number // len(real)
-        noun, other = NOUNS[turn % len(NOUNS)], NOUNS[turn // len(NOUNS)]
+        noun, other = NOUNS[turn % len(NOUNS)], NOUNS[turn // len(NOUNS) % len(NOUNS)]
         description = f"{base.description} variant {noun} {other}"
         made.append(base.replace(namespace=f"variant{turn}", name=f"{base.name}_{noun}", description=description))
         number += 1
