@@ -558,3 +558,9 @@ def test_a_budget_matches_no_name_twice(globs):
     for _ in range(3):
         ledger.check("a::x", counts)
         counts["a::t1"] += 1
+
+
+@pytest.mark.parametrize("rules", [{"rules": []}, [{"deny": "*"}], ["deny *"]])
+def test_what_is_no_rule_is_refused_with_words(rules):
+    with pytest.raises(ConfigError, match="a policy is a list of Rule"):
+        Policy(rules)

@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard import InvalidSchemaError, Tool, ToolLoader, ToolRegistry
+from toolyard import DefinitionError, InvalidSchemaError, Tool, ToolLoader, ToolRegistry
 
 
 class Unit(enum.StrEnum):
@@ -149,3 +149,9 @@ def test_a_copy_is_what_was_given_down_to_the_kind_of_each_value(value):
 def test_numbers_that_are_none_are_refused_as_ever():
     with pytest.raises(InvalidSchemaError, match=r"finite|NaN|number"):
         ToolRegistry([Tool("t", "ns", "", {"type": "object", "properties": {"a": {"default": math.nan}}})])
+
+
+@pytest.mark.parametrize(("item", "way"), [(len, "function_tool"), ({"name": "x"}, "ToolRegistry.from_dicts")])
+def test_what_is_no_tool_is_refused_with_what_makes_one(item, way):
+    with pytest.raises(DefinitionError, match=way):
+        ToolRegistry([item])

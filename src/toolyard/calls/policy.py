@@ -240,6 +240,9 @@ class Policy:
     ) -> None:
         read_option(PolicyOptions, "default", default, "Policy.default")
         self._rules = tuple(rules)
+        for rule in self._rules:
+            if not isinstance(rule, Rule):
+                raise ConfigError(f"a policy is a list of Rule('deny', '*') and the like, not of {type(rule).__name__}")
         self._approver = approver
         self._lines = [
             *(RuleLine(number, rule) for number, rule in enumerate(self._rules)),

@@ -292,7 +292,8 @@ def admit_tool(tool: Tool, *, copied: bool = False) -> tuple[AdmittedTool, tuple
     With `copied` the tool gets schemas of its own: the caller keeps its dicts and may change them later.
     """
     if not isinstance(tool, Tool):
-        raise DefinitionError(f"expected a Tool, got {type(tool).__name__}")
+        way = "function_tool(..., namespace=...)" if callable(tool) else "Tool.from_dict, or ToolRegistry.from_dicts,"
+        raise DefinitionError(f"expected a Tool, got {type(tool).__name__}; {way} makes one")
     if type(tool.namespace) is not str or type(tool.description) is not str or type(tool.metadata) is not dict:
         _refuse_types(tool)
     if len(tool.description) > DEFAULT_BUDGET.bytes:
