@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
 from typing import Any, Literal, overload
 
 import msgspec
@@ -77,7 +76,8 @@ class Warnings(Sequence[DefinitionWarning]):
 
     @cached_property
     def _all(self) -> tuple[DefinitionWarning, ...]:
-        return (*self.given, *(warning for tool in self.tools for warning in inspect_tool(tool)))
+        known: Known = {}
+        return (*self.given, *(warning for tool in self.tools for warning in inspect_tool(tool, known)))
 
     @overload
     def __getitem__(self, index: int) -> DefinitionWarning: ...
@@ -98,18 +98,27 @@ class Warnings(Sequence[DefinitionWarning]):
         return repr(self._all)
 
 
-def inspect_tool(tool: Tool) -> list[DefinitionWarning]:
+TextWarning = tuple[Literal["look_alike", "hidden", "instruction"], str]
+Known = dict[tuple[str, bool], tuple[TextWarning, ...]]
+"""What was said of a text; the tools of one API have most of theirs in common."""
+
+
+def inspect_tool(tool: Tool, known: Known | None = None) -> list[DefinitionWarning]:
     """What there is to say about the texts of one definition."""
-    found = (
-        DefinitionWarning(tool.qualified_name, pointer, kind, text)
-        for pointer, value, is_name in _list_texts(tool)
-        for kind, text in _inspect_text(value, is_name)
-    )
-    return list(islice(found, _MOST))
+    known = {} if known is None else known
+    found: list[DefinitionWarning] = []
+    for path, value, is_name in _list_texts(tool):
+        said = known.get((value, is_name))
+        if said is None:
+            said = known[value, is_name] = tuple(_inspect_text(value, is_name))
+        found += [DefinitionWarning(tool.qualified_name, pointer_of(path), kind, text) for kind, text in said]
+        if len(found) >= _MOST:
+            break
+    return found[:_MOST]
 
 
-def _list_texts(tool: Tool) -> Iterator[tuple[str, str, bool]]:
-    yield "/description", tool.description, False
+def _list_texts(tool: Tool) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
+    yield ("description",), tool.description, False
     parts: dict[str, Any] = {"metadata": tool.metadata}
     for field in ("parameters", "output_parameters"):
         try:
@@ -120,16 +129,16 @@ def _list_texts(tool: Tool) -> Iterator[tuple[str, str, bool]]:
     while stack:
         path, item = stack.pop()
         if isinstance(item, str):
-            yield pointer_of(path), item, False
+            yield path, item, False
         elif isinstance(item, dict):
             names = [key for key in item if isinstance(key, str)]
-            yield from ((pointer_of((*path, key)), key, True) for key in names)
+            yield from (((*path, key), key, True) for key in names)
             stack.extend(((*path, key), item[key]) for key in reversed(names))
         elif isinstance(item, (list, tuple)):
             stack.extend(((*path, index), value) for index, value in reversed(list(enumerate(item))))
 
 
-def _inspect_text(text: str, is_name: bool) -> Iterator[tuple[Literal["look_alike", "hidden", "instruction"], str]]:
+def _inspect_text(text: str, is_name: bool) -> Iterator[TextWarning]:
     text = text[:_LONGEST]
     plain = text
     if not text.isascii() or not text.isprintable():
