@@ -254,3 +254,12 @@ def test_properties_that_refer_to_themselves_end(tmp_path):
     loader, (tool,) = loaded(tmp_path, content)
     assert set(tool.output_parameters["properties"]) == {"x", "y"}
     assert "left open" in notes(loader)
+
+
+@pytest.mark.parametrize("fragment", ["", "#", "#/"])
+def test_a_file_may_be_named_whole_with_a_slash(tmp_path, fragment):
+    (tmp_path / "root.yaml").write_text(json.dumps({"get": operation(operationId="root")}))
+    content = {**document(), "paths": {"/": {"$ref": f"./root.yaml{fragment}"}}}
+    loader, tools = loaded(tmp_path, content)
+    assert [tool.name for tool in tools] == ["root"]
+    assert loader.report.rejected == ()

@@ -227,8 +227,8 @@ class Files:
 
     def _walk_pointer(self, name: str, fragment: str) -> ResolvedRef:
         here = ResolvedRef(self.roots[name], name)
-        if not fragment:
-            return here
+        if not fragment or (fragment == "/" and not (type(here.node) is dict and "" in here.node)):
+            return here  # Strictly a slash means a key without a name; whoever writes it means the file.
         if "/" not in fragment:
             return ResolvedRef(self._find_anchor(name, fragment), name)
         for part in unquote(fragment).removeprefix("/").split("/"):
