@@ -256,10 +256,7 @@ class AnswerWriter:
         return {name: value for name, value in known.items() if plain_letters(name) not in ids}
 
     def choose_id(self, number: int) -> Any:
-        """What a thing is called by that does not say it itself: a number, unless who shows it wants something else.
-
-        Of those that may only be called by one of a few, there can be no more than these.
-        """
+        """What a thing is called by that does not say it itself: a number, unless who shows it wants something else."""
         reader = self.profile.reader
         if reader is None or reader.role.key is None or reader.accepts_key(FIRST_ID + number):
             return FIRST_ID + number
@@ -353,8 +350,8 @@ class AnswerWriter:
         if isinstance(value, dict):
             value = self._name_entity(number, known, value, path)
             # What was sent is remembered, though this answer may not have been able to show it; but for its name.
-            told = {name: item for name, item in known.items() if not plain_letters(name).endswith(ID_ENDS)}
-            told = {name: item for name, item in told.items() if isinstance(item, (str, int, float))}
+            simple = {name: item for name, item in known.items() if isinstance(item, (str, int, float))}
+            told = {name: simple[name] for name in simple if not plain_letters(name).endswith(ID_ENDS)}
             self.store.write(number, merge_fields(merge_fields(known, copied(value)), told))
         return value
 
