@@ -3,6 +3,7 @@
 import json
 import logging
 import subprocess
+import sys
 
 import pytest
 
@@ -166,3 +167,13 @@ def test_a_file_that_cannot_be_written_is_named_as_it_was_given(capsys, tmp_path
     assert run(arguments) == 2
     said = capsys.readouterr().err
     assert arguments[-1].split("/")[0] in said and "Errno" not in said
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
+def test_a_stream_that_was_closed_ends_no_command(tmp_path, monkeypatch, stream):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.py").write_text('def one() -> int:\n    "One."\n    return 1\n')
+    monkeypatch.setattr(sys, stream, None)
+    codes = [run(["call", "desk.py::one"]), run(["call", "desk.py::two"])]
+    getattr(sys, stream).close()
+    assert codes == [0, 1]

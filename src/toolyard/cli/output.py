@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -38,7 +40,13 @@ def set_verbosity(*, quiet: bool, verbose: bool) -> None:
 
 
 def prepare_streams() -> None:
-    """Let a terminal that cannot show a character show its escape, instead of failing half way."""
+    """Let a terminal that cannot show a character show its escape, instead of failing half way.
+
+    A stream that whoever started us has closed is empty, and takes whatever is written.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 (open until the end)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
