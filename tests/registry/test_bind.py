@@ -281,7 +281,8 @@ def test_values_that_are_no_json_are_refused_even_where_anything_goes(arguments)
 @pytest.mark.parametrize(
     ("sub", "filled"),
     [
-        ({"type": "integer", "default": "5"}, {}),
+        ({"type": "integer", "default": "five"}, {}),
+        ({"type": "integer", "default": "5"}, {"a": 5}),
         ({"type": "string", "default": None}, {}),
         ({"type": "integer", "minimum": 3, "default": 1}, {}),
         ({"type": "integer", "default": 5}, {"a": 5}),
