@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from toolyard import DefinitionError, Effects, ToolRegistry
+from toolyard import DefinitionError, Effects, MalformedSource, ToolRegistry
 from toolyard.schema.admission import admit_schema
 from toolyard.schema.definition import read_definition
 
@@ -255,3 +255,28 @@ def test_parameters_by_where_they_are_sent_are_all_read():
 def test_the_key_of_a_mapping_is_the_name_whatever_the_entry_calls_its_function():
     tool, _ = read_definition({"function_name": "impl", "parameters": CITY}, namespace="n", name="weather")
     assert (tool.name, tool.metadata) == ("weather", {"function_name": "impl"})
+
+
+@pytest.mark.parametrize("inner", ["json", "schema"])
+def test_a_parameter_may_be_called_as_what_others_write_around_a_schema(inner):
+    tool, changes = read({"name": "t", "parameters": {inner: CITY}})
+    assert tool.parameters == {inner: CITY}
+    assert not changes
+
+
+def test_what_says_parameters_outright_wins_over_where_some_of_them_are_sent():
+    places = {"path_params": {"city": {"type": "string"}}, "query_params": {"page": {"type": "int"}}}
+    tool, _ = read({"name": "t", "parameters": CITY, **places})
+    assert tool.parameters == CITY
+    assert tool.metadata == places
+
+
+def test_required_beside_a_schema_without_parameters_makes_none():
+    tool, _ = read({"name": "t", "description": "d", "parameters": {"type": "object"}, "required": ["type"]})
+    assert tool.parameters == {"type": "object"}
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"type": "object", "type": "object"}'])
+def test_json_text_that_no_document_could_have_is_no_schema(text):
+    with pytest.raises(MalformedSource, match="a schema must be an object, not string"):
+        ToolRegistry.from_dicts([{"name": "t", "parameters": text}])

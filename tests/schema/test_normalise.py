@@ -214,6 +214,7 @@ def test_values_that_contain_themselves_or_share_their_parts_do_not_hang():
         ("integer", "none", "none"),
         (["integer", "null"], "None", None),
         (["integer", "string"], "5", "5"),
+        ("array", "[" * 100_000, "[" * 100_000),
     ],
 )
 def test_a_default_that_is_text_is_read_as_its_type_says(kind, written, read):

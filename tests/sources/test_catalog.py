@@ -27,6 +27,8 @@ def load(tmp_path, text, name="tools.json", **options):
     ("document", "names"),
     [
         (CHAT, ["default::a"]),
+        ({**CHAT, "messages": [{"role": "tool", "name": "a", "content": "x"}]}, ["default::a"]),
+        ([{"query": "q", "tools": [A], "answers": [{"name": "a", "arguments": {}}]}], ["default::a"]),
         ([{"query": "q", "tools": json.dumps([A, B]), "answers": "[]"}], ["default::a", "default::b"]),
         ([{"id": "simple_0", "question": [[]], "function": [A]}], ["default::a"]),
         ({"tool_name": "Weather", "api_list": [A, B], "pricing": "FREE"}, ["Weather::a", "Weather::b"]),
@@ -90,3 +92,23 @@ def test_keys_that_are_not_text_are_told_of_too(tmp_path):
     loader, found = load(tmp_path, "tools: [{name: a, parameters: {}}]\n1: x\nb: y\n", "tools.yaml")
     assert found == ["default::a"]
     assert "1, b" in loader.report.warnings[0].text
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"t": {"parameters": {"args": {"x": {"type": "string"}}}}},
+        {"t": {"description": "d", "tools": ["search", "read"]}},
+        {"t": {"description": "d", "functions": []}},
+    ],
+)
+def test_a_definition_that_looks_like_a_group_stays_one_tool(tmp_path, document):
+    assert load(tmp_path, document)[1] == ["default::t"]
+
+
+def test_a_definition_that_says_two_things_costs_no_other(tmp_path):
+    odd = {"parameters": {"a": {"type": "string"}}, "input_schema": {"b": {"type": "string"}}}
+    for document in ({"odd": odd, "a": A}, [{"name": "odd", "tools": [B], **odd}, A]):
+        loader, found = load(tmp_path, document, on_error="skip")
+        assert found == ["default::a"]
+        assert [rejection.tool for rejection in loader.report.rejected] == ["odd"]

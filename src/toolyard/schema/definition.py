@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from toolyard.constants import TOOL_NAMESPACE_SEP
-from toolyard.model.errors import DefinitionError
+from toolyard.model.errors import DefinitionError, MalformedSource
 from toolyard.model.names import SCHEMA_MAPS, json_type, nearest, pointer_of
 from toolyard.model.tool import Effects, Tool
+from toolyard.parsing import parse_json
 from toolyard.schema.normalise import ITEM_NAMES, Change, is_property_map, unread_keys
 from toolyard.schema.typenames import read_type
 
@@ -44,8 +43,8 @@ _HALVES = re.compile(rf"(required|mandatory|optional)({_PARAMETERS})")
 _PLACES = re.compile(rf"(?:path|query|url|header|body)({_PARAMETERS})")
 _SEPARATORS = re.compile(r"[\s_-]")
 
-_AROUND = ("json", "jsonSchema", "json_schema", "schema")
-"""What Bedrock and others write around a schema."""
+_AROUND = ("jsonSchema", "json_schema", "json", "schema")
+"""What Bedrock and others write around a schema; a parameter of a tool may be called as the last two."""
 
 _SAYS_NOTHING = SCHEMA_MAPS | {"type", "required", "additionalProperties", "$schema", "title", "description"}
 _SAY_SOMETHING = frozenset({"type", "description", "desc", "enum", "default", "required", "schema", "$ref", "anyOf"})
@@ -185,7 +184,8 @@ def _read_description(entry: Mapping[str, Any], fields: dict[str, Any], changes:
 def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
     """What the entry says of its parameters, as it says it, and the keys that this was found under."""
     places = [key for key in entry if _PLACES.fullmatch(_fold(key)) and looks_like_parameters(entry[key], named=True)]
-    if len(places) > 1 and all(is_property_map(entry[key]) for key in places):
+    said = any(entry.get(key) for key in _INPUT_KEYS)
+    if len(places) > 1 and not said and all(is_property_map(entry[key]) for key in places):
         found = {name: sub for key in places for name, sub in entry[key].items()}
         if len(found) == sum(len(entry[key]) for key in places):
             changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key in places)
@@ -236,12 +236,13 @@ def _read_schema(
 def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
     """A schema that is written as JSON text, or has one key around it that names the language."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        with suppress(msgspec.DecodeError):
-            value = msgspec.json.decode(value)
+        with suppress(MalformedSource):
+            value = parse_json(value)
             changes.append(Change(pointer_of((key,)), "JSON text read as what it says"))
     if isinstance(value, dict) and len(value) == 1:
         around, inner = next(iter(value.items()))
-        if around in _AROUND and isinstance(inner, dict) and isinstance(inner.get("properties"), dict):
+        known = _AROUND if "schema" in key.lower() else _AROUND[:2]
+        if around in known and isinstance(inner, dict) and isinstance(inner.get("properties"), dict):
             changes.append(Change(pointer_of((key, around)), f"{around!r} around the schema removed"))
             return inner
     return value
@@ -249,7 +250,9 @@ def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
 
 def _add_required(entry: Mapping[str, Any], schema: Any, changes: list[Change]) -> tuple[Any, set[str]]:
     """`required` that stands beside the schema and not in it, where it names what the schema has."""
-    names, properties = entry.get("required"), schema.get("properties", schema) if isinstance(schema, dict) else None
+    names, properties = entry.get("required"), schema.get("properties") if isinstance(schema, dict) else None
+    if properties is None and isinstance(schema, dict) and is_property_map(schema):
+        properties = schema
     if not isinstance(names, list) or not isinstance(properties, dict) or not names:
         return schema, set()
     if "required" in schema or not all(isinstance(name, str) and name in properties for name in names):

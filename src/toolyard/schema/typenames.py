@@ -12,7 +12,8 @@ import re
 from contextlib import suppress
 from typing import Any
 
-import msgspec
+from toolyard.model.errors import MalformedSource
+from toolyard.parsing import parse_json
 
 _WORDS: dict[str, str] = {
     "object": "object dict dictionary map hashmap linkedhashmap treemap hashtable mapping record struct json "
@@ -44,11 +45,14 @@ _TOKEN = re.compile(
 )
 _REMARK = re.compile(r"\s*([\w\s-]+?)\s*\(\s*([^()]+?)\s*\)\s*")
 _ASIDE = re.compile(
-    r"""(?P<type>.+?)\s*[,;]?\s*\(?\s*(?P<flag>\b(?:optional|required)\b)?[,;\s(]*"""
-    r"""(?:(?:=|\bdefaults?\b(?:\s+(?:is|to|value)\b)?\s*[:=]?)\s*(?P<default>.+?))?[\s)]*""",
+    r"""(?P<type>.+?)\s*+[,;]?\s*+\(?\s*+(?P<flag>\b(?:optional|required)\b)?[,;\s(]*+"""
+    r"""(?:(?:=|\bdefaults?\b(?:\s+(?:is|to|value)\b)?\s*+[:=]?)\s*+(?P<default>.+?))?[\s)]*+""",
     re.IGNORECASE,
 )
-"""`str, optional`, `int (default 5)`, `bool = False`: a type, and what is said of the parameter."""
+"""`str, optional`, `int (default 5)`, `bool = False`: a type, and what is said of the parameter.
+
+Possessive: blanks that may belong to five parts take minutes to be shared out in every way.
+"""
 _STANDARD_DATES = frozenset({"yyyy-mm-dd", "iso 8601", "iso8601", "iso-8601", "rfc 3339", "rfc3339"})
 _OPEN = {"[": "]", "<": ">", "(": ")", "{": "}"}
 _MAX_LENGTH = 200
@@ -93,8 +97,8 @@ def read_default(schema: Fragment, text: Any) -> Fragment:
         return {"default": bare[1:-1] if quoted else text}
     value = _CONSTANTS.get(bare.lower(), read_number(bare))
     if bare[:1] in ("[", "{"):
-        with suppress(msgspec.DecodeError):
-            value = msgspec.json.decode(bare)
+        with suppress(MalformedSource):
+            value = parse_json(bare)
     return {"default": value} if _JSON_KINDS.get(type(value), frozenset()) & kinds else {}
 
 

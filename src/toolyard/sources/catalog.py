@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.errors import MalformedSource
+from toolyard.model.errors import DefinitionError, MalformedSource
 from toolyard.model.names import json_type, nearest, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.definition import find_name, read_input
@@ -122,7 +122,9 @@ class _CatalogReader:
         named = find_name(document)
         extra = [other for other in document if other not in {key, named and named[0], *_BESIDE}]
         texts = sorted(map(str, extra))
-        lost = sorted(str(other) for other in extra if _lists_tools(document[other]))
+        lost = sorted(
+            str(other) for other in extra if _lists_tools(document[other]) and not _lists_calls(document[other])
+        )
         if odd := texts if "namespace" in document else lost or nearest("namespace", texts):
             raise self._refuse(f"key {odd[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}")
         if texts:
@@ -157,10 +159,12 @@ class _CatalogReader:
         """The tools of a namespace, where this is no definition."""
         if not _is_mapping(raw) or not raw or len(path) >= _NESTED:
             return None
-        if all(map(_is_definition, raw.values())):
-            return self._read_named(raw, path, namespace)
         with suppress(MalformedSource):
-            return None if read_input(raw, [])[1] else self._read_envelope(raw, path, namespace)
+            if _says_input(raw):
+                return None
+            if all(map(_is_definition, raw.values())):
+                return self._read_named(raw, path, namespace)
+            return self._read_envelope(raw, path, namespace) if _is_group(raw) else None
         return None
 
     def read_list(self, tools: list[Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
@@ -192,7 +196,7 @@ def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
         if key == "function" and (not isinstance(value, list) or not any(map(_is_scalar, document.values()))):
             continue
         named = find_name(document) is not None
-        if _holds_tools(value) and not (named and (not _lists_tools(value) or read_input(document, [])[1])):
+        if _holds_tools(value) and not (named and (not _lists_tools(value) or _says_input(document))):
             return key, value
     return None, None
 
@@ -205,13 +209,33 @@ def _is_scalar(value: Any) -> bool:
     return not isinstance(value, (dict, list))
 
 
+def _says_input(value: dict[str, Any]) -> bool:
+    try:
+        return bool(read_input(value, [])[1])
+    except DefinitionError:  # It says two things: whoever reads the entry refuses it, and no other.
+        return True
+
+
 def _is_definition(value: Any) -> bool:
     """A mapping that says what its parameters are, and is no schema itself."""
-    return isinstance(value, dict) and not isinstance(value.get("type"), str) and bool(read_input(value, [])[1])
+    return isinstance(value, dict) and not isinstance(value.get("type"), str) and _says_input(value)
+
+
+def _is_group(value: dict[str, Any]) -> bool:
+    """Whether tools stand in it; a tool may have a list of names beside what describes it."""
+    page = value.get("result")
+    tools = _find_container(page if isinstance(page, dict) else value)[1]
+    items = tools.values() if isinstance(tools, dict) else tools or ()
+    return any(map(_is_mapping, items)) or (not items and "description" not in value)
 
 
 def _lists_tools(value: Any) -> bool:
     return isinstance(value, list) and any(map(_is_tool, value))
+
+
+def _lists_calls(items: list[Any]) -> bool:
+    """Whether these are messages, or calls of tools, which have names as well."""
+    return all(isinstance(item, dict) and not item.keys().isdisjoint(("role", "arguments")) for item in items)
 
 
 def _holds_tools(value: Any) -> bool:
@@ -232,7 +256,7 @@ def _is_tool(value: Any) -> bool:
 def _is_foreign(document: dict[str, Any]) -> bool:
     """A file of another program, such as package.json, that has a name but nothing else of one tool."""
     structures = {key for key, value in document.items() if isinstance(value, dict | list)}
-    return bool(structures - _OF_ONE_TOOL) and not read_input(document, [])[1]
+    return bool(structures - _OF_ONE_TOOL) and not _says_input(document)
 
 
 def ends_early(document: Any) -> bool:
