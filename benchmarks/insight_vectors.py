@@ -195,11 +195,9 @@ def _tools() -> list[Tool]:
         loader = FileToolLoader(file, namespace=file.stem, on_error="skip", on_duplicate="skip")
         found += ToolRegistry.from_loaders([loader]).all_tools()
     found = [tool for tool in found if tool.description][:TOOLS]
-    again = [tool.replace(namespace=f"{tool.namespace}_again") for tool in found]
-    while len(found) < TOOLS:
-        found += again[: TOOLS - len(found)]
-        again = [tool.replace(namespace=f"{tool.namespace}_again") for tool in again]
-    return found
+    repeats = -(-TOOLS // len(found))
+    again = [tool.replace(namespace=f"{tool.namespace}_{turn}") for turn in range(1, repeats) for tool in found]
+    return [*found, *again][:TOOLS]
 
 
 def _answering(tools: list[Tool]) -> list[Tool]:
