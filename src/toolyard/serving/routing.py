@@ -472,7 +472,6 @@ def _method_not_allowed(method: str, known: list[str], verbs: list[str]) -> Http
 
 JSON = "application/json; charset=utf-8"
 
-_JSON_TYPE = (b"content-type", JSON.encode())
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")
 _NO_STORE = (b"cache-control", b"no-store")
 # To be kept by the caller alone, and only to be asked for again; another key is given another answer.
@@ -489,13 +488,6 @@ class JsonResponse(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Encode it, structs and dates included."""
         return content if type(content) is bytes else _encode(content)
-
-    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
-        """Those that every answer has, as they are written; others take Starlette's way."""
-        if headers is None:
-            self.raw_headers = [(b"content-length", b"%d" % len(self.body)), _JSON_TYPE]
-        else:
-            super().init_headers(headers)
 
 
 def safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
