@@ -73,6 +73,22 @@ def test_a_recursive_schema_has_a_finite_plan():
     assert type(fixed["next"]["next"]["n"]) is int
 
 
+def test_kinds_that_all_refer_to_each_other_are_each_read_once_and_at_any_depth():
+    # One after the other to a depth of eight, these would be 40 ** 8 subschemas.
+    kinds = [f"k{number}" for number in range(40)]
+    links = {name: {"$ref": f"#/$defs/{name}"} for name in kinds}
+    schema = {
+        "$ref": "#/$defs/k0",
+        "$defs": {name: {"properties": {**links, "n": {"type": "integer"}}} for name in kinds},
+    }
+    value = {"n": 3.0}
+    for name in kinds:
+        value = {name: value}
+    fixed, repairs = integral_floats(value, integer_plan(schema))
+    assert [repair.pointer for repair in repairs] == ["/" + "/".join(reversed(kinds)) + "/n"]
+    assert "3.0" not in str(fixed)
+
+
 def test_so_many_integral_floats_that_nobody_reads_them_are_counted_instead_of_listed():
     schema = {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}}}
     fixed, repairs = integral_floats({"l": [1.0] * 6_000}, integer_plan(schema))

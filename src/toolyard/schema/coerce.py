@@ -8,7 +8,8 @@ the schema asks for there, and only if nothing is lost on the way. Every repair 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -160,24 +161,50 @@ class IntegerPlan(msgspec.Struct):
 
 
 def integer_plan(root: dict[str, Any]) -> IntegerPlan:
-    """Read the plan off a schema: `properties`, `items` and local `$ref`s, to a bounded depth."""
+    """Read the plan off a schema: `properties`, `items` and local `$ref`s. Of one that refers to itself, so does it."""
+    top = _follow(root, root)
+    if not isinstance(top, dict):
+        return IntegerPlan()
+    nodes, users, todo = {id(top): top}, defaultdict[int, list[int]](list), [top]
+    while todo:
+        node = todo.pop()
+        for _, sub in _list_subschemas(root, node):
+            users[id(sub)].append(id(node))
+            if id(sub) not in nodes:
+                nodes[id(sub)] = sub
+                todo.append(sub)
+    wanting = [place for place, node in nodes.items() if _wants_integer(node)]
+    plans: dict[int, IntegerPlan] = {}
+    while wanting:
+        place = wanting.pop()
+        if place not in plans:
+            plans[place] = IntegerPlan(is_integer=_wants_integer(nodes[place]))
+            wanting += users[place]
+    for place, plan in plans.items():
+        for key, sub in _list_subschemas(root, nodes[place]):
+            if key is None:
+                plan.items = plans.get(id(sub))
+            elif id(sub) in plans:
+                plan.properties[key] = plans[id(sub)]
+    return plans.get(id(top), IntegerPlan())
 
-    def build(node: Any, depth: int) -> IntegerPlan:
-        if isinstance(node, dict) and "$ref" in node:
-            node = resolve_pointer(root, node["$ref"])
-        if not isinstance(node, dict) or depth > 8:
-            return IntegerPlan()
-        branches = [option for key in ("anyOf", "oneOf") for option in node.get(key) or [] if isinstance(option, dict)]
-        flat = {name for said in (node, *branches) for name in types_of(said.get("type"))}
-        subs = {key: build(sub, depth + 1) for key, sub in (node.get("properties") or {}).items()}
-        items = build(node["items"], depth + 1) if isinstance(node.get("items"), dict) else None
-        return IntegerPlan(
-            is_integer="integer" in flat and "number" not in flat,
-            properties={key: sub for key, sub in subs.items() if not sub.is_empty},
-            items=None if items is None or items.is_empty else items,
-        )
 
-    return build(root, 0)
+def _list_subschemas(root: dict[str, Any], node: dict[str, Any]) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """Those of its properties by name, that of its items by None."""
+    for key, sub in (*(node.get("properties") or {}).items(), (None, node.get("items"))):
+        found = _follow(root, sub)
+        if isinstance(found, dict):
+            yield key, found
+
+
+def _follow(root: dict[str, Any], node: Any) -> Any:
+    return resolve_pointer(root, node["$ref"]) if isinstance(node, dict) and "$ref" in node else node
+
+
+def _wants_integer(node: dict[str, Any]) -> bool:
+    branches = [option for key in ("anyOf", "oneOf") for option in node.get(key) or [] if isinstance(option, dict)]
+    flat = {name for said in (node, *branches) for name in types_of(said.get("type"))}
+    return "integer" in flat and "number" not in flat
 
 
 def _value_at(value: Any, path: Path) -> Any:
