@@ -148,6 +148,30 @@ def test_what_one_answer_cannot_show_is_shown_by_the_next():
     assert ask(engine, "show", id=str(made["id"]))["type"] == "static"
 
 
+def test_what_no_answer_can_show_is_shown_by_all_as_the_first_made_it_up():
+    few = {"type": "string", "enum": ["a", "b", "c", "d", "e"]}
+    engine = played(
+        operation("make", "POST", "/jobs", an_object(id=WHOLE, status=few), an_object(status=TEXT, title=TEXT)),
+        operation("show", "GET", "/jobs/{id}", an_object(name=TEXT, made=TEXT, id=WHOLE, title=TEXT, status=few)),
+        operation("every", "GET", "/jobs", {"type": "array", "items": an_object(id=WHOLE, status=few)}),
+    )
+    for title in ("one", "two", "three"):
+        made = ask(engine, "make", status="unfit", title=title)
+        assert ask(engine, "show", id=str(made["id"]))["status"] == made["status"]
+        assert ask(engine, "every")[-1] == made
+
+
+def test_nothing_is_no_list_of_nothing_and_another_name_of_a_thing_is_kept_beside_its_id():
+    listed = an_object(id=WHOLE, uid=TEXT, tags={"type": "array"})
+    engine = played(
+        operation("make", "POST", "/files", listed, an_object(id=TEXT, uid=TEXT, tags=NOTHING)),
+        taking(operation("show", "GET", "/files/{id}", listed), id=WHOLE),
+    )
+    made = ask(engine, "make", id="mine", uid="u-1", tags=None)
+    assert made["tags"] != [None]
+    assert ask(engine, "show", id=made["id"])["uid"] == "u-1"
+
+
 def test_an_id_by_which_nobody_can_ask_is_not_taken():
     engine = played(
         operation("make", "POST", "/patterns", {"type": "object"}, an_object(id=TEXT, name=TEXT)),

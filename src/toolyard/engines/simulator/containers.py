@@ -246,7 +246,7 @@ def make_some(maker: Make, draw: Draw) -> Any:
 
 def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:
     """What is known, as this part may have it: in another spelling, completed, or by its id; else `UNFIT`."""
-    spellings = (*spellings_of(value), [value])
+    spellings = (*spellings_of(value), *([] if value is None else [[value]]))
     if type(value) is not dict or accepts(value):
         spelling = next(filter(accepts, spellings), UNFIT)
         if spelling is not UNFIT:

@@ -252,7 +252,7 @@ class AnswerWriter:
         """What is sent about a thing, without an id by which nobody could ask for it: it is given another."""
         if self._can_be_asked_for(known) or self.profile.reader is None:
             return known
-        ids = {*OWN, plain_letters(str(self.profile.reader.role.key))}
+        ids = {"id", plain_letters(str(self.profile.reader.role.key))}
         return {name: value for name, value in known.items() if plain_letters(name) not in ids}
 
     def choose_id(self, number: int) -> Any:
@@ -349,9 +349,9 @@ class AnswerWriter:
         value = values.make_part(maker, values.checker(path.node), draw)
         if isinstance(value, dict):
             value = self._name_entity(number, known, value, path)
-            # What was sent is remembered, though this answer may not have been able to show it; but for its name.
-            simple = {name: item for name, item in known.items() if isinstance(item, (str, int, float))}
-            told = {name: simple[name] for name in simple if not plain_letters(name).endswith(ID_ENDS)}
+            # What was sent is remembered, where this answer cannot show it, and who shows one of them can.
+            reader = self.profile.reader
+            told = {name: item for name, item in known.items() if reader is not None and reader.shows_item(name, item)}
             self.store.write(number, merge_fields(merge_fields(known, copied(value)), told))
         return value
 

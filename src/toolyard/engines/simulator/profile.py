@@ -16,6 +16,7 @@ from toolyard.engines.simulator.containers import COMMON, is_short, spellings_of
 from toolyard.engines.simulator.draw import encode
 from toolyard.engines.simulator.roles import (
     ALONE,
+    ID_ENDS,
     THINGS,
     Neighbours,
     noun_of,
@@ -262,6 +263,13 @@ class Profile:
         """What the thing has, as the answer shows it, or who shows one of them."""
         view = self.entity_path or (self.reader.entity_path if self.reader is not None else None)
         return {} if view is None else view.properties
+
+    def shows_item(self, name: str, item: Any) -> bool:
+        """Whether the answer has a place for this, which is not what the thing is called by."""
+        letters, path = plain_letters(name), self.entity_path
+        if path is None or letters not in path.letters or letters.endswith(ID_ENDS):
+            return False
+        return isinstance(item, (str, int, float)) and self.values.checker(path.properties[path.letters[letters]])(item)
 
     @cached_property
     def key_values(self) -> SchemaValues:
