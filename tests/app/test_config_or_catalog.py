@@ -54,6 +54,7 @@ def test_a_config_is_one_however_its_keys_are_spelt(document):
         {"policy": {"find": {"name": "find"}, "drop": {"description": "Drop it."}}},
         {"tracking": {"description": "Where is it?"}, "service": {"effects": "read"}},
         {"session": {}, "get": {}},
+        {"query": "q", "tools": '[{"name": "a"}]'},
     ],
 )
 def test_a_catalog_stays_one_whatever_its_namespaces_are_called(document):

@@ -365,6 +365,21 @@ def test_a_token_is_refused_where_it_says_nothing(capsys, monkeypatch):
     assert Path("toolyard.yaml").read_text() == before
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        'auth={"type": "bearer", "token": "typed-here-1"}',
+        'auth=[{"type": "basic", "user": "${ME:-me}", "password": "typed-here-1"}]',
+        'headers={"X-Mine": "typed-here-1"}',
+    ],
+)
+def test_what_allows_a_private_host_is_told_without_the_credentials_that_were_typed(option, capsys):
+    Path("near.json").write_text(json.dumps({**SPEC, "servers": [{"url": "http://localhost:9"}]}))
+    assert run(["add", "near.json", "--set", option]) == 0
+    said = capsys.readouterr()
+    assert "allow_hosts" in said.err and "typed-here-1" not in said.out + said.err
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:8711", "localhost:9", "[::1]:8000", "10.1.2.3:80"])
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
 def test_an_api_that_is_not_public_is_told_the_source_and_the_option_that_allow_it(host, as_json, capsys):

@@ -236,7 +236,7 @@ def _is_tools(key: Any, value: Any) -> bool:
     if isinstance(value, list):
         return (exact or bool(value)) and all(_is_source(item) for item in value)
     if not isinstance(value, dict):
-        return exact and isinstance(value, str)
+        return exact and isinstance(value, str) and not value.lstrip().startswith("[")  # a dataset's row: JSON text
     if any(_resembles_key(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
         return True
     # As a catalog this would map names to definitions.

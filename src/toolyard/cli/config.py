@@ -42,6 +42,7 @@ from toolyard.parsing.text_edits import append_item, find_value
 from toolyard.registry import ToolRegistry
 from toolyard.sources.base import recognise_document
 from toolyard.sources.scripts.manifest import MANIFEST
+from toolyard.words.redactor import REDACTED, Redactor, names_a_secret
 
 _Source = dict[str, Any]
 _CONFIG = Path("toolyard.yaml")
@@ -313,12 +314,22 @@ def _explain_reach(source: _Source, config: Path, registry: ToolRegistry) -> Non
                 refused.append(name)
     if refused:
         allowed = [*source.get("allow_hosts", ()), *refused]
-        written = yaml.safe_dump(
-            [{**source, "allow_hosts": allowed}], sort_keys=False, default_flow_style=None, allow_unicode=True
-        )
+        shown = {**_hide_typed(source), "allow_hosts": allowed}
+        written = yaml.safe_dump([shown], sort_keys=False, default_flow_style=None, allow_unicode=True)
         said = f"its calls go to {', '.join(refused)}, which is not public, and are refused until you allow it"
         said = f"{said}, by --set 'allow_hosts={json.dumps(allowed)}' when you add it, or now in {config}"
         warn(f"{said}, where its source is to be\n{indent(written.rstrip(), '  ')}")
+
+
+def _hide_typed(value: Any, key: str = "") -> Any:
+    """A source without the credentials that somebody typed; those that variables hold are told by their names."""
+    if isinstance(value, dict):
+        return {name: _hide_typed(item, "value" if key == "headers" else str(name)) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_hide_typed(item, key) for item in value]
+    if not isinstance(value, str) or "${" in value:
+        return value
+    return REDACTED if key == "value" or names_a_secret(key) else Redactor().text(value)
 
 
 def _check_token(token: str, candidates: list[_Source]) -> None:
