@@ -265,6 +265,8 @@ def failure_result(
         info = _mask_exception(error, bound.tool, redactor)
     elif _log.isEnabledFor(logging.DEBUG) and is_own_exception(error):
         _log.debug("%s failed: %s", call.name, _describe_exception(error.__cause__ or error, redactor))
+    # Frames of it know the future by which it came, which knows it: what a call held would wait to be collected.
+    error.__traceback__ = None
     info = redact_info(_bound_info(info), redactor.value)
     if invocation is not None and invocation.secrets:
         info = redact_info(info, echoes_of(invocation.secrets).hide)

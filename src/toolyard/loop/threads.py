@@ -135,6 +135,8 @@ def _run(future: Future[Any], work: Callable[[], Any]) -> None:
         answer = work()
     except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
         future.set_exception(error)
+        # Its traceback knows this frame: with the future in it, all that the work held would wait to be collected.
+        del future
     else:
         future.set_result(answer)
 

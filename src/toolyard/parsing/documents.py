@@ -261,7 +261,8 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if source.startswith(BOM):
             return parse_json(source[len(BOM) :], what=what, max_depth=max_depth)
-        cause = error
+        # Its traceback knows this frame, which knows it: the source would wait to be collected.
+        cause = error.with_traceback(None)
 
     raise json_fault(source, what, max_depth) from cause
 

@@ -230,7 +230,8 @@ class StreamableHttp:
         except (RpcFault, HttpFault) as error:
             if isinstance(error, HttpFault) and (document is None or error.status == _NOT_ACCEPTABLE):
                 raise
-            fault = refuse_request(error) if isinstance(error, HttpFault) else error
+            # Its traceback knows this frame, which knows it: the message would wait to be collected.
+            fault = refuse_request(error) if isinstance(error, HttpFault) else error.with_traceback(None)
             status = fault.status or (_STATUS.get(fault.code, 200) if stateless else 200)
             headers = {name.decode(): value.decode() for name, value in fault.headers}
             return JsonResponse(encode_error(find_id(document), fault), status, headers=headers)
