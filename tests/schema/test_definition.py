@@ -280,3 +280,12 @@ def test_required_beside_a_schema_without_parameters_makes_none():
 def test_json_text_that_no_document_could_have_is_no_schema(text):
     with pytest.raises(MalformedSource, match="a schema must be an object, not string"):
         ToolRegistry.from_dicts([{"name": "t", "parameters": text}])
+
+
+def test_lists_of_parameters_by_where_they_are_sent_are_read_unless_two_are_the_same():
+    path, query = [{"name": "id", "type": "string"}], [{"name": "page", "type": "integer"}]
+    tool, _ = read({"name": "t", "description": "d", "path_params": path, "query_params": query})
+    assert tool.parameters == [*path, *query]
+    for other in (path, {"id": {"type": "string"}}):
+        tool, _ = read({"name": "t", "description": "d", "path_params": path, "query_params": other})
+        assert (tool.parameters, tool.metadata) == (path, {"query_params": other})

@@ -183,13 +183,9 @@ def _read_description(entry: Mapping[str, Any], fields: dict[str, Any], changes:
 
 def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
     """What the entry says of its parameters, as it says it, and the keys that this was found under."""
-    places = [key for key in entry if _PLACES.fullmatch(_fold(key)) and looks_like_parameters(entry[key], named=True)]
-    said = any(entry.get(key) for key in _INPUT_KEYS)
-    if len(places) > 1 and not said and all(is_property_map(entry[key]) for key in places):
-        found = {name: sub for key in places for name, sub in entry[key].items()}
-        if len(found) == sum(len(entry[key]) for key in places):
-            changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key in places)
-            return found, set(places)
+    found = None if any(entry.get(key) for key in _INPUT_KEYS) else _join_places(entry, changes)
+    if found is not None:
+        return found
     schema, used = _read_schema(entry, _INPUT_KEYS, _INPUT, changes)
     if schema:
         schema, more = _add_required(entry, schema, changes)
@@ -204,6 +200,25 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
         own = {key: entry[key] for key in ("type", "required", "additionalProperties", "$defs") if key in entry}
         return {**own, "type": "object", "properties": entry["properties"]}, used | own.keys() | {"properties"}
     return schema, used
+
+
+def _join_places(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]] | None:
+    """Parameters by where they are sent, where several places have some, and no two of them the same."""
+    places = [key for key in entry if _PLACES.fullmatch(_fold(key)) and looks_like_parameters(entry[key], named=True)]
+    parts = [entry[key] for key in places]
+    if len(parts) < 2:
+        return None
+    found: Any = None
+    if all(isinstance(part, list) for part in parts):
+        found = [item for part in parts for item in part]
+        names = {str(_mark(item, True).get("name", item)) for item in found}
+    elif all(isinstance(part, dict) and is_property_map(part) for part in parts):
+        found = {name: sub for part in parts for name, sub in part.items()}
+        names = set(found)
+    if found is None or len(names) < sum(map(len, parts)):
+        return None
+    changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key in places)
+    return found, set(places)
 
 
 def _mark(item: Any, required: bool) -> Any:
