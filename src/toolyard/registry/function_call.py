@@ -156,7 +156,10 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
         raise tool_failed(tool, error) from error
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        cancelled = task is not None and task.cancelling()
+        # The task keeps the error, whose traceback knows this frame: arguments would wait to be collected.
+        del task
+        if cancelled:
             raise
         # Nobody cancelled this call: something that was awaited for it was.
         raise tool_failed(tool, error) from error
