@@ -140,8 +140,10 @@ class TwoNodes(RuleBasedStateMachine):
     @rule(number=nodes, approval_id=ids, says=st.sampled_from(["approve", "approve", "deny"]))
     def decide(self, number, approval_id, says):
         known, approvals = self.known[approval_id], self.node[number].engine.approvals
-        if known.state(self.now) != "pending":
-            with pytest.raises(ApprovalError, match=f"decided already: {known.state(self.now)}"):
+        state = known.state(self.now)
+        if state != "pending":
+            words = "has expired" if state == "expired" else f"decided already: {state}"
+            with pytest.raises(ApprovalError, match=words):
                 getattr(approvals, says)(approval_id)
         elif says == "approve" and known.key[2] != self.version:
             with pytest.raises(ApprovalError, match="another definition"):

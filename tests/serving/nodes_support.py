@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from waiting import SOON
+from waiting import SOON, until
 
 from serving.process_support import Served, started
 
@@ -198,8 +198,10 @@ class Rounds:
         ]
         for writer in writers:
             writer.start()
-        time.sleep(self.rng.uniform(0.1, 0.5))
+        # After some work, not after some time: a busy machine would have done none.
+        wanted = self.rng.randrange(12, 60)
         try:
+            assert until(lambda: sum(len(writer.answers) for writer in writers) >= wanted)
             kill()
             time.sleep(0.2)
         finally:
