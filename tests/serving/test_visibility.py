@@ -1,6 +1,8 @@
 """What a policy denies a caller whatever they send is shown to them on no face, and to call it is denied."""
 
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -196,3 +198,20 @@ def test_what_a_caller_sees_is_worked_out_once_for_each_catalog_and_key():
     assert [tool.name for tool in catalog.list_visible(other, before)] == ["read"]
     shows = catalog.filter_visible(other, registry.snapshot)
     assert [tool.name for tool in registry.snapshot.tools if shows(tool)] == ["read", "late"]
+
+
+def test_threads_that_keep_more_than_there_is_room_for_do_not_fail_each_other():
+    cache, snapshot, before = SnapshotCache(), object(), sys.getswitchinterval()
+
+    def keep_many(thread):
+        for number in range(20_000):
+            cache.put(snapshot, (thread, number), number)
+        return cache.get(snapshot, (thread, number))
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            kept = list(threads.map(keep_many, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert 19_999 in kept

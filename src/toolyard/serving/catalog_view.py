@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeVar
@@ -75,6 +76,7 @@ class SnapshotCache:
 
     def __init__(self) -> None:
         self._kept: tuple[object, dict[object, Any]] = (None, {})
+        self._putting = threading.Lock()
 
     def get(self, snapshot: object, key: object) -> Any:
         """What was kept under the key for that very snapshot, or None."""
@@ -82,14 +84,15 @@ class SnapshotCache:
         return kept.get(key) if known is snapshot else None
 
     def put(self, snapshot: object, key: object, value: Any) -> None:
-        """Keep it; another snapshot begins anew. A thread that is late writes where nobody looks any more."""
-        known, kept = self._kept
-        if known is not snapshot:
-            kept = {}
-            self._kept = (snapshot, kept)
-        if len(kept) >= _MOST:
-            kept.pop(next(iter(kept)), None)
-        kept[key] = value
+        """Keep it; another snapshot begins anew. Threads do so, too."""
+        with self._putting:
+            known, kept = self._kept
+            if known is not snapshot:
+                kept = {}
+                self._kept = (snapshot, kept)
+            if len(kept) >= _MOST:
+                del kept[next(iter(kept))]
+            kept[key] = value
 
 
 class CatalogView:
