@@ -101,10 +101,11 @@ class CurrentNames:
     @property
     def now(self) -> ServedNames:
         """Those of the snapshot of this moment."""
-        snapshot = self._registry.snapshot
-        if self._names.snapshot is not snapshot:
-            self._names = ServedNames(snapshot, self._domains)
-        return self._names
+        # Threads ask, too: one that is late must not have another return what it made.
+        snapshot, names = self._registry.snapshot, self._names
+        if names.snapshot is not snapshot:
+            names = self._names = ServedNames(snapshot, self._domains)
+        return names
 
 
 T = TypeVar("T")
