@@ -76,6 +76,10 @@ def test_the_entrys_own_namespace_wins_and_a_qualified_name_is_not_qualified_twi
         ({"description": "x"}, "needs a 'name'"),
         ({"nmae": "t", "namespace": "n"}, "did you mean 'name' by 'nmae'?"),
         ({"tool_name": "t"}, "no definition of a tool"),
+        (
+            {"role": "API", "api_name": "t", "param_dict": {"a": 1}, "result": {"output": "b"}},
+            "no definition of a tool",
+        ),
         ({"name": 5}, "'name' must be text, not integer"),
         ([1], "must be a mapping, not array"),
         (None, "must be a mapping, not null"),

@@ -112,3 +112,15 @@ def test_a_definition_that_says_two_things_costs_no_other(tmp_path):
         loader, found = load(tmp_path, document, on_error="skip")
         assert found == ["default::a"]
         assert [rejection.tool for rejection in loader.report.rejected] == ["odd"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"/pets": {"get": {"description": "d", "parameters": [], "responses": {}}}},
+        {"on": {"workflow_dispatch": {"inputs": {"version": {"type": "string", "required": True}}}}},
+    ],
+)
+def test_parts_of_other_documents_are_no_groups_of_tools(tmp_path, document):
+    with pytest.raises(MalformedSource, match="no definition of a tool"):
+        load(tmp_path, document)

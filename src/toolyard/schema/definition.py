@@ -84,11 +84,13 @@ def read_definition(
     found = set(_read_description(entry, fields, changes))
     fields["parameters"], read = read_input(entry, changes)
     found |= read
+    # Of a call, too, is said which API it was of, and what the result.
+    is_call = named is not None and named[0] != "name" and not found
     fields["output_parameters"], read = _read_schema(entry, _OUTPUT_KEYS, _OUTPUT, changes)
     found |= read
     used = _FIELDS | found | ({named[0]} if named else set())
-    if says_little and not found:
-        _refuse_foreign(raw)
+    if says_little and (is_call or not found):
+        _refuse_foreign(raw, is_call)
     metadata = fields.get("metadata", {})
     if not isinstance(metadata, Mapping):
         raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
@@ -106,10 +108,10 @@ def find_name(entry: Mapping[str, Any]) -> tuple[str, str] | None:
     return next(((key, entry[key]) for key in _NAMES if isinstance(entry.get(key), str)), None)
 
 
-def _refuse_foreign(entry: Mapping[str, Any]) -> None:
+def _refuse_foreign(entry: Mapping[str, Any], is_call: bool) -> None:
     """Raise for what other programs keep in such files: it has keys, and none of them is a definition's."""
     unknown = [str(key)[:40] for key in entry if key not in _FIELDS]
-    meant = (_INPUT.fullmatch(_fold(key)) or _OUTPUT.fullmatch(_fold(key)) for key in unknown)
+    meant = (_INPUT.fullmatch(_fold(key)) or (not is_call and _OUTPUT.fullmatch(_fold(key))) for key in unknown)
     if (
         unknown
         and "annotations" not in entry

@@ -40,6 +40,7 @@ _OF_ONE_TOOL = frozenset(
 )
 """Keys of one tool, besides its parameters, that hold a mapping or a list."""
 
+_INPUTS = ("parameters", "inputSchema", "input_schema")
 _NESTED = 8
 """Steps into a document after which a list holds tools and nothing else."""
 
@@ -217,8 +218,10 @@ def _says_input(value: dict[str, Any]) -> bool:
 
 
 def _is_definition(value: Any) -> bool:
-    """A mapping that says what its parameters are, and is no schema itself."""
-    return isinstance(value, dict) and not isinstance(value.get("type"), str) and _says_input(value)
+    """A mapping that says what its parameters are, and is no schema itself, nor an operation of an OpenAPI document."""
+    if not isinstance(value, dict) or isinstance(value.get("type"), str) or "responses" in value:
+        return False
+    return not value.keys().isdisjoint(_INPUTS) or ("description" in value and _says_input(value))
 
 
 def _is_group(value: dict[str, Any]) -> bool:
@@ -242,7 +245,7 @@ def _holds_tools(value: Any) -> bool:
     """A list, or names to definitions; a mapping with a definition's own keys is a tool of that name."""
     if isinstance(value, list):
         return True
-    if not isinstance(value, dict) or _is_tool(value) or value.keys() & {"parameters", "inputSchema", "input_schema"}:
+    if not isinstance(value, dict) or _is_tool(value) or not value.keys().isdisjoint(_INPUTS):
         return False
     return all(isinstance(item, dict) for item in value.values())
 
