@@ -26,21 +26,24 @@ async def dawdle(text: str) -> str:
 @pytest.fixture(scope="module")
 def yard():
     tools = [*desk_tools(), function_tool(stumble, namespace="desk"), function_tool(dawdle, namespace="desk")]
-    with served(tools=tools, call_timeout=0.5) as running:
+    with served(tools=tools) as running:
         running.post("/v1/sessions", {"session_id": "s"})
         running.session, running.stateless = Session(running), Stateless(running)
         yield running
 
 
-def execute(yard, name, arguments):
-    return yard.post("/v1/sessions/s/execute", {"calls": [{"name": name, "arguments": arguments}]})
+def execute(yard, name, arguments, **options):
+    return yard.post("/v1/sessions/s/execute", {"calls": [{"name": name, "arguments": arguments}], **options})
 
 
 REQUESTS = {
     "a tool that fails": ("tool.execution_error", lambda yard: yard.invoke("desk::crash", {"secret": TEXT})),
     "one that says so itself": ("tool.execution_error", lambda yard: yard.invoke("desk::refuse", {"reason": TEXT})),
     "an async one": ("tool.execution_error", lambda yard: yard.invoke("desk::stumble", {"text": TEXT})),
-    "one that takes too long": ("tool.timeout", lambda yard: yard.invoke("desk::dawdle", {"text": TEXT})),
+    "one that takes too long": (
+        "tool.timeout",
+        lambda yard: execute(yard, "desk::dawdle", {"text": TEXT}, timeout=0.1),
+    ),
     "arguments that do not fit": ("tool.invalid_args", lambda yard: yard.invoke("desk::add", {"a": TEXT, "b": 1})),
     "no overload that fits": ("tool.invalid_args", lambda yard: yard.invoke("desk::where", {"where": TEXT})),
     "a tool that is not there": ("tool.not_found", lambda yard: yard.invoke("desk::nobody", {"text": TEXT})),
