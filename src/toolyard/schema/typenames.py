@@ -95,7 +95,9 @@ def read_default(schema: Fragment, text: Any) -> Fragment:
         return {"default": None}
     if not kinds or "string" in kinds:
         return {"default": bare[1:-1] if quoted else text}
-    value = _CONSTANTS.get(bare.lower(), read_number(bare))
+    # A text that is none of these stays as it is: it does not mean null.
+    number = read_number(bare)
+    value = _CONSTANTS.get(bare.lower(), text if number is None else number)
     if bare[:1] in ("[", "{"):
         with suppress(MalformedSource):
             value = parse_json(bare)
