@@ -5,6 +5,7 @@ everything is as before. How fast others are served beside a flood of connection
 """
 
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -113,6 +114,8 @@ def flood(server, options):
 
 
 def main():
+    if shutil.which("wrk") is None:
+        sys.exit("wrk is needed to send floods: apt-get install wrk")
     # Stopped from outside, it still stops the server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
