@@ -26,10 +26,10 @@ REMEDIES: dict[str, dict[str, list[str]]] = tomllib.loads((DOCS / "errors.toml")
 _HEADING = "\nWritten by `make docs-reference` from the code.\n"
 _COMMANDS = """\
 All take `--json`, `--quiet` and `--verbose`, and end with 0; 1 for findings, a failed call or a name that is not there;
-2 where nothing could be done; 3 where a call waits for approval; 130 when interrupted. Those that work on tools find their
-file as the first word (`toolyard search yard.yaml "QUERY"`, `toolyard call my_tools.py::add a=1`), by `-c FILE`, in `$TOOLYARD_CONFIG`,
-as `./toolyard.yaml`; else they take the tools that ship with toolyard. `--skip-bad` leaves out entries that a strict
-load would refuse.
+2 where nothing could be done; 3 where a call waits for approval; 130 when interrupted. Those that work on tools find
+their file as the first word (`toolyard search yard.yaml "QUERY"`, `toolyard call my_tools.py::add a=1`), by `-c FILE`,
+in `$TOOLYARD_CONFIG`, as `./toolyard.yaml`; else they take the tools that ship with toolyard. `--skip-bad` leaves out
+entries that a strict load would refuse.
 """
 _ERRORS = """\
 A failed call is a result with `error_info`: `code`, `message`, `retryable`, `effect` (`none`: nothing happened,
