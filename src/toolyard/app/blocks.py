@@ -16,8 +16,7 @@ from toolyard.links.http.url import read_url
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import nearest
 from toolyard.schema.options import Text, check_fields
-from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES
-from toolyard.sessions.sessions import MAX_OPEN
+from toolyard.sessions.sessions import MAX_BYTES, MAX_OPEN, MAX_SESSION_BYTES
 
 
 class PluginEntry(msgspec.Struct, frozen=True):

@@ -47,9 +47,8 @@ from toolyard.model.errors import CallError, Held, NoEngine, SessionError, Unava
 from toolyard.registry.bind import Bound, TakesLong, bind
 from toolyard.registry.function_call import current_simulation
 from toolyard.sessions.history import call_text, interrupted, read_entry
-from toolyard.sessions.memory_quota import full_error
 from toolyard.sessions.session import Session, Stay
-from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.sessions import Sessions, full_error
 from toolyard.sessions.state import Changes
 
 Answering = Coroutine[Any, Any, list[ToolResult]]
