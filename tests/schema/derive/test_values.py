@@ -1,9 +1,11 @@
 """Values on their way in and out."""
 
+import array
 import collections
 import datetime as dt
 import enum
 import ipaddress
+import types
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any
@@ -157,6 +159,11 @@ class Level(enum.IntEnum):
         ({1: "a"}, {"1": "a"}),
         (iter([1, 2]), [1, 2]),
         (Level.LOW, 1),
+        (array.array("i", [1, 2]), [1, 2]),
+        (range(2), [0, 1]),
+        ({"a": 1}.keys(), ["a"]),
+        ({"a": 1}.values(), [1]),
+        (types.MappingProxyType({"a": 1}), {"a": 1}),
     ],
 )
 def test_results_of_any_type_become_plain_json(value: Any, expected: Any) -> None:
@@ -179,6 +186,26 @@ def test_the_annotation_decides_how_a_result_is_written() -> None:
 def test_a_result_that_is_not_what_was_annotated_is_still_written() -> None:
     assert finish({"at": dt.date(2024, 1, 1)}, int) == {"at": "2024-01-01"}
     assert finish({"title": 3}, Node) == {"title": 3}
+
+
+class ArrayNumber:
+    """Like a number out of an array of numpy, which is not a Python one."""
+
+    def tolist(self) -> float:
+        return 1.5
+
+
+def test_numbers_of_array_libraries_are_written_under_any_annotation() -> None:
+    assert finish(ArrayNumber(), float) == 1.5
+    assert finish([ArrayNumber()], list[float]) == [1.5]
+    assert finish({"mean": ArrayNumber()}) == {"mean": 1.5}
+
+
+def test_a_function_that_yields_says_what_its_list_holds() -> None:
+    def count() -> Iterator[int]:
+        yield 1
+
+    assert derive(count).output_parameters == {"type": "array", "items": {"type": "integer"}}
 
 
 def test_a_result_does_not_share_its_containers_with_the_tool() -> None:

@@ -10,8 +10,8 @@ import collections
 import inspect
 import math
 import types
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
@@ -168,6 +168,8 @@ def _output_schema(label: str, annotation: Any) -> _Output:
     # A bare base class stands for any model of its kind; its own schema would drop their fields.
     if annotation is EMPTY or annotation in (Any, BaseModel, StrictModel):
         return _Output({}, finisher(label, None, plain=True), returns, plain=True)
+    if get_origin(annotation) is Iterator:
+        annotation = types.GenericAlias(Iterable, get_args(annotation))  # the one that pydantic knows
     try:
         adapter = _make_adapter(portable(annotation))
         schema = schema_of(adapter, mode="serialization")
@@ -265,12 +267,16 @@ def _dump_value(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
     if adapter is None:
         return to_jsonable_python(value, fallback=_write_unknown)
     # A value that is not what the annotation says is still written; judging it is the output check's job.
-    return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+    return adapter.dump_python(value, mode="json", by_alias=True, warnings=False, fallback=_write_unknown)
 
 
-def _write_unknown(value: Any) -> list[Any] | str:
-    """What pydantic before 2.14 cannot write by itself."""
-    if isinstance(value, collections.deque):
+def _write_unknown(value: Any) -> Any:
+    """What pydantic, or pydantic before 2.14, cannot write by itself."""
+    if hasattr(value, "tolist"):  # arrays and the numbers in them: numpy, pandas, torch, array
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (collections.deque, Sequence, Set, ValuesView)):
         return list(value)
     if type(value).__module__ in ("ipaddress", "fractions"):
         return str(value)
