@@ -245,6 +245,15 @@ def test_a_config_lists_domains_among_its_sources(capsys, tmp_path):
         assert (code, err) == (0, "toolyard: 1 bad definition left out; `toolyard check bad.yaml` lists them\n")
 
 
+def test_a_source_that_is_not_there_is_no_bad_definition(capsys, tmp_path, caplog):
+    (tmp_path / "yard.yaml").write_text(
+        "tools: [{type: file, path: good.yaml}, {type: mcp, command: no-such-program, namespace: x}]"
+    )
+    code, _, err = output(capsys, "tools", "-c", "yard.yaml")
+    assert (code, err) == (0, "")
+    assert [message for message in caplog.messages if "no program 'no-such-program'" in message]
+
+
 def test_call_prints_the_value_or_exits_1_with_the_error(capsys):
     code, out, _ = output(capsys, "call", "core::echo", '{"text": "hi"}')
     assert (code, json.loads(out)) == (0, {"text": "hi"})

@@ -143,7 +143,7 @@ def _users_sessions() -> Path:
 
 
 def _say_what_is_missing(report: LoadReport, path: Path) -> None:
-    if not report.ok:
+    if report.rejected:
         warn(f"{counted(len(report.rejected), 'bad definition')} left out; `toolyard check {path}` lists them")
 
 

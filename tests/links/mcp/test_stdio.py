@@ -111,6 +111,13 @@ def test_what_a_server_wrote_when_a_call_failed_is_logged_once_without_the_secre
     assert "remark" not in caplog.messages[1] and caplog.messages[1].count("[redacted]") == 1
 
 
+def test_the_greeting_of_an_old_server_that_works_is_not_logged(links, caplog):
+    link = links(raw_server("junk"))
+    link.call("echo", {"text": "a"})
+    link.close()
+    assert caplog.messages == []
+
+
 def test_a_failure_right_before_the_end_is_logged_too(link, caplog):
     link.call("fail", {})
     link.close()

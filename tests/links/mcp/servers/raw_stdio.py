@@ -175,6 +175,7 @@ if MODE == "slow":
     time.sleep(float(os.environ.get("START_SECONDS", "1.5")))
 if MODE == "junk":
     print("Welcome to the server!\n\n[not json\n{\n")
+    print("the server is ready", file=sys.stderr)
 for line in sys.stdin:
     if MODE == "junk":
         print("debug: got a line")
