@@ -245,6 +245,7 @@ def test_a_config_lists_domains_among_its_sources(capsys, tmp_path):
         assert (code, err) == (0, "toolyard: 1 bad definition left out; `toolyard check bad.yaml` lists them\n")
 
 
+@pytest.mark.process
 def test_a_source_that_is_not_there_is_no_bad_definition(capsys, tmp_path, caplog):
     (tmp_path / "yard.yaml").write_text(
         "tools: [{type: file, path: good.yaml}, {type: mcp, command: no-such-program, namespace: x}]"
