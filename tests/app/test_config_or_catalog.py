@@ -17,6 +17,9 @@ SOURCES = [{"type": "file", "path": "x.yaml"}]
         {"tools": []},
         {"tools": [{"typ": "python", "target": "x.py"}]},
         {"tools": "my_tools.py"},
+        {"tools": ["my_tools.py"]},
+        {"tools": ["my_tools.py", *SOURCES]},
+        {"tools": [*SOURCES, {"path": "y.yaml"}]},
         {"tools": {"registrry": []}},
         {"tools": {"engines": {"a": {"type": "python"}}}},
         {"tools": {"engins": {"a": {"type": "python"}}}},
@@ -55,6 +58,8 @@ def test_a_config_is_one_however_its_keys_are_spelt(document):
         {"tracking": {"description": "Where is it?"}, "service": {"effects": "read"}},
         {"session": {}, "get": {}},
         {"query": "q", "tools": '[{"name": "a"}]'},
+        {"query": "q", "tools": ['{"name": "a"}']},
+        {"tools": [{"type": "file_search"}, {"type": "function", "function": {"name": "a"}}]},
     ],
 )
 def test_a_catalog_stays_one_whatever_its_namespaces_are_called(document):

@@ -233,9 +233,10 @@ def _is_tools(key: Any, value: Any) -> bool:
     if not exact and not _resembles_key(key, ("tools",)):
         return False
     if isinstance(value, list):
-        return (exact or bool(value)) and all(_is_source(item) for item in value)
+        meant = not value or any(_is_path(item) for item in value) if exact else False
+        return (meant or any(map(_is_source, value))) and not any(map(_is_definition, value))
     if not isinstance(value, dict):
-        return exact and isinstance(value, str) and not value.lstrip().startswith("[")  # a dataset's row: JSON text
+        return exact and _is_path(value)
     if any(_resembles_key(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
         return True
     # As a catalog this would map names to definitions.
@@ -249,6 +250,10 @@ def _is_block(key: Any, value: Any) -> bool:
     if not value:
         return key in _BLOCKS
     return not all(_is_definition(item) for item in value.values())
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, str) and not item.lstrip().startswith(("[", "{"))  # as in a dataset's row: JSON text
 
 
 def _is_source(item: Any) -> bool:

@@ -472,7 +472,7 @@ class _ConfigReader:
         if not isinstance(item, dict) or not isinstance(item.get("type"), str):
             near = [key for key in nearest("type", map(str, item)) if key != "type"] if isinstance(item, dict) else []
             meant = f"; did you mean that by {near[0]!r}?" if near else ""
-            raise ConfigError(f"{place}: needs a 'type', the name of what is to be made{meant}")
+            raise ConfigError(f"{place}: needs a 'type', the name of what is to be made: {{type: ..., ...}}{meant}")
         options = {key: value for key, value in item.items() if key not in ("type", but)}
         return PluginEntry(item["type"], self.expand_variables(options, place), place)
 
