@@ -15,7 +15,7 @@ from typing import Any
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import DefinitionError, MalformedSource
-from toolyard.model.names import SCHEMA_MAPS, json_type, nearest, pointer_of
+from toolyard.model.names import SCHEMA_MAPS, json_type, nearest, pointer_of, show
 from toolyard.model.tool import Effects, Tool
 from toolyard.parsing import parse_json
 from toolyard.schema.normalise import ITEM_NAMES, Change, is_property_map, unread_keys
@@ -160,6 +160,10 @@ def _own_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
     if not isinstance(name, str):
         near = nearest("name", [key for key in entry if isinstance(key, str) and key not in _FIELDS])
         missing = "a tool definition needs a 'name'" + (f"; did you mean 'name' by {near[0]!r}?" if near else "")
+        if not near and isinstance(entry.get("type"), str) and entry["type"] not in ("function", "object"):
+            missing += (
+                f"; if {show(entry['type'])} is a tool that a provider runs, name it in requests to that provider"
+            )
         raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
     # `to_dicts(qualified=True)` writes the namespace twice; reading it back must not.
     return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")
