@@ -163,3 +163,11 @@ def test_a_call_that_nothing_is_behind_is_said_to_be_made_up(tmp_path, monkeypat
     assert shown.err == "toolyard: made up by the simulator: nothing is behind this tool\n" and json.loads(shown.out)
     assert run(["call", "books.yaml::create_book", "--simulate", *more]) == 0
     assert "was not run; answered by schema simulator" in capsys.readouterr().err
+
+
+def test_a_file_of_another_kind_is_named_once(folder, capsys):
+    (folder / "notes.txt").write_text("hello")
+    assert run(["check", "notes.txt"]) == 2
+    said = capsys.readouterr().err
+    assert "unknown catalog format '.txt'" in said
+    assert said.count("notes.txt") == 1

@@ -96,7 +96,9 @@ def make_plugin(
     try:
         return cls(**(made or {}), **read)
     except (ConfigError, PluginError) as error:
-        raise ConfigError(f"{entry.where}: {error}") from None
+        # Where a file is given in place of a config, the place is that file, which its loader has named.
+        place = "" if str(error).startswith(f"{entry.where}: ") else f"{entry.where}: "
+        raise ConfigError(f"{place}{error}") from None
 
 
 def _check_engine_is_spelt(cls: type, entry: PluginEntry) -> None:
