@@ -228,13 +228,13 @@ def _shorten_description(description: str) -> str:
     return text if len(text) <= _DESCRIPTION_LENGTH else text[: _DESCRIPTION_LENGTH - 1] + "…"
 
 
-_CYTOSCAPE = "cytoscape-3.34.4.min.js"
+CYTOSCAPE = "cytoscape-3.34.4.min.js"
 
 
 def to_html(graph: SelectedGraph, title: str = "Dataflow") -> str:
     """The page."""
     data = describe_graph(graph, title)
-    style, library, script = (_read_static(name) for name in ("graph.css", _CYTOSCAPE, "graph.js"))
+    style, library, script = (read_static(name) for name in ("graph.css", CYTOSCAPE, "graph.js"))
     policy = (
         f"default-src 'none'; script-src '{_hash_source(library)}' '{_hash_source(script)}'; "
         f"style-src '{_hash_source(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -248,10 +248,11 @@ def to_html(graph: SelectedGraph, title: str = "Dataflow") -> str:
         "data": _embed_json(data),
     }
     # In one pass: what is put in is not looked through for more.
-    return re.sub(r"{{ (\w+) }}", lambda found: values[found[1]], _read_static("graph.html"))
+    return re.sub(r"{{ (\w+) }}", lambda found: values[found[1]], read_static("graph.html"))
 
 
-def _read_static(name: str) -> str:
+def read_static(name: str) -> str:
+    """A file that the page is made of."""
     return files("toolyard.insight").joinpath("static", name).read_text("utf-8")
 
 

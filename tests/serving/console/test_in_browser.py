@@ -276,6 +276,18 @@ def test_hostile_text_runs_nothing_on_any_screen(page, url):
         page.problems.clear()
 
 
+def test_the_dataflow_is_drawn_and_a_tool_of_it_leads_to_its_page(page, url):
+    page.goto(f"{url}/console/graph")
+    drawing = page.locator("y-graph")
+    drawing.locator("canvas").first.wait_for()
+    place = drawing.evaluate(
+        "box => box._cyreg.cy.nodes().filter(node => node.data('label') === 'core\\necho').renderedPosition()"
+    )
+    drawing.click(position=place)
+    page.wait_for_url("**/console/tools/core::echo")
+    assert page.problems == []
+
+
 def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
     page.goto(f"{url}/console/sessions/visit")
     page.keyboard.press("j")

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,8 +35,6 @@ _MOST_LINES = 200
 """Of each kind of one source; `GET /v1/report` has all."""
 _MOST_EDGES = 60
 """More would be a tangle; a namespace narrows it down."""
-_WIDE, _HIGH, _GAP_X, _GAP_Y = 190, 34, 90, 14
-_SWEEPS = 4
 
 
 class CatalogRow(msgspec.Struct, frozen=True):
@@ -223,19 +220,18 @@ def _describe_source(source: SourceReport) -> Data:
 
 
 async def show_graph(service: Service, request: Request) -> Data:
-    """`GET /console/graph`: the strongest edges of the dataflow, drawn; `?namespace=` shows that one alone."""
+    """`GET /console/graph`: the strongest edges of the dataflow; `?namespace=` shows that one alone."""
     namespace, catalog = query_str(request, "namespace") or "", service.catalog
     principal = caller_of(request).principal
-    draw = partial(_draw_graph, catalog.visibility.filter_for(principal), namespace)
-    return await asyncio.to_thread(catalog.keep, principal, ("console graph", namespace), draw)
+    list_edges = partial(_list_edges, catalog.visibility.filter_for(principal), namespace)
+    return await asyncio.to_thread(catalog.keep, principal, ("console graph", namespace), list_edges)
 
 
-def _draw_graph(shows: Shows | None, namespace: str, snapshot: Snapshot) -> Data:
+def _list_edges(shows: Shows | None, namespace: str, snapshot: Snapshot) -> Data:
     from toolyard.insight.dataflow.artifact import Dataflow
     from toolyard.insight.graph import GraphOptions, select_graph
 
-    page: Data = {"known": False, "namespaces": [], "namespace": namespace, "nodes": [], "edges": [], "edges_in_all": 0}
-    page |= {"width": 0, "height": 0, "node_width": _WIDE, "node_height": _HIGH}
+    page: Data = {"known": False, "namespaces": [], "namespace": namespace, "tools": 0, "edges": [], "edges_in_all": 0}
     dataflow = snapshot.artifacts.get("dataflow")
     if not isinstance(dataflow, Dataflow):
         return page
@@ -245,33 +241,21 @@ def _draw_graph(shows: Shows | None, namespace: str, snapshot: Snapshot) -> Data
     chosen = select_graph(dataflow, GraphOptions(top=2, namespaces=wanted, linked=True))
     ends = zip(chosen.sources.tolist(), chosen.targets.tolist(), chosen.scores.tolist(), strict=True)
     shown = [end for end in ends if shows is None or (shows(tools[end[0]]) and shows(tools[end[1]]))][:_MOST_EDGES]
-    places = {place: number for number, place in enumerate(dict.fromkeys(p for end in shown for p in end[:2]))}
-    nodes: list[Data] = [
-        {"name": tools[place].qualified_name, "label": tools[place].name, "namespace": tools[place].namespace}
-        for place in places
-    ]
-    edges: list[Data] = [
-        {
-            "source": places[source],
-            "target": places[target],
-            "score": round(score, 4),
-            "carries": list_carried(dataflow, source, target),
-        }
-        for source, target, score in shown
-    ]
-    columns = _arrange_columns(len(nodes), [(edge["source"], edge["target"]) for edge in edges])
-    for number, column in enumerate(columns):
-        for row, node in enumerate(column):
-            nodes[node] |= {"x": number * (_WIDE + _GAP_X), "y": row * (_HIGH + _GAP_Y)}
     return page | {
         "known": True,
         "namespaces": seen,
         "namespace": wanted[0] if wanted else "",
-        "nodes": nodes,
-        "edges": edges,
+        "tools": len({tools[place].qualified_name for end in shown for place in end[:2]}),
+        "edges": [
+            {
+                "source": tools[source].qualified_name,
+                "target": tools[target].qualified_name,
+                "score": round(score, 4),
+                "carries": list_carried(dataflow, source, target),
+            }
+            for source, target, score in shown
+        ],
         "edges_in_all": dataflow.edge_count if shows is None else len(shown),
-        "width": max(0, len(columns) * (_WIDE + _GAP_X) - _GAP_X),
-        "height": max(map(len, columns), default=0) * (_HIGH + _GAP_Y),
     }
 
 
@@ -279,36 +263,3 @@ def list_carried(dataflow: Dataflow, source: int, target: int) -> list[str]:
     """The first of what goes over an edge, as `output → parameter`."""
     edge = dataflow.edge(source, target)
     return [f"{feed.output} → {feed.parameter}" for feed in (edge.feeds if edge else ())[:3]]
-
-
-def _arrange_columns(count: int, edges: list[tuple[int, int]]) -> list[list[int]]:
-    """The nodes in columns, so that most edges go to the right; within a column near what they are tied to."""
-    ranks = _rank_nodes(count, edges)
-    columns: list[list[int]] = [[] for _ in range(max(ranks, default=-1) + 1)]
-    for node, rank in enumerate(ranks):
-        columns[rank].append(node)
-    near: list[list[int]] = [[] for _ in range(count)]
-    for source, target in edges:
-        near[source].append(target)
-        near[target].append(source)
-    for sweep in range(_SWEEPS):
-        place = {node: row for column in columns for row, node in enumerate(column)}
-        for column in columns if sweep % 2 == 0 else reversed(columns):
-            column.sort(key=lambda node: (sum(place[one] for one in near[node]) / max(len(near[node]), 1), node))
-            place.update({node: row for row, node in enumerate(column)})
-    return columns
-
-
-def _rank_nodes(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """For each node the length of the longest way to it; edges that would close a circle, the weaker ones, go back."""
-    before: dict[int, set[int]] = {node: set() for node in range(count)}
-    for source, target in edges:
-        before[target].add(source)
-        try:
-            TopologicalSorter(before).prepare()
-        except CycleError:
-            before[target].discard(source)
-    ranks = [0] * count
-    for node in TopologicalSorter(before).static_order():
-        ranks[node] = max((ranks[one] + 1 for one in before[node]), default=0)
-    return ranks

@@ -49,6 +49,7 @@ _KEPT = {"cache-control": "private, max-age=86400"}
 STATIC_FILES = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
+    "cytoscape.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 
@@ -293,6 +294,11 @@ def with_query(path: str, **parameters: str | int | None) -> str:
 
 @cache
 def _static(name: str) -> bytes:
+    if name == "cytoscape.js":
+        # The one that the page of `toolyard graph` has in it.
+        from toolyard.insight.graph import CYTOSCAPE, read_static
+
+        return read_static(CYTOSCAPE).encode()
     return files("toolyard.serving.console").joinpath("static", name).read_bytes()
 
 

@@ -297,6 +297,42 @@ class ForkTree extends HTMLElement {
   }
 }
 
+// A list of edges, drawn by Cytoscape; a tool leads to its page, as in the list, which is for the keyboard and readers.
+class EdgeDrawing extends HTMLElement {
+  async connectedCallback() {
+    await import(this.dataset.library);
+    const rows = [...byId(this.dataset.list).tBodies[0].rows].map((row) => [...row.querySelectorAll("a")]);
+    const tools = new Map(rows.flat().map((link) => [link.href, link.textContent]));
+    this.hidden = false;
+    const isWide = this.clientWidth > this.clientHeight;
+    const drawing = globalThis.cytoscape({
+      container: this,
+      elements: [
+        ...[...tools].map(([id, name]) => ({ data: { id, label: name.replace("::", "\n") } })),
+        ...rows.map(([source, target]) => ({ data: { source: source.href, target: target.href } })),
+      ],
+      style: this.paint(),
+      // Level by level, each as close as its tools allow; the levels go to the right, where there is the width.
+      layout: { name: "breadthfirst", directed: true, spacingFactor: 1, padding: 16, boundingBox: { x1: 0, y1: 0, w: 1, h: 1 }, transform: isWide ? (_, { x, y }) => ({ x: y * 1.4, y: x * 0.4 }) : (_, { x, y }) => ({ x: x * 1.1, y }) },
+      minZoom: 0.1,
+      maxZoom: 2,
+      autoungrabify: true,
+      boxSelectionEnabled: false,
+    });
+    drawing.on("tap", "node", (event) => location.assign(event.target.id()));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawing.style(this.paint()));
+  }
+
+  paint() {
+    const styles = getComputedStyle(this), colour = (name) => styles.getPropertyValue(`--${name}`).trim();
+    return [
+      { selector: "node", style: { label: "data(label)", shape: "round-rectangle", width: 170, height: "label", padding: 7, color: colour("ink"), "background-color": colour("sunk"), "border-color": colour("line-strong"), "border-width": 1, "font-family": "monospace", "font-size": 11, "text-valign": "center", "text-wrap": "wrap", "text-max-width": 170, "text-overflow-wrap": "anywhere" } },
+      { selector: "edge", style: { width: 1.2, "line-color": colour("line-strong"), "target-arrow-color": colour("line-strong"), "target-arrow-shape": "triangle", "arrow-scale": 0.7, "curve-style": "bezier" } },
+    ];
+  }
+}
+
+customElements.define("y-graph", EdgeDrawing);
 customElements.define("y-tree", ForkTree);
 customElements.define("y-diff", DiffBlock);
 customElements.define("y-live", LivePart);
