@@ -1,4 +1,4 @@
-"""A call sent again while the first is under way runs once, and both get its answer."""
+"""A call sent again by a wire while the first is under way runs once, and both get its answer."""
 
 import asyncio
 import threading
@@ -6,9 +6,8 @@ import threading
 import pytest
 from call_support import SOON, Hung, call, engine_of, executions, until
 
-from toolyard.calls.batch import InflightCalls
-from toolyard.model.call import ToolCall, ToolResult
-from toolyard.sessions.sessions import Sessions
+from toolyard.calls.batch import Batch, CallRequest
+from toolyard.calls.flow import run_batch
 
 
 class Slow:
@@ -29,9 +28,10 @@ class Slow:
         self.results = {}
         self.threads = []
 
-    def start(self, name, *calls):
+    def start(self, name, *calls, replay=True):
         def run():
-            self.results[name] = self.engine.execute("s", list(calls))
+            session = self.engine.sessions.find("s")
+            self.results[name] = run_batch(self.engine._path, session, calls, Batch(replay=replay))
 
         self.threads.append(threading.Thread(target=run))
         self.threads[-1].start()
@@ -45,7 +45,6 @@ class Slow:
         for thread in self.threads:
             thread.join(SOON)
         assert not any(thread.is_alive() for thread in self.threads)
-        assert not self.engine.sessions.find("s").flights
         return {name: [result.result for result in results] for name, results in self.results.items()}
 
 
@@ -73,14 +72,25 @@ def test_a_call_with_an_id_behind_one_without_can_be_joined_too():
     assert slow.runs == [1]
 
 
-def test_the_same_id_with_other_arguments_is_another_call():
+def test_the_same_id_with_other_arguments_is_a_conflict():
     slow = Slow()
     slow.start("a", call("work", "id", x=1))
     assert slow.hung.began.wait(SOON)
     slow.start("b", call("work", "id", x=2), call("work", "id", x=1))
     slow.in_line(1)
-    assert slow.finish() == {"a": [1], "b": [2, 1]}
-    assert slow.runs == [1, 2]
+    assert slow.finish() == {"a": [1], "b": [None, 1]}
+    assert slow.results["b"][0].error_info.code == "call.conflict"
+    assert slow.runs == [1]
+
+
+def test_in_ones_own_program_the_same_call_at_once_is_two_calls():
+    slow = Slow()
+    slow.start("a", call("work", "id", x=1), replay=False)
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", "id", x=1), replay=False)
+    slow.in_line(1)
+    assert slow.finish() == {"a": [1], "b": [2]}
+    assert len(executions(slow.engine)) == 2
 
 
 def test_a_call_sent_again_when_the_first_is_answered_runs_again():
@@ -118,7 +128,7 @@ def test_a_simulation_neither_joins_nor_is_joined():
 
 
 async def test_when_the_first_is_cancelled_before_its_turn_the_others_still_run_once():
-    slow, runs = Slow(), []
+    runs = []
 
     async def count(x: int) -> int:
         runs.append(x)
@@ -128,15 +138,14 @@ async def test_when_the_first_is_cancelled_before_its_turn_the_others_still_run_
     engine = engine_of(count)
     gate = engine.sessions.find("s").gate
     assert gate.enter_at_once()
-    first, second, third = (asyncio.ensure_future(engine.aexecute("s", [call("count", "id", x=1)])) for _ in range(3))
+    request = CallRequest(calls=[call("count", "id", x=1)], session_id="s", replay=True)
+    first, second, third = (asyncio.ensure_future(engine.arun(request)) for _ in range(3))
     await asyncio.sleep(0.01)
     first.cancel()
     await asyncio.sleep(0)
     gate.leave()
     assert [(await task)[0].result for task in (second, third)] == [1, 1]
     assert runs == [1]
-    assert not engine.sessions.find("s").flights
-    slow.finish()
 
 
 def test_an_error_is_an_answer_too():
@@ -148,9 +157,12 @@ def test_an_error_is_an_answer_too():
         raise ValueError("no")
 
     engine, results = engine_of(fail), []
-    threads = [
-        threading.Thread(target=lambda: results.append(engine.execute("s", [call("fail", "id")])[0])) for _ in range(2)
-    ]
+    session = engine.sessions.find("s")
+
+    def run():
+        results.extend(run_batch(engine._path, session, [call("fail", "id")], Batch(replay=True)))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
     threads[0].start()
     assert hung.began.wait(SOON)
     threads[1].start()
@@ -162,16 +174,18 @@ def test_an_error_is_an_answer_too():
     assert results[0] == results[1]
 
 
-def test_flights_of_one_batch_leave_those_of_another_alone():
-    session = Sessions().open("s")
-    one, two = ToolCall("n::a", {"x": 1}, "id"), ToolCall("n::a", {"x": 2}, "id")
-    first, second = InflightCalls(session, [one]), InflightCalls(session, [two, one])
-    assert first.answered(one) is None
-    first.landed(one, ToolResult("id", "n::a", "first"))
-    second_answer = second.answered(two)
-    assert second_answer is None, "the same id, but not the same call"
-    assert second.answered(one).result == "first"
-    second.over()
-    assert "id" in session.flights
-    first.over()
-    assert not session.flights
+def test_whoever_sends_a_call_again_that_was_left_behind_at_its_deadline_is_told_so_and_runs_nothing():
+    slow = Slow(timeout=60)
+    session = slow.engine.sessions.find("s")
+    # On a busy machine the deadline may pass before the work begins; then nothing ran, and the id says so.
+    number = 0
+    while not slow.hung.began.is_set():
+        number += 1
+        late = Batch(timeout=0.05, replay=True)
+        [first] = run_batch(slow.engine._path, session, [call("work", f"id{number}", x=1)], late)
+    slow.start("again", call("work", f"id{number}", x=1))
+    slow.in_line(1)
+    slow.finish()
+    [again] = slow.results["again"]
+    assert (first.error_info.code, again.error_info) == ("tool.timeout", first.error_info)
+    assert slow.runs == [1]

@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from toolyard import DefinitionError, Effects, PythonToolEngine, ToolCall, ToolRegistry, Unavailable, function_tool
+from toolyard.calls.batch import CallRequest
+from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.store.sqlite import SqliteStore
 
 
 def test_what_is_no_call_is_the_programs_mistake_and_leaves_the_session_whole():
@@ -45,7 +48,10 @@ def test_a_second_try_gets_the_arguments_as_they_were_sent():
     assert seen == [[1, 2], [1, 2]]
 
 
-async def test_whoever_joined_a_write_that_was_cut_off_is_told_so_and_does_not_run_it_again():
+@pytest.mark.parametrize("is_stored", [False, True], ids=["memory", "sqlite"])
+async def test_whoever_sends_a_write_again_that_is_then_cut_off_is_told_so_and_does_not_run_it_again(
+    is_stored, tmp_path
+):
     ran, begun = [], asyncio.Event()
 
     async def pay(amount: int) -> str:
@@ -54,12 +60,14 @@ async def test_whoever_joined_a_write_that_was_cut_off_is_told_so_and_does_not_r
         await asyncio.sleep(60)
         return "paid"
 
-    with PythonToolEngine(ToolRegistry([function_tool(pay, namespace="n", effects=Effects.WRITE)])) as engine:
+    registry = ToolRegistry([function_tool(pay, namespace="n", effects=Effects.WRITE)])
+    sessions = Sessions(SqliteStore(tmp_path / "s.db") if is_stored else None)
+    with PythonToolEngine(registry, sessions=sessions) as engine:
         engine.setup("s")
-        call = [ToolCall("n::pay", {"amount": 5}, "c1")]
-        first = asyncio.ensure_future(engine.aexecute("s", call))
+        request = CallRequest(calls=[ToolCall("n::pay", {"amount": 5}, "c1")], session_id="s", replay=True)
+        first = asyncio.ensure_future(engine.arun(request))
         await begun.wait()
-        second = asyncio.ensure_future(engine.aexecute("s", call))
+        second = asyncio.ensure_future(engine.arun(request))
         await asyncio.sleep(0.01)
         first.cancel()
         result = (await second)[0]

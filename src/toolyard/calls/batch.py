@@ -3,8 +3,8 @@
 A `CallRequest` is what somebody on the other side of a wire asks for. To them, what their `Scope` does not show does
 not exist: no names, no schemas, no hints.
 
-A call that is sent again is the same call: while the first is under way both get its answer (`InflightCalls`), and
-afterwards the recorded one, where the caller asked for that (`find_recorded`).
+A call that is sent again is the same call, where the caller asked for that: by its turn the first is over, and what
+was recorded of it is the answer (`find_recorded`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -147,8 +146,6 @@ class Batch(Conditions, eq=False):
 
     on_loop: bool = False
     """True in a task, which must not wait for a thread."""
-    cut_off: tuple[ToolCall, ToolResult] | None = None
-    """The call that was under way when the batch was stopped, and what is known of it."""
     left_behind: Future[Any] | None = None
     """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
     begun: float = 0.0
@@ -170,74 +167,10 @@ class Batch(Conditions, eq=False):
         return None if left is None or left.done() else left
 
 
-class InflightCall(msgspec.Struct, eq=False):
-    """One call from the moment it was handed in until its batch is over."""
-
-    call: ToolCall
-    batch: InflightCalls
-    users: list[InflightCalls]
-    """The batches that wait for an answer."""
-    result: ToolResult | None = None
-    answered_by: InflightCalls | None = None
-
-
-class InflightCalls:
-    """The flights of one batch: those it leads, and those of other batches it joined.
-
-    Batches take turns in a session, so by the time this one has its turn, whatever it joined is over: joining
-    needs no waiting of its own.
-    """
-
-    __slots__ = ("_joined", "_led", "_session")
-
-    def __init__(self, session: Session, calls: Sequence[ToolCall]) -> None:
-        self._session = session
-        self._led: dict[str, InflightCall] = {}
-        self._joined: dict[str, InflightCall] = {}
-        for call in calls:
-            if call.call_id is None:
-                continue
-            flight = session.flights.setdefault(call.call_id, InflightCall(call, self, [self]))
-            if flight.batch is self:
-                self._led[call.call_id] = flight
-            elif flight.call == call:
-                self._joined[call.call_id] = flight
-                flight.users.append(self)
-
-    def answered(self, call: ToolCall) -> ToolResult | None:
-        """The answer another batch got for this very call; None if it has to be made."""
-        if call.call_id is None:
-            return None
-        flight = self._joined.get(call.call_id) or self._led.get(call.call_id)
-        if flight is None or flight.answered_by in (None, self) or flight.call != call:
-            return None
-        return flight.result
-
-    def landed(self, call: ToolCall, result: ToolResult) -> None:
-        """Tell whoever joined."""
-        if call.call_id is None:
-            return
-        # Whoever has its turn first answers, be it the one who was first to ask or not.
-        flight = self._led.get(call.call_id) or self._joined.get(call.call_id)
-        if flight is not None and flight.answered_by is None and flight.call == call:
-            flight.result = result
-            flight.answered_by = self
-
-    def over(self) -> None:
-        """The batch is done; a flight without an answer stays for whoever else waits for one."""
-        for call_id, flight in (self._led | self._joined).items():
-            with suppress(ValueError):
-                flight.users.remove(self)
-            done = not flight.users or (flight.answered_by is not None and flight.batch is self)
-            if done and self._session.flights.get(call_id) is flight:
-                self._session.flights.pop(call_id, None)
-
-
-def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> bool:
-    """Refuse what no model can get wrong, only the program around it; True if one of the calls has an id."""
+def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> None:
+    """Refuse what no model can get wrong, only the program around it."""
     if timeout is not None:
         check_timeout(timeout)
-    identified = False
     for call in calls:
         if type(call) is ToolCall and type(call.name) is str and call.call_id is None:
             continue
@@ -247,8 +180,6 @@ def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> bool:
             )
         if not isinstance(call.name, str) or not isinstance(call.call_id, str | None):
             raise DefinitionError(f"name and call_id of a ToolCall are text, not {call.name!r} and {call.call_id!r}")
-        identified = identified or call.call_id is not None
-    return identified
 
 
 def check_timeout(timeout: float | None) -> None:

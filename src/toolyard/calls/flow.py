@@ -21,7 +21,7 @@ from msgspec.structs import astuple
 
 from toolyard.calls.asking import Asked, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
-from toolyard.calls.batch import Batch, CallRequest, InflightCalls, bind_within, check_calls, check_known, find_recorded
+from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_recorded
 from toolyard.calls.budgets import count_calls
 from toolyard.calls.drive import (
     Flow,
@@ -46,7 +46,7 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, Held, NoEngine, SessionError, Unavailable
 from toolyard.registry.bind import Bound, TakesLong, bind
 from toolyard.registry.function_call import current_simulation
-from toolyard.sessions.history import call_text, interrupted, read_entry
+from toolyard.sessions.history import call_text, interrupted
 from toolyard.sessions.session import Session, Stay
 from toolyard.sessions.sessions import Sessions, full_error
 from toolyard.sessions.state import Changes
@@ -77,7 +77,7 @@ def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batc
     # A call in a session that nobody else has: there is no turn in it, and a wire rarely says more than the call.
     if batch.timeout is not None or type(calls[0]) is not ToolCall or calls[0].call_id is not None:
         check_calls(calls, batch.timeout)
-    return adrive(_answer_calls(path, session, calls, batch, None, results), results)
+    return adrive(_answer_calls(path, session, calls, batch, results), results)
 
 
 def arun_request(path: CallPath, session: Session, request: CallRequest) -> Answering:
@@ -95,50 +95,46 @@ def batch_flow(
     """Take the turn, answer the calls in order, give it back."""
     if session.full and batch.mode == "execute":
         path.sessions.quota.check(session)
-    identified = check_calls(calls, batch.timeout) and batch.mode == "execute" and session.kept
-    inflight, take, stay, deserted = InflightCalls(session, calls) if identified else None, None, None, False
+    check_calls(calls, batch.timeout)
+    take, stay, deserted = None, None, False
     gate, sessions = session.gate, path.sessions
-    try:
-        if session.durable or session.over or gate.line:
-            take = _take_turn(path, session, calls, batch)
-        else:
-            try:
-                # As in `Gate.enter_at_once`: no interrupt comes between taking the place and the `try` below.
-                del gate.free[-1]
-            except IndexError:
-                take = _take_turn(path, session, calls, batch)
+    if session.durable or session.over or gate.line:
+        take = _take_turn(path, session, calls, batch)
+    else:
         try:
-            if take is not None:
-                yield take
-            session.taken = True
-            if batch.on_loop:
-                stay = Stay(gate)
-                stay.enter()
-            else:
-                session.holder = get_ident()
-            yield from _answer_calls(path, session, calls, batch, inflight, results)
-        except GeneratorExit:
-            deserted = True
-            raise
-        finally:
-            if take is None or take.taken:
-                try:
-                    if stay is not None:
-                        stay.over = True
-                    if batch.left_behind is not None or deserted:
-                        _give_back(sessions, session, batch)
-                    elif session.durable and batch.on_loop:
-                        yield leave_turn(sessions, session)
-                    else:
-                        sessions.leave(session)
-                except BaseException:
-                    # An interrupt, wherever it came: the turn is given back all the same.
-                    if session.taken and batch.holder is None:
-                        sessions.leave_off_loop(session)
-                    raise
+            # As in `Gate.enter_at_once`: no interrupt comes between taking the place and the `try` below.
+            del gate.free[-1]
+        except IndexError:
+            take = _take_turn(path, session, calls, batch)
+    try:
+        if take is not None:
+            yield take
+        session.taken = True
+        if batch.on_loop:
+            stay = Stay(gate)
+            stay.enter()
+        else:
+            session.holder = get_ident()
+        yield from _answer_calls(path, session, calls, batch, results)
+    except GeneratorExit:
+        deserted = True
+        raise
     finally:
-        if inflight is not None:
-            inflight.over()
+        if take is None or take.taken:
+            try:
+                if stay is not None:
+                    stay.over = True
+                if batch.left_behind is not None or deserted:
+                    _give_back(sessions, session, batch)
+                elif session.durable and batch.on_loop:
+                    yield leave_turn(sessions, session)
+                else:
+                    sessions.leave(session)
+            except BaseException:
+                # An interrupt, wherever it came: the turn is given back all the same.
+                if session.taken and batch.holder is None:
+                    sessions.leave_off_loop(session)
+                raise
 
 
 def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
@@ -152,12 +148,7 @@ def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
 
 
 def _answer_calls(
-    path: CallPath,
-    session: Session,
-    calls: Sequence[ToolCall],
-    batch: Batch,
-    inflight: InflightCalls | None,
-    results: list[ToolResult],
+    path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch, results: list[ToolResult]
 ) -> Flow:
     current = path.plans[batch.mode, path.registry.snapshot]
     plans: CallPlans | ScopedPlans = current
@@ -172,19 +163,9 @@ def _answer_calls(
         if since is not None and time.monotonic() - since > _HELD_SECONDS:
             yield pause(0)
             since = time.monotonic()
-        result = None if inflight is None else inflight.answered(call)
-        if result is None and batch.replay:
-            result = find_recorded(session, call)
+        result = find_recorded(session, call) if batch.replay else None
         if result is None:
-            try:
-                result = yield from call_flow(path, plans, batch, session, call)
-            except BaseException:
-                if inflight is not None and batch.cut_off is not None:
-                    # It may have taken effect: whoever sent it again must not run it again unasked.
-                    inflight.landed(*batch.cut_off)
-                raise
-        if inflight is not None:
-            inflight.landed(call, result)
+            result = yield from call_flow(path, plans, batch, session, call)
         results.append(result)
 
 
@@ -434,9 +415,7 @@ def _make_invocation(
 def _interruption(batch: Batch, invocation: Invocation) -> bytes:
     """The entry of a call that was begun when its driver was stopped."""
     batch.leave_behind(invocation)
-    entry = interrupted(call_text(invocation.call, invocation.bound.sent), _CANCELLED)
-    batch.cut_off = (invocation.call, read_entry(entry).tool_output)
-    return entry
+    return interrupted(call_text(invocation.call, invocation.bound.sent), _CANCELLED)
 
 
 def _stop_call(

@@ -54,7 +54,7 @@ class Session:
     """What is known of one session. Appending is for whoever has its turn."""
 
     __slots__ = (
-        *("branch", "counts", "drafted", "durable", "flights", "full", "gate", "history", "holder"),
+        *("branch", "counts", "drafted", "durable", "full", "gate", "history", "holder"),
         *("is_alone", "kept", "key", "over", "parent", "room", "state", "taken", "tallies", "told", "used"),
     )
 
@@ -97,8 +97,6 @@ class Session:
         """True for the throw-away fork of a `simulate`."""
         self.counts: dict[str, int] | None = None
         """Calls that ran, by qualified name; kept only where a budget needs it."""
-        self.flights: dict[str, Any] = {}
-        """Calls under way or in line, by call id."""
         self.tallies: dict[object, tuple[int, Counter[Any]]] = {}
         """For whoever counts entries: how many it has looked at, and what it counted."""
 
