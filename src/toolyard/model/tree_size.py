@@ -13,7 +13,8 @@ _FEW = 64
 """Dicts and lists that are surely few, and cannot nest too deep."""
 _SHORT = 16
 _PLAIN = LEAVES | {dict, list}
-_PLAIN_VALUES = 200_000
+_PLAIN_VALUES = 1_000_000
+"""Values that may be looked at as often as they are referred to."""
 _MANY = 4_000
 """Values in one of them that make it large."""
 
@@ -67,47 +68,32 @@ def iter_levels(value: Any, max_values: int) -> Iterator[list[Any]]:
 def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
     """True if the value, written out, has no more values and levels than that.
 
-    A writer that follows every reference would not come back from `x = [x, x]`, forty times over. Each thing is
-    looked at once, however often it is referred to. Objects count with the fields a writer would write.
+    A writer that follows every reference would not come back from `x = [x, x]`, forty times over. On each level a
+    thing is looked at once, and counted as often as it is there. Objects count with the fields a writer would write.
     """
-    inside = _inside(value)
-    if inside is None:
-        return True
-    if len(inside) >= max_values:
-        return False
     verdict = _fits_plain(value, min(max_values, _PLAIN_VALUES), max_depth)
     if verdict is not None:
         return verdict
-    walk = [_Walk(inside)]
-    measured = {id(value): walk[0]}
-    while walk:
-        here = walk[-1]
-        child = next(here.rest, None)
-        if child is None:
-            here.done = True
-            walk.pop()
-            if walk and walk[-1].take(here) > max_values:
-                return False
-            continue
-        known = measured.get(id(child))
-        if known is None:
-            inside = _inside(child)
+    level, values, seen = {id(value): [value, 1]}, 1, set[int]()
+    for depth in range(max_depth + 1):
+        below: dict[int, list[Any]] = {}
+        for item, times in level.values():
+            inside = _inside(item)
             if inside is None:
                 continue
-            if LEAVES.issuperset(map(type, inside)):
-                here.values += len(inside)
-                here.levels = max(here.levels, 2)
-                if here.values > max_values or len(walk) >= max_depth:
-                    return False
-                continue
-            measured[id(child)] = known = _Walk(inside)
-            walk.append(known)
-            if known.values > max_values or len(walk) > max_depth:
+            seen.add(id(item))
+            # What is deeper than there are things in it holds itself.
+            if depth == max_depth or depth == len(seen):
                 return False
-        elif not known.done:
-            return False  # it holds itself
-        elif here.take(known) > max_values or len(walk) + known.levels > max_depth:
-            return False
+            values += len(inside) * times
+            if values > max_values:
+                return False
+            # A copy, since the tool may go on changing it.
+            for child in [child for child in tuple(inside) if type(child) not in LEAVES]:
+                below.setdefault(id(child), [child, 0])[1] += times
+        level = below
+        if not level:
+            break
     return True
 
 
@@ -137,26 +123,6 @@ def written_size(value: Any, *, most: int) -> int:
         elif isinstance(item, (list, tuple)):
             stack.extend(item)
     return size
-
-
-class _Walk:
-    """A thing that holds others, and how many of them have been counted."""
-
-    __slots__ = ("children", "done", "levels", "rest", "values")
-
-    def __init__(self, inside: Collection[Any]) -> None:
-        self.values = 1 + len(inside)
-        self.levels = 1
-        self.done = False
-        # A copy, since the tool may go on changing it; kept, so that no id is ever of two things.
-        self.children = [child for child in tuple(inside) if type(child) not in LEAVES]
-        self.rest = iter(self.children)
-
-    def take(self, other: _Walk) -> int:
-        """Count what a child counted; how many values that makes."""
-        self.values += other.values - 1
-        self.levels = max(self.levels, other.levels + 1)
-        return self.values
 
 
 def _inside(item: Any) -> Collection[Any] | None:
