@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 import secrets
 import time
@@ -17,7 +16,7 @@ import msgspec
 from toolyard.calls.plan import Settings
 from toolyard.constants import VERSION
 from toolyard.links.http.link import MAX_ANSWER, HttpLink
-from toolyard.links.http.messages import Incoming
+from toolyard.links.http.messages import Incoming, retry_after
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.bases import Closing
 from toolyard.model.errors import (
@@ -98,15 +97,6 @@ def read_envelope(answer: Incoming) -> Envelope | None:
         return None
 
 
-def retry_after(answer: Incoming) -> float | None:
-    """The seconds a server asks to wait; None if it does not say, or says it as a date."""
-    try:
-        seconds = float(answer.header("retry-after"))
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
 def make_garbled_error(url: str, effect: Effect, what: str) -> Unavailable:
     """An answer that says success and something that is not in the API."""
     return Unavailable(
@@ -123,7 +113,7 @@ def _make_unavailable(answer: Incoming, envelope: Envelope, url: str, effect: Ef
         # Nothing is run for a request that is one too many.
         effect="none" if answer.status == 429 else effect,
         retryable=envelope.retryable or answer.status == 429,
-        retry_after=retry_after(answer),
+        retry_after=retry_after(answer.header("retry-after"), time.time()),
         details={"status": answer.status, "code": envelope.code},
     )
 
@@ -134,7 +124,7 @@ def _make_foreign_error(answer: Incoming, url: str, effect: Effect) -> ToolyardE
         return Unavailable(
             f"{url} cannot be reached: a server in between answers with {status}",
             effect="none" if status == 429 else effect,
-            retry_after=retry_after(answer),
+            retry_after=retry_after(answer.header("retry-after"), time.time()),
             details={"status": status},
         )
     if 300 <= status < 400:
@@ -258,7 +248,7 @@ class ServerWire(Closing):
                     error.info = msgspec.structs.replace(error.info, effect=effect)
                     raise
             else:
-                asked = retry_after(answer)
+                asked = retry_after(answer.header("retry-after"), time.time())
                 wait = pause if asked is None else asked
                 room = min(LONGEST_PAUSE, until - time.monotonic())
                 if answer.status != 429 or attempt == self.retries or wait >= room:
