@@ -43,7 +43,7 @@ _WORDS = {
 }
 
 # Open-file-description locks belong to the descriptor, not to the process: two stores in one process exclude each
-# other, and closing an unrelated descriptor of the file frees nothing. Linux has them; elsewhere see `_Shared`.
+# other, and closing an unrelated descriptor of the file frees nothing. Linux has them; elsewhere see `_others`.
 _OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
 # Closing a new file's descriptor frees every lock this process has on it, SQLite's own too: one opening at a time.
@@ -245,13 +245,14 @@ class SessionLocks:
     """Locks on one side file. The file stays empty: a lock may lie beyond the end."""
 
     _all: ClassVar[weakref.WeakSet[SessionLocks]] = weakref.WeakSet()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
         self._held: dict[int, Key] = {}
         self._fd: int | None = None
-        self._all.add(self)
+        with self._lock:
+            self._all.add(self)
 
     def try_hold(self, key: Key) -> bool:
         """False if another store object or process holds it, or this one does already."""
@@ -261,7 +262,7 @@ class SessionLocks:
             with self._lock:
                 # Also covers two keys with one number (2**-62): the second waits for the first, which is slow but safe;
                 # sharing the lock would let go of both when the first is released.
-                if at in self._held:
+                if at in self._held or any(at in other._held for other in self._others()):
                     return False
                 if self._set(at, hold=True):
                     self._held[at] = key
@@ -296,76 +297,41 @@ class SessionLocks:
             for at in self._held:
                 self._set(at, hold=False)
             self._held.clear()
-            if self._fd is not None and _OFD_SETLK is not None:
+            # Else it would free theirs.
+            if self._fd is not None and not any(other._held for other in self._others()):
                 os.close(self._fd)
-            self._fd = None
+                self._fd = None
+
+    def _others(self) -> list[SessionLocks]:
+        """Where there are only process-wide locks: those of this process that do not exclude this one."""
+        if _OFD_SETLK is not None:
+            return []
+        return [other for other in self._all if other is not self and other._path == self._path]
 
     def _set(self, at: int, *, hold: bool) -> bool:
         if self._fd is None:
-            self._fd = _open(self._path) if _OFD_SETLK is not None else _Shared.open(self._path)
-        if _OFD_SETLK is None:
-            return _Shared.set(self._fd, at, hold=hold)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         kind = fcntl.F_WRLCK if hold else fcntl.F_UNLCK
         try:
-            fcntl.fcntl(self._fd, _OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, at, 1, 0))
+            if _OFD_SETLK is None:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB if hold else fcntl.LOCK_UN, 1, at)
+            else:
+                fcntl.fcntl(self._fd, _OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, at, 1, 0))
         except (BlockingIOError, PermissionError):
             return False
         return True
 
-    def _after_fork(self) -> None:
-        # The child shares the parent's locks as long as it has the descriptor: drop it, so that they end with the
-        # parent. The mutex may have been held by a thread that does not exist here.
-        self._lock = threading.Lock()
-        self._held = {}
-        if self._fd is not None and _OFD_SETLK is not None:
-            os.close(self._fd)
-        self._fd = None
-
     @classmethod
     def after_fork(cls) -> None:
         """In a forked child: the locks are the parent's."""
+        # The child shares the parent's locks as long as it has the descriptors: drop them, so that they end with the
+        # parent. The mutex may have been held by a thread that does not exist here.
+        cls._lock = threading.Lock()
         for locks in list(cls._all):
-            locks._after_fork()
-        _Shared.held.clear()
-
-
-class _Shared:
-    """Where there are only process-wide locks: a table makes the stores of one process exclude each other.
-
-    One descriptor per file, never closed: closing any descriptor of a file frees all of the process's locks on it.
-    """
-
-    lock = threading.Lock()
-    files: ClassVar[dict[tuple[int, int], int]] = {}
-    held: ClassVar[set[tuple[int, int]]] = set()
-
-    @classmethod
-    def open(cls, path: Path) -> int:
-        with cls.lock:
-            if path.exists():
-                stat = path.stat()
-                known = cls.files.get((stat.st_dev, stat.st_ino))
-                if known is not None:
-                    return known
-            fd = _open(path)
-            stat = os.fstat(fd)
-            return cls.files.setdefault((stat.st_dev, stat.st_ino), fd)
-
-    @classmethod
-    def set(cls, fd: int, at: int, *, hold: bool) -> bool:
-        with cls.lock:
-            if hold and (fd, at) in cls.held:
-                return False
-            try:
-                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB if hold else fcntl.LOCK_UN, 1, at)
-            except (BlockingIOError, PermissionError):
-                return False
-            (cls.held.add if hold else cls.held.discard)((fd, at))
-            return True
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            locks._held = {}
+            if locks._fd is not None:
+                os.close(locks._fd)
+                locks._fd = None
 
 
 os.register_at_fork(after_in_child=SessionLocks.after_fork)
