@@ -73,15 +73,12 @@ class Notices:
         self._waiting: deque[Notice] = deque(maxlen=MOST)
         self._runner: Future[None] | None = None
         self._is_over = False
-        self.dropped = 0
 
     def __call__(self, notice: Notice) -> None:
         """Have it told, soon."""
         with self._lock:
             if self._is_over:
-                self.dropped += 1
                 return
-            self.dropped += len(self._waiting) == MOST
             self._waiting.append(notice)
             if self._runner is None or self._runner.done():
                 self._runner = TELLERS.submit(self._tell)
@@ -97,7 +94,6 @@ class Notices:
         """Tell nothing any more."""
         with self._lock:
             self._is_over = True
-            self.dropped += len(self._waiting)
             self._waiting.clear()
             runner = self._runner
         if runner is not None and not runner.done():
@@ -141,7 +137,6 @@ class Connection:
             return result
         finally:
             notices.close()
-            self.peer.dropped += notices.dropped
 
     async def _call_in_rounds(self, call: ToolsCall, notify: Notify | None) -> dict[str, Any]:
         headers: Headers = ()

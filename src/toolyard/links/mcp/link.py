@@ -186,18 +186,6 @@ class McpLink(Closing):
         return {} if connection is None else connection.agreement.server_info
 
     @property
-    def strays(self) -> int:
-        """Messages on this connection that were for nobody, or no messages at all."""
-        connection = self._connection
-        return 0 if connection is None else connection.peer.strays
-
-    @property
-    def dropped(self) -> int:
-        """Notices on this connection that came faster than they were taken."""
-        connection = self._connection
-        return 0 if connection is None else connection.peer.dropped
-
-    @property
     def credentials(self) -> tuple[str, ...]:
         """What answers must not repeat, of what the server is reached with, and of the tokens there are now."""
         return (*self._credentials, *self._find_tokens())

@@ -185,10 +185,6 @@ class Peer:
         """Tool calls in flight, by the token of their progress."""
         self.changed: Callable[[], None] = lambda: None
         """Called when the server says that its tools are others now."""
-        self.strays = 0
-        """Messages that were for nobody, or no messages at all."""
-        self.dropped = 0
-        """Notices that came faster than they were taken."""
         self._pace = TokenBucket(RATE, RATE, time.monotonic())
         self._number = 0
         self._change: asyncio.TimerHandle | None = None
@@ -212,13 +208,12 @@ class Peer:
         method = message.method
         try:
             if not isinstance(method, str):
-                self.strays += 1
-            elif message.id is msgspec.UNSET:
+                return
+            if message.id is msgspec.UNSET:
                 self._take_notification(method, message.fields, notify)
             else:
                 self._take_request(method, message.fields, message.id, answer)
         except Exception:  # noqa: BLE001 - one message that nobody foresaw must not cost the connection
-            self.strays += 1
             _log.warning("a message of %s could not be taken", self.name, exc_info=True)
 
     def pause(self) -> float:
@@ -284,7 +279,6 @@ class Peer:
         notify = self.calls.get(token) if isinstance(token, int) else None
         progress, total, message = _number(params.get("progress")), _number(params.get("total")), params.get("message")
         if notify is None or progress is None:
-            self.strays += 1
             return
         text = self.redactor.text(message)[:_SHOWN] if isinstance(message, str) else None
         notify(Progress(progress, total, text))
@@ -422,7 +416,6 @@ class Mailbox:
         number = message.id
         waiting = self._waiting.get(number) if isinstance(number, int) else None
         if waiting is None or waiting[1].done():
-            self._peer.strays += 1
             return
         try:
             waiting[1].set_result(reply_of(self._peer, message, size))
@@ -431,7 +424,6 @@ class Mailbox:
 
     def _fail_lost_answer(self, head: bytes, tail: bytes, fault: CallError) -> None:
         """Fail the request that a lost message answers; if there is but one, it is that one's."""
-        self._peer.strays += 1
         number = framing.guess_id(head, tail)
         waiting = None if number is None else self._waiting.get(number)
         if number is None and framing.looks_like_one(head, tail):

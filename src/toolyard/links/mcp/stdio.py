@@ -191,7 +191,6 @@ class StdioWire(asyncio.SubprocessProtocol):
             self._stdin.write(data + b"\n")
             return
         # It asks and asks and does not read what it is answered.
-        self._peer.strays += 1
         self._unread += 1
         if self._unread > _MOST_UNREAD:
             self._end_process("does not read what it is sent")

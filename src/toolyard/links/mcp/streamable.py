@@ -177,7 +177,6 @@ class StreamableWire(WebWire):
             # What could not be read has no number, so neither has its refusal.
             if message.is_response and (message.id == request.number or (message.id is None and message.error)):
                 return reply_of(self._peer, message, len(body))
-            self._peer.strays += 1
         raise ToolFailed(f"{self._peer.name} answered another request than the one it was asked")
 
     async def _from_events(self, flow: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
@@ -200,7 +199,6 @@ class StreamableWire(WebWire):
     def _take_event(self, event: ServerSentEvent, request: Request | None) -> McpReply | None:
         """One event of a stream: the reply to the request, if it is that."""
         if event.too_long is not None:
-            self._peer.strays += 1
             if request is not None and request.method != LISTEN:
                 raise too_large(self._peer.name, self._peer.limits.max_message_bytes)
             return None
@@ -209,17 +207,13 @@ class StreamableWire(WebWire):
         try:
             found = framing.read(event.data, self._peer.limits.max_depth)
         except UnreadableError:
-            # It need not have been the answer.
-            self._peer.strays += 1
-            return None
+            return None  # it need not have been the answer
         for message in found:
             if not message.is_response:
                 self._peer.receive(message, self.tell, None if request is None else request.notify)
             elif request is not None and message.id == request.number:
                 request.answered = True
                 return reply_of(self._peer, message, len(event.data))
-            else:
-                self._peer.strays += 1
         return None
 
     async def _keep_standing_stream(self) -> None:

@@ -141,9 +141,8 @@ class WebWire(ABC):
 
     async def _send_quietly(self, data: bytes) -> None:
         try:
-            await self._post_message(data)
-        except CallError:
-            self._peer.strays += 1
+            with suppress(CallError):
+                await self._post_message(data)
         finally:
             self._posts -= 1
 
