@@ -15,14 +15,10 @@ told at the end of the run.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -35,8 +31,8 @@ MARK = "toolyard_cassette"
 DRIFT = "toolyard_drift"
 """The property of a test's report under which its lines travel, also from another process."""
 _SHOWN = 20
-_GIVEN = "toolyard_marks"
-_MARKS: pytest.StashKey[Path] = pytest.StashKey()
+_BEGUN: pytest.StashKey[set[Path]] = pytest.StashKey()
+"""Cassettes that this run has put in the place of old ones."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 _TAPED: pytest.StashKey[Taped] = pytest.StashKey()
 """The cassette of a marked test."""
@@ -60,57 +56,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Make the marker known; refuse to record from several processes, whose tests may share a cassette."""
     config.addinivalue_line("markers", _MARKER)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tell a process that pytest-xdist is about to run tests in where the marks are."""
-    node.workerinput[_GIVEN] = str(_marks_folder(node.config))
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the folder of marks, if this process has made it."""
-    made = config.stash.get(_MARKS, None)
-    if made is not None:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _marks_folder(config: pytest.Config) -> Path:
-    given = getattr(config, "workerinput", {}).get(_GIVEN)
-    if given is not None:
-        return Path(given)
-    if _MARKS not in config.stash:
-        config.stash[_MARKS] = Path(tempfile.mkdtemp(prefix="toolyard-"))
-    return config.stash[_MARKS]
+    if config.getoption("--toolyard-record") and getattr(config.option, "tx", None):
+        raise pytest.UsageError("--toolyard-record records from one process: run it without pytest-xdist, or with -n0")
 
 
 def put_in_place(tape: Path, path: Path, config: pytest.Config) -> None:
     """Let a new tape take the place of the old cassette, or add it to what the run has recorded there already."""
-    with _open_mark(path, config) as mark:
-        if os.fstat(mark).st_size == 0:
-            os.replace(tape, path)
-            os.write(mark, b"begun")
-            return
-        with path.open("ab") as cassette:
-            cassette.write(tape.read_bytes())
-
-
-@contextmanager
-def _open_mark(path: Path, config: pytest.Config) -> Iterator[int]:
-    """The cassette's mark, for nobody else meanwhile; empty before the run has begun it."""
-    name = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()
-    descriptor = os.open(_marks_folder(config) / name, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        # Closing the file lets go of it. Windows has no such lock; there, one process a cassette.
-        if os.name == "posix":
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    begun = config.stash.setdefault(_BEGUN, set())
+    if path not in begun:
+        os.replace(tape, path)
+        begun.add(path)
+        return
+    with path.open("ab") as cassette:
+        cassette.write(tape.read_bytes())
 
 
 @pytest.hookimpl(wrapper=True)
