@@ -1,4 +1,4 @@
-"""B. Registry build: a checked load of JSON and YAML catalogs, a lazy index, and growth."""
+"""B. Registry build: a checked load of JSON and YAML catalogs, and growth."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import orjson
 import yaml
 
@@ -15,14 +14,7 @@ from benchmarks.material import catalog
 from toolyard import ToolRegistry
 
 ORJSON = "LIMIT orjson, gc paused"
-RAW = "LIMIT msgspec-typed (raw schemas)"
 YAML = "PyYAML, C loader, gc paused"
-
-
-class _Raw(msgspec.Struct):
-    name: str
-    description: str
-    parameters: msgspec.Raw
 
 
 def run() -> bool:
@@ -38,13 +30,10 @@ def _run(folder: Path) -> bool:
     text = folder / "10000.yaml"
     text.write_text(yaml.dump(catalog(10_000), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True))
     ten = files[10_000]
-    raw = msgspec.json.Decoder(list[_Raw])
     json_rows = [
         Row(ORJSON, paused(lambda: orjson.loads(ten.read_bytes()))),
-        Row(RAW, lambda: raw.decode(ten.read_bytes())),
         Row("orjson, gc running", lambda: orjson.loads(ten.read_bytes())),
         Row("toolyard checked load", lambda: ToolRegistry.from_file(ten), 1, ORJSON, 5.0),
-        Row("toolyard lazy index", lambda: ToolRegistry.from_file(ten, lazy=True), 1, RAW, 3.0),
     ]
     measure(json_rows, 7)
     yaml_rows = [

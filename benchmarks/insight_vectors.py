@@ -75,10 +75,10 @@ def _products(tokens: int) -> Callable[[], object]:
 
 
 def _warm_start(tools: list[Tool]) -> bool:
-    """Tools of a catalog, of a lazy one, and tools made in code.
+    """Tools of a catalog, and tools made in code.
 
-    Nothing but a hash of all definitions says that arrays of before still hold, and a lazy catalog has to read every
-    schema for it. The goal is of the time when sources kept a hash of their bytes.
+    Nothing but a hash of all definitions says that arrays of before still hold. The goal is of the time when sources
+    kept a hash of their bytes.
     """
     with tempfile.TemporaryDirectory() as folder:
         catalog = Path(folder) / "tools.jsonl"
@@ -94,17 +94,12 @@ def _warm_start(tools: list[Tool]) -> bool:
         def start(tools: list[Tool]) -> object:
             return [array.sum() for array in _arrays(enrich(tools))]
 
-        def start_lazy() -> object:
-            # Read anew each time: what a lazy tool has read, it keeps.
-            return start(list(ToolRegistry.from_file(catalog, lazy=True).snapshot.tools))
-
         rows = [
             Row(limit, lambda: np.fromfile(file, np.uint8)),
             Row(
                 f"warm start of {len(tools):,} tools of a catalog", lambda: start(next(read_in)), limit=limit, goal=3.0
             ),
             Row("the same, made in code", lambda: start(next(made)), limit=limit, goal=3.0),
-            Row("the same, of a lazy catalog, its index included", start_lazy, limit=limit),
         ]
         _measure_cold(rows, [file], 11)
         return show("R2. vectors: the next start", rows)

@@ -153,7 +153,7 @@ def test_the_schema_accepts_what_the_reader_accepts(validator, monkeypatch, plac
         beside(sessions={"store": "${W}", "path": "x", "durability": "full", "ttl": "${F}", "max_open": "${N}"}),
         beside(policy={"budgets": [{"max_calls": "${N}"}]}, tracing={"logging": "${B}", "results": "${B}"}),
         {"tools": [{**SOURCE, "engine": None}], "sessions": None, "policy": None, "tracing": None, "server": None},
-        {"tools": [{"type": "file", "path": "x.json", "lazy": "${B}", "max_bytes": "${N}"}]},
+        {"tools": [{"type": "file", "path": "x.json", "max_bytes": "${N}"}]},
     ],
 )
 def test_variables_and_nulls_are_accepted_by_both(validator, monkeypatch, document):

@@ -86,7 +86,6 @@ def test_no_engine_takes_a_part_that_is_none(kind, option, value):
         lambda: FilterToolLoader(NoClose()),
         lambda: FileToolLoader("a.json", namespace=5),
         lambda: FileToolLoader("a.json", namespace="a::b"),
-        lambda: FileToolLoader("a.json", lazy="yes"),
         lambda: FileToolLoader("a.json", max_bytes="1MB"),
         lambda: FileToolLoader("a.json", on_error="ignore"),
         lambda: FileToolLoader("a.txt"),

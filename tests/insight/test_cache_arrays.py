@@ -138,7 +138,7 @@ def _catalog(folder, *descriptions, outputs=True):
 def _start(path, folder):
     kinds = (EmbeddingsEnrichment, DataflowEnrichment, NeighborsEnrichment)
     models = [HashEmbedder() for _ in kinds]
-    registry = ToolRegistry.from_file(path, lazy=True)
+    registry = ToolRegistry.from_file(path)
     registry.enrich(OutputParametersEnrichment(cache=folder))
     registry.enrich(*(kind(model=model, cache=folder) for kind, model in zip(kinds, models, strict=True)))
     return registry.artifacts, sum(len(model.texts) for model in models)

@@ -127,16 +127,15 @@ def catalog(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_an_entry_that_claims_another_namespace_is_warned_of_or_refused(catalog, lazy):
-    registry = ToolRegistry.from_file(catalog, "untrusted", lazy=lazy)
+def test_an_entry_that_claims_another_namespace_is_warned_of_or_refused(catalog):
+    registry = ToolRegistry.from_file(catalog, "untrusted")
     [warning] = registry.report.warnings
     assert (warning.tool, warning.pointer, warning.kind) == ("bank::send", "/namespace", "namespace")
-    locked = FileToolLoader(catalog, "untrusted", namespaces="locked", on_error="skip", lazy=lazy)
+    locked = FileToolLoader(catalog, "untrusted", namespaces="locked", on_error="skip")
     assert [tool.qualified_name for tool in locked.load()] == ["untrusted::own"]
     assert "claims the namespace 'bank'" in locked.report.rejected[0].reason
     with pytest.raises(MalformedSource, match="locked"):
-        FileToolLoader(catalog, "untrusted", namespaces="locked", lazy=lazy).load()
+        FileToolLoader(catalog, "untrusted", namespaces="locked").load()
 
 
 def test_entries_may_name_namespaces_where_the_operator_gave_none(catalog):

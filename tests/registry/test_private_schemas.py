@@ -35,14 +35,10 @@ def from_dicts(tmp_path, schema):
     return ToolRegistry.from_dicts([{**ENTRY, "parameters": schema}], namespace="bank")
 
 
-def from_file(tmp_path, schema, **options):
+def from_file(tmp_path, schema):
     path = tmp_path / "t.json"
     path.write_text(json.dumps([{**ENTRY, "parameters": schema}]))
-    return ToolRegistry.from_file(path, "bank", **options)
-
-
-def from_lazy_file(tmp_path, schema):
-    return from_file(tmp_path, schema, lazy=True)
+    return ToolRegistry.from_file(path, "bank")
 
 
 class Mine(ToolLoader):
@@ -68,9 +64,7 @@ def enriched(tmp_path, schema):
 
 
 @pytest.mark.parametrize("schema", [PLAIN, WITH_REFERENCE], ids=["plain", "with a reference"])
-@pytest.mark.parametrize(
-    "make", [from_code, from_dicts, from_file, from_lazy_file, from_a_loader_of_somebody, enriched]
-)
+@pytest.mark.parametrize("make", [from_code, from_dicts, from_file, from_a_loader_of_somebody, enriched])
 def test_whatever_is_done_to_a_schema_calls_are_judged_by_what_was_registered(tmp_path, make, schema):
     mine = copy.deepcopy(schema)
     registry = make(tmp_path, mine)

@@ -200,40 +200,6 @@ def test_edits_are_seen_by_refresh_and_a_broken_edit_keeps_the_last_good_tools(t
     assert registry.tool_names() == ["get_weather", "new"]
 
 
-@pytest.mark.parametrize("document", [SHAPE_1, SHAPE_2, CONTAINER, {"a": [WEATHER], "b": [WEATHER]}])
-def test_a_lazy_index_gives_the_same_tools_as_a_full_load(tmp_path, document):
-    path = tmp_path / "tools.json"
-    path.write_text(json.dumps(document))
-    lazy, full = ToolRegistry.from_file(path, lazy=True), ToolRegistry.from_file(path)
-    assert lazy.all_tools() == full.all_tools()
-    assert [t.fingerprint for t in lazy] == [t.fingerprint for t in full]
-
-
-def test_a_lazy_index_reads_schemas_when_used_and_still_refuses_duplicates_and_bad_names(tmp_path):
-    from toolyard import DuplicateToolError, InvalidSchemaError
-
-    path = tmp_path / "tools.json"
-    path.write_text(json.dumps([{"name": "x", "parameters": {"type": "strng"}}, WEATHER]))
-    registry = ToolRegistry.from_file(path, lazy=True)
-    assert registry.tool_names() == ["get_weather", "x"]
-    with pytest.raises(InvalidSchemaError, match="strng"):
-        registry.get("default::x")[0].parameters
-    path.write_text(json.dumps([WEATHER, WEATHER]))
-    with pytest.raises(DuplicateToolError):
-        ToolRegistry.from_file(path, lazy=True)
-    path.write_text(json.dumps([{"name": "a::b"}]))
-    with pytest.raises(MalformedSource):
-        ToolRegistry.from_file(path, lazy=True)
-
-
-def test_a_catalog_that_is_not_plain_is_loaded_in_full_even_when_lazy_is_asked_for(tmp_path):
-    path = tmp_path / "tools.json"
-    path.write_text(json.dumps([{"name": "x", "inputSchema": {"type": "object"}, "rank": 1}]))
-    tool = ToolRegistry.from_file(path, lazy=True).all_tools()[0]
-    assert tool.metadata == {"rank": 1}
-    assert tool.parameters == {"type": "object"}
-
-
 @pytest.mark.parametrize(
     ("document", "names"),
     [
@@ -265,34 +231,6 @@ def test_a_thousand_bad_entries_are_listed_without_reading_the_file_a_thousand_t
     wheres = [r.where for r in loader.report.rejected]
     assert len(wheres) == 300
     assert wheres[-1].endswith("#/299")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"n": [{"name": "a"}], "n": [{"name": "b"}]}',
-        '{"n": [{"name": "a"}], "m": [{"name": "b"}]}',
-        '[{"name": "n::a", "namespace": "n"}]',
-        '[{"name": "a", "source": "elsewhere"}]',
-    ],
-)
-def test_an_index_gives_the_verdict_of_a_full_load_on_odd_files(tmp_path, text):
-    path = tmp_path / "x.json"
-    path.write_text(text)
-
-    def outcome(lazy):
-        try:
-            return [(t.qualified_name, t.source) for t in ToolRegistry.from_file(path, lazy=lazy)]
-        except MalformedSource as error:
-            return str(error)
-
-    assert outcome(True) == outcome(False)
-
-
-def test_an_index_skips_bad_names_like_a_full_load(tmp_path):
-    path = tmp_path / "x.json"
-    path.write_text('[{"name": "a::b"}, {"name": "c"}]')
-    assert ToolRegistry.from_file(path, lazy=True, on_error="skip").tool_names() == ["c"]
 
 
 def with_name(name):

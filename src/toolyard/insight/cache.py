@@ -392,7 +392,7 @@ _read_definition = attrgetter("namespace", "name", "description", "parameters", 
 def hash_catalog(tools: Sequence[Tool], *parts: Any) -> bytes:
     """The key of what is derived from the definitions of all these tools, in this order, and from `parts`.
 
-    Parts are plain JSON. It reads every schema of a lazy catalog, as whatever is derived from schemas does.
+    Parts are plain JSON. It reads every schema, as whatever is derived from schemas does.
     """
     # On most processors quicker than any other that is safe from collisions.
     digest = sha256()

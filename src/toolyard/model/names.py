@@ -21,7 +21,6 @@ from toolyard.constants import MAX_NAME_LENGTH, TOOL_NAMESPACE_SEP
 from toolyard.model.errors import ConfigError, InvalidNameError
 
 _PLAIN = re.compile(rf"[A-Za-z0-9_.\-/]{{1,{MAX_NAME_LENGTH}}}")
-_ALL_PLAIN = re.compile(rf"(?:{_PLAIN.pattern}\n)*")
 
 # Zero-width and bidirectional controls are format characters (Cf); these few render as nothing
 # although Unicode files them elsewhere.
@@ -72,11 +71,6 @@ def check_tool_name(name: object) -> None:
     _check(name, "tool name")
     if str(name).endswith(":invoke"):
         raise InvalidNameError(f"tool name {show(name)} may not end in ':invoke'; the HTTP wire uses that suffix")
-
-
-def are_plain(names: Iterable[str]) -> bool:
-    """True when all of many names are fine at a glance; False only means that each needs its own look."""
-    return _ALL_PLAIN.fullmatch("".join([f"{name}\n" for name in names])) is not None
 
 
 def _check(name: object, what: str) -> None:

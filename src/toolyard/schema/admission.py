@@ -12,7 +12,7 @@ stay within the budget and to need no rewrite (`tests/schema/test_clean.py` hold
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -26,7 +26,6 @@ from toolyard.model.names import (
     SCHEMA_LISTS,
     SCHEMA_MAPS,
     SCHEMA_SINGLES,
-    are_plain,
     check_namespace,
     check_tool_name,
     pointer_of,
@@ -323,14 +322,6 @@ def _refuse_types(tool: Tool) -> None:
         if not isinstance(value, kind):
             wanted = "text" if kind is str else "a mapping"
             raise DefinitionError(f"{field} of tool {show(tool.name)} must be {wanted}, not {type(value).__name__}")
-
-
-def admit_deferred(tools: Sequence[DeferredTool]) -> list[AdmittedTool]:
-    """The tools of an index: names are checked, many at once, schemas when they are used."""
-    plain = are_plain(tool.name for tool in tools) and are_plain({tool.namespace for tool in tools})
-    if plain and not any(tool.aliases for tool in tools):
-        return [AdmittedTool(tool) for tool in tools]
-    return [admit_tool(tool)[0] for tool in tools]
 
 
 def _admit_schemas(tool: Tool) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:

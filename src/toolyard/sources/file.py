@@ -1,29 +1,23 @@
 """Catalogs: files of YAML, JSON and JSON lines, and tools written out in a config.
 
 Where the definitions stand in one is for `catalog` to say. A table is refused.
-
-A JSON catalog may be indexed instead of read: names now, schemas when somebody asks (`index_json`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import msgspec
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
+from toolyard.model.errors import ConfigError, MalformedSource, SourceUnavailable
 from toolyard.model.names import check_namespace, json_type
-from toolyard.model.report import SourceReport, Warnings
-from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
+from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.parsing.documents import expand_place
-from toolyard.schema.admission import admit_deferred, admit_schema
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 from toolyard.sources.catalog import ends_early, explain_table, list_entries, list_row
@@ -33,7 +27,6 @@ class FileOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of a catalog file."""
 
     path: Annotated[str | Path, Meta(description="The file: JSON, JSON lines or YAML.")]
-    lazy: Annotated[bool, Meta(description="Read a tool when it is first asked for.")]
     max_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that is read.")]
 
 
@@ -43,104 +36,6 @@ class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
     tools: Annotated[
         Sequence[Any] | Mapping[str, Any], Meta(description="The definitions: a list, or a mapping of names to them.")
     ]
-
-
-_EMPTY = msgspec.Raw(b"{}")
-
-
-class _Entry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A tool as it stands in the file, its schemas left as they lie."""
-
-    name: str
-    namespace: str | None = None
-    description: str = ""
-    parameters: msgspec.Raw = _EMPTY
-    output_parameters: msgspec.Raw = _EMPTY
-    metadata: dict[str, Any] = {}
-    version: str | None = None
-    tags: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    effects: Effects = Effects.UNKNOWN
-
-
-_decode_entries = msgspec.json.Decoder(list[_Entry]).decode
-_decode_entry_lines = msgspec.json.Decoder(_Entry).decode_lines
-
-
-class IndexedTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
-    """A tool of an indexed catalog.
-
-    What a full load would have reported about a schema is raised by the first look at it. One thing is
-    given up for the speed: a key repeated beside the schemas (two descriptions, say) is not noticed.
-    """
-
-    entry: _Entry
-
-    @cached_property  # type: ignore[misc]
-    def parameters(self) -> Schema:
-        """The arguments, decoded and admitted when first read."""
-        return self._read_schema("parameters", self.entry.parameters, is_input=True)
-
-    @cached_property  # type: ignore[misc]
-    def output_parameters(self) -> Schema:
-        """The answer, decoded and admitted when first read."""
-        return self._read_schema("output_parameters", self.entry.output_parameters, is_input=False)
-
-    def _read_schema(self, field: str, raw: msgspec.Raw, *, is_input: bool) -> Schema:
-        data = parse_json(bytes(raw), what=f"{self.source}, {field} of {self.qualified_name}")
-        return admit_schema(data, is_input=is_input).schema
-
-
-_NAMESPACE = rb'"namespace"\s*:\s*"[^"\\]*"\s*'
-_BEFORE = re.compile(rb"\s*\{\s*(?:" + _NAMESPACE + rb",\s*)?" + rb'"[^"\\]+"\s*:\s*')
-_AFTER = re.compile(rb"\s*(?:,\s*" + _NAMESPACE + rb")?\}\s*")
-
-
-def index_json(data: bytes, namespace: str | None, source: str, *, lines: bool) -> list[IndexedTool] | None:
-    """The tools of a plain catalog with their schemas left raw; None if the file is not that plain."""
-    try:
-        if lines:
-            return _make_tools(_decode_entry_lines(data), namespace, source)
-        if data.lstrip()[:1] == b"[":
-            return _make_tools(_decode_entries(data), namespace, source)
-        return _decode_mapping(data, namespace, source)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # Whatever is wrong or unusual here, the full load reads it, or says what and where.
-        return None
-
-
-def _make_tools(entries: list[_Entry], namespace: str | None, source: str) -> list[IndexedTool]:
-    return [
-        IndexedTool(
-            entry.name,
-            entry.namespace or namespace or TOOL_DEFAULT_NAMESPACE,
-            entry.description,
-            metadata=entry.metadata,
-            version=entry.version,
-            tags=entry.tags,
-            aliases=entry.aliases,
-            effects=entry.effects,
-            source=source,
-            entry=entry,
-        )
-        for entry in entries
-    ]
-
-
-def _decode_mapping(data: bytes, namespace: str | None, source: str) -> list[IndexedTool] | None:
-    """One list of tools with its namespace for a key, or beside it; nothing else may stand around the list."""
-    groups = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    key = next((key for key in groups if key != "namespace"), "")
-    tools = bytes(groups.get(key, b""))
-    start = data.find(tools)
-    if not _BEFORE.fullmatch(data, 0, start) or not _AFTER.fullmatch(data, start + len(tools)):
-        return None
-    home: str | None = key
-    if key == "tools":
-        home = msgspec.json.decode(groups["namespace"], type=str) if "namespace" in groups else None
-    elif len(groups) > 1:
-        return None
-    return _make_tools(_decode_entries(tools), namespace or home, source)
 
 
 _ENDS_EARLY = "the list has another page, which is not here; save every page, or the tools on it are missing"
@@ -185,8 +80,6 @@ class FileToolLoader(ToolLoader):
     """Reads one catalog in any of the shapes above.
 
     Namespace precedence: the tool's own key, then the argument, then the file's, then "default".
-    With `lazy`, a JSON catalog is only indexed: names and descriptions are read and checked now, each
-    schema when it is first used. YAML cannot be indexed that way and loads in full.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (FileOptions,)
@@ -198,7 +91,6 @@ class FileToolLoader(ToolLoader):
         *,
         on_error: str = "raise",
         on_duplicate: str = "raise",
-        lazy: bool = False,
         max_bytes: int = MAX_BYTES,
         namespaces: str = "open",
     ) -> None:
@@ -206,9 +98,7 @@ class FileToolLoader(ToolLoader):
         self.namespace = namespace
         if namespace is not None:
             check_namespace(namespace)
-        read = read_arguments(FileOptions, lazy=lazy, max_bytes=max_bytes)
-        self.lazy: bool = read["lazy"]
-        self.max_bytes: int = read["max_bytes"]
+        self.max_bytes: int = read_arguments(FileOptions, max_bytes=max_bytes)["max_bytes"]
         self._set_policies(on_error, on_duplicate)
         self._lock_namespaces(namespaces, namespace)
         suffix = self.path.suffix.lower()
@@ -229,10 +119,6 @@ class FileToolLoader(ToolLoader):
         data = read_bytes(self.path, max_bytes=self.max_bytes)
         intake = Intake(self)
         with paused_gc():
-            if self.lazy and self._suffix in _JSON | _LINES:
-                index = index_json(data, self.namespace, self.source, lines=self._suffix in _LINES)
-                if index is not None and self._admit_index(index):
-                    return list(index)
             header = _find_header(data)
             if header:
                 raise MalformedSource(explain_table(header), where=self.source)
@@ -241,17 +127,6 @@ class FileToolLoader(ToolLoader):
             else:
                 self._load_document(data, intake)
         return intake.finish()
-
-    def _admit_index(self, tools: list[IndexedTool]) -> bool:
-        """False if some name needs the full load to be judged, skipped or explained."""
-        if self.namespace is not None and any(tool.namespace != self.namespace for tool in tools):
-            return False
-        try:
-            self.admitted = admit_deferred(tools)
-        except DefinitionError:
-            return False
-        self._report = SourceReport(self.source, len(tools), warnings=Warnings((), tools))
-        return True
 
     def _load_document(self, data: bytes, intake: Intake) -> None:
         self._located = 0

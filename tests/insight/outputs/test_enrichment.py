@@ -1,10 +1,8 @@
 """`output_parameters`: who gets an output schema, from where, and what it costs."""
 
-import json
-
 import pytest
 
-from toolyard import ConfigError, EnrichmentError, FileToolLoader, OutputParametersEnrichment, Tool, ToolRegistry
+from toolyard import ConfigError, EnrichmentError, OutputParametersEnrichment, Tool, ToolRegistry
 from toolyard.insight.cache import FILE, ItemCache
 
 PLAIN = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -103,22 +101,6 @@ def test_equal_tools_of_several_namespaces_share_what_is_kept(tmp_path):
     db = sqlite3.connect(ItemCache(tmp_path).path)
     assert db.execute("SELECT count(*) FROM items").fetchone() == (1,)
     db.close()
-
-
-def test_inferred_outputs_read_no_schema_of_a_lazy_catalog_that_nobody_asked_about(tmp_path):
-    path = tmp_path / "tools.json"
-    entries = [
-        {"name": f"tool_{number}", "description": "Gives a user.", "parameters": KNOWN, "output_parameters": KNOWN}
-        for number in range(30)
-    ]
-    entries[7]["parameters"] = {"type": "nonsense"}
-    path.write_text(json.dumps(entries))
-    nobody = [{"name": "default::nobody", "result": {"id": 1}}]
-    inferred = OutputParametersEnrichment(infer="examples", results=nobody, cache=False)
-    registry = ToolRegistry.from_loaders([FileToolLoader(path, lazy=True)], [inferred])
-    registry.remove("default::tool_3")
-    assert len(registry) == 29
-    assert not any("parameters" in tool.__dict__ for tool in registry.snapshot.tools)
 
 
 def test_an_inferred_output_that_cannot_be_written_out_is_refused_by_name():
