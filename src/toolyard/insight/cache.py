@@ -2,7 +2,7 @@
 
 Adding one tool to ten thousand computes one. Any number of threads and processes may share the file; what one of them
 has finished is there for all, and stays if it is killed. A cache that cannot be used is never an error: it is said
-once, and everything is computed. One that can only be read is read, and a damaged one is set aside for a new one.
+once, and everything is computed. A damaged one is deleted, and a new one begun.
 Arrays derived from a whole set of tools are items too, found by a hash of all definitions.
 """
 
@@ -14,11 +14,11 @@ import json
 import logging
 import os
 import sqlite3
-import time
+import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from hashlib import blake2b, sha256
 from operator import attrgetter
 from pathlib import Path
@@ -151,7 +151,7 @@ class ItemCache:
                 rows = db.execute(f"SELECT key, value FROM items WHERE kind = ? AND key IN ({marks})", (kind, *some))  # noqa: S608
                 found.update(rows)
 
-        if self.path is not None and os.path.exists(self.path) and not self._use_file(self.path, read, reading=True):
+        if self.path is not None and os.path.exists(self.path) and not self._use_file(self.path, read):
             # What was read before something was found to be wrong may be wrong, too.
             found.clear()
         return found
@@ -203,52 +203,59 @@ class ItemCache:
             found.update(fresh)
         return [found[key] for key in keys]
 
-    def _use_file(self, path: Path, work: Callable[[sqlite3.Connection], object], *, reading: bool = False) -> bool:
+    def _use_file(self, path: Path, work: Callable[[sqlite3.Connection], object]) -> bool:
         """Open the file for some work; whatever is wrong with it ends the work, not the caller. Whether it was done.
 
-        A file that is damaged is set aside, and the work is done on a new one.
+        A file that is damaged is deleted, and the work is done on a new one.
         """
         for again in (True, False):
-            seen = identify_file(path)
+            seen = _identify_file(path)
             try:
-                with read_only(path, _check_ownership) if reading and is_read_only(path) else _open_file(path) as db:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with closing(_connect_database(path)) as db:
                     work(db)
                 return True
             except (sqlite3.Error, OSError) as error:
-                if not again or not is_damage(error) or seen is None:
-                    _say_unusable(path, error, reading)
-                    return False
-                if not _made_way(path, seen, error):
-                    return False
+                if again and _is_damage(error) and _delete_file(path, seen):
+                    say_once("the cache %s is damaged (%s), and a new one is begun", path, error)
+                    continue
+                say_once("the cache %s cannot be used, so everything is computed: %s", path, error)
+                break
         return False
 
 
-def _made_way(path: Path, seen: Identity, damage: Exception) -> bool:
-    """Whether a damaged file is out of the way."""
+def _is_damage(error: Exception) -> bool:
+    """Whether SQLite says that the file is none of its own, or no longer whole."""
+    # Of an extended code, the last byte is the kind. What is raised for another program's database has none.
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+_deleting = threading.Lock()
+
+
+def _delete_file(path: Path, seen: tuple[int, int] | None) -> bool:
+    """Delete a damaged file and what SQLite has put beside it; False if that cannot be done.
+
+    One that is no longer the file that was seen is new, and stays.
+    """
     try:
-        target = set_aside(path, seen)
-    except OSError as error:
-        say_once(
-            "the cache %s is damaged (%s) and cannot be set aside, so everything is computed: %s", path, damage, error
-        )
+        with _deleting:
+            if _identify_file(path) == seen:
+                # The file itself last: the log of an old file beside a new one would be played into it.
+                for ending in ("-wal", "-shm", ""):
+                    path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+    except OSError:
         return False
-    if target is not None:
-        say_once("the cache %s is damaged (%s): it is now %s, and a new one is begun", path, damage, target.name)
     return True
 
 
-def _say_unusable(path: Path, error: Exception, reading: bool) -> None:
-    if not reading and is_read_only(path) and isinstance(error, sqlite3.OperationalError | OSError):
-        say_once("the cache %s can only be read, so what it lacks is computed every time: %s", path, error)
-    else:
-        say_once("the cache %s cannot be used, so everything is computed: %s", path, error)
-
-
-@contextmanager
-def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with closing(_connect_database(path)) as db:
-        yield db
+def _identify_file(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _connect_database(path: Path) -> sqlite3.Connection:
@@ -299,83 +306,6 @@ def _check_ownership(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it is another program's database; name another folder")
     if version > _VERSION:
         raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
-
-
-Identity = tuple[int, int]
-
-
-def identify_file(path: Path) -> Identity | None:
-    """Which file has that name now; None if none has."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def is_damage(error: Exception) -> bool:
-    """Whether SQLite says that the file is none of its own, or no longer whole."""
-    # Of an extended code, the last byte is the kind. What is raised for another program's database has none.
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-
-
-def is_read_only(path: Path) -> bool:
-    """Whether the file is there, and nothing can be written to it or beside it."""
-    return os.path.isfile(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
-
-
-def set_aside(path: Path, seen: Identity) -> Path | None:
-    """Give a damaged file another name, if it is still the one that was seen; None if somebody else has done it.
-
-    Whoever still has it open goes on with the old one, under its new name. `OSError` if it cannot be renamed.
-    """
-    # The folder, one at a time: closing the file itself would end the locks that SQLite has on it.
-    number = os.open(path.parent, os.O_RDONLY)
-    try:
-        with suppress(ImportError, OSError):  # not everywhere, and not on every disk in a network
-            import fcntl
-
-            fcntl.flock(number, fcntl.LOCK_EX)
-        if identify_file(path) != seen:
-            return None
-        target = path.with_name(f"{path.name}.broken-{time.time_ns():x}")
-        # The file itself last: the log of an old file beside a new one would be played into it.
-        for ending in ("-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                os.rename(f"{path}{ending}", f"{target}{ending}")
-        os.rename(path, target)
-        return target
-    finally:
-        os.close(number)
-
-
-@contextmanager
-def read_only(path: Path, check: Callable[[sqlite3.Connection], object]) -> Iterator[sqlite3.Connection]:
-    """Open a file that cannot be written; `check` says whether it may be used.
-
-    A file in WAL mode has two more beside it while it is open, which SQLite makes even for one who only reads. Where
-    they cannot be made it must be told that the file is `immutable`: it then looks at nothing but the file. That is all
-    there is to see if the log is not there or empty, as whoever closes the file last leaves it. A log with content may
-    hold what the file lacks, or what a checkpoint has copied into it by half; such a file is not read that way, and
-    neither is one that somebody who may write has changed meanwhile, since no lock has held him off.
-    """
-    before = None if os.access(path.parent, os.W_OK) else _at_rest(path)
-    how = "mode=ro" if before is None else "mode=ro&immutable=1"
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:
-        check(db)
-        yield db
-    if before is not None and _at_rest(path) != before:
-        raise sqlite3.OperationalError("it was changed while it was read")
-
-
-def _at_rest(path: Path) -> tuple[int, int, int] | None:
-    """What tells one state of a file from the next; None if there is more of it in its log."""
-    with suppress(FileNotFoundError):
-        if os.stat(f"{path}-wal").st_size:
-            return None
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 Array = NDArray[Any]
