@@ -11,7 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from toolyard.model.errors import ToolFailed
 
@@ -120,7 +120,7 @@ def _calculate(node: ast.expr, text: str) -> Number:
         raise _Wrong(
             "the number is too large", at, f"whole numbers have at most {MAX_DIGITS:,} digits, others end near 1.8e308"
         )
-    return value
+    return cast(Number, value)
 
 
 def _raise_power(base: Number, exponent: Number) -> Any:
