@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import msgspec
-
-from toolyard.insight.base import Edge, Feed, Sample
-from toolyard.insight.dataflow.paths import fields_of, needed_of
+from toolyard.insight.base import Edge, Sample
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
-from toolyard.insight.samplers.mix import draw_inner, inner_sampler, places_of
+from toolyard.insight.samplers.mix import draw_inner, inner_sampler
 from toolyard.model.errors import SamplingError
-from toolyard.model.names import IN_PLACE
 from toolyard.model.tool import Tool
 
-_TOGETHER = IN_PLACE | {"dependentRequired", "minProperties", "maxProperties"}
-"""Keywords by which one parameter may depend on another."""
 _HOPELESS = 3
 """So many failures of the inner sampler mean that it will not find a sample of that size."""
 
 _MODES = ("tool", "parameter")
 _WHY = {"tool": "the tool to take away has to be drawn too: ", "parameter": ""}
 _NOTHING = {
-    "tool": "whatever a tool of the samples gives the others, another of them gives as well",
-    "parameter": "no tool of the samples has a required parameter that could be taken out",
+    "tool": "no tool of the samples feeds another of them",
+    "parameter": "no tool of the samples has a required parameter",
 }
 """Why there is nothing to take away, by mode, where there are samples."""
 
@@ -37,9 +30,7 @@ class MissingOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_f
     """The sampler of the tools: its name, a mapping of `type` and its options, or the sampler itself. None for
     `tc/chain`, and where the registry knows no dataflow or has no such chain, `tc/random`."""
     mode: Literal["any", "tool", "parameter"] = "any"
-    """What is taken away: a tool that others need, a required parameter, or one of both by chance."""
-    keep_definition: bool = False
-    """Leave the parameter in the definition: its value is what is missing, and `details` says which."""
+    """What is taken away: a tool that others need, the value of a required parameter, or one of both by chance."""
     max_tries: Tries = 256
     """Samples of the inner sampler that are tried."""
 
@@ -47,9 +38,9 @@ class MissingOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_f
 class MissingSampler(ToolSampler[MissingOptions]):
     """A sample with a hole, of which `details` tells: `missing` ("tool" or "parameter"), `tool`, `parameter`.
 
-    A missing tool is one that feeds others of the sample something that, by all that the registry's dataflow knows, no
-    other of them gives. Where nothing is known of what feeds what, it is any. A missing parameter is gone from the
-    definition of its tool, and what fed it from the edges; `fed_by` says who did.
+    A missing tool is one that feeds others by the edges of the sample, or any where it has none. A missing parameter is
+    one whose value nobody gives; it stays in the definition of its tool. Where there is no other than those that a tool
+    of the sample feeds, `fed_by` says which.
     """
 
     sampler_name = "tc/missing"
@@ -97,7 +88,7 @@ class MissingSampler(ToolSampler[MissingOptions]):
                     # As many as are asked for are no sample yet: one of them would be taken away.
                     _keep_longer(partial, error.tools[: ask.k - 1])
                     continue
-                found = _without_tool(ask, whole) if extra else _without_parameter(ask, whole)
+                found = _without_tool(ask, whole) if extra else _without_value(ask, whole)
                 if found is not None:
                     return found
                 reasons[mode] = _NOTHING[mode]
@@ -118,34 +109,43 @@ def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
 
 
 def _without_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
-    keep = None if ask.anchor is None else ask.tools[ask.anchor]
-    order = [at for at in ask.chance("tool").each(range(len(whole))) if whole[at] is not keep]
-    hole = RemovableTools(ask, whole).first(order) if len(whole) > 1 else None
-    if hole is None:
+    order = [at for at in ask.chance("tool").each(range(len(whole))) if not _is_anchor(ask, whole[at])]
+    feeding = [at for at in order if any(_leads_from(edge, whole[at]) for edge in whole.edges)]
+    able = feeding if whole.edges else order
+    if not able or len(whole) == 1:
         return None
-    tool = whole[hole.at]
-    kept = [
-        edge
-        for edge in whole.edges
-        if not (is_of(edge.source, edge.source_overload, tool) or is_of(edge.target, edge.target_overload, tool))
-    ]
-    left = [place for place in range(len(whole)) if place != hole.at]
+    gone = able[0]
+    tool, left = whole[gone], [one for at, one in enumerate(whole) if at != gone]
+    lost = [edge for edge in whole.edges if _leads_from(edge, tool)]
+    kept = [edge for edge in whole.edges if edge not in lost and not _leads_to(edge, tool)]
+    needy = [any(_leads_to(edge, one) for edge in lost) for one in left]
     return ask.sample(
-        [whole[place] for place in left],
-        roles=["incomplete" if place in hole.needy else "complete" for place in left],
+        left,
+        roles=["incomplete" if lacks else "complete" for lacks in needy],
         edges=kept,
         score=_score_edges(whole, kept),
         details={
             "missing": "tool",
             "tool": tool.qualified_name,
             "overload": tool.fingerprint,
-            "position": hole.at,
-            "needed_by": [whole[place].qualified_name for place in left if place in hole.needy],
-            "replaceable": False,
-            "lost_edges": [edge.to_dict() for edge in hole.lost],
+            "position": gone,
+            "needed_by": [one.qualified_name for one, lacks in zip(left, needy, strict=True) if lacks],
+            "lost_edges": [edge.to_dict() for edge in lost],
             "inner_topology": whole.topology,
         },
     )
+
+
+def _is_anchor(ask: SampleRequest[Any], tool: Tool) -> bool:
+    return ask.anchor is not None and tool is ask.tools[ask.anchor]
+
+
+def _leads_from(edge: Edge, tool: Tool) -> bool:
+    return edge.source == tool.qualified_name and edge.source_overload in ("", tool.fingerprint)
+
+
+def _leads_to(edge: Edge, tool: Tool) -> bool:
+    return edge.target == tool.qualified_name and edge.target_overload in ("", tool.fingerprint)
 
 
 def _score_edges(whole: Sample, edges: list[Edge]) -> float | None:
@@ -155,25 +155,19 @@ def _score_edges(whole: Sample, edges: list[Edge]) -> float | None:
     return min((edge.score for edge in edges), default=None)
 
 
-def _without_parameter(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
-    kept = ask.options.keep_definition
-    able = [(at, tool) for at, tool in enumerate(whole) if kept or can_lose(tool)]
-    choices = [(at, name) for at, tool in able for name in required_parameters(tool)]
+def _without_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
+    choices = [(at, name) for at, tool in enumerate(whole) for name in _required_parameters(tool)]
     if not choices:
         return None
-    at, name = ask.chance("parameter").pick(choices)
+    # A value that another of the tools gives is not quite missing.
+    alone = [(at, name) for at, name in choices if not _list_feeders(whole, whole[at], name)]
+    at, name = ask.chance("parameter").pick(alone or choices)
     tool = whole[at]
-    fed = [edge for edge in whole.edges if is_of(edge.target, edge.target_overload, tool)]
-    feeders = [edge.source for edge in fed if any(feeds_parameter(feed, tool, name) for feed in edge.feeds)]
-    tools, edges = list(whole), list(whole.edges)
-    if not kept:
-        tools[at] = without_parameter(tool, name)
-        edges = list(edges_without(edges, tool, name, tools[at]))
     return ask.sample(
-        tools,
-        roles=["incomplete" if place == at else "complete" for place in range(len(tools))],
-        edges=edges,
-        score=_score_edges(whole, edges),
+        list(whole),
+        roles=["incomplete" if place == at else "complete" for place in range(len(whole))],
+        edges=list(whole.edges),
+        score=whole.score,
         details={
             "missing": "parameter",
             "tool": tool.qualified_name,
@@ -181,96 +175,13 @@ def _without_parameter(ask: SampleRequest[MissingOptions], whole: Sample) -> Sam
             "position": at,
             "parameter": name,
             "schema": tool.parameters["properties"][name],
-            "fed_by": feeders,
-            "definition_kept": kept,
+            "fed_by": _list_feeders(whole, tool, name),
             "inner_topology": whole.topology,
         },
     )
 
 
-Link = tuple[int, int, Edge]
-"""An edge, and where in the sample its source and its target are."""
-
-
-class Hole(NamedTuple):
-    """A tool that can be taken away, and what is lost with it."""
-
-    at: int
-    lost: list[Edge]
-    """The edges by which it fed others."""
-    needy: frozenset[int]
-    """Where the tools are of which a parameter is fed by nobody who is left."""
-
-
-class RemovableTools:
-    """What is known of the tools of one sample: the edges that came with it, and those of the registry's dataflow.
-
-    A sampler tells of the edges it went by, a chain of those along it. Whether one tool can stand in for another
-    depends on every edge that there is between those that are left.
-    """
-
-    def __init__(self, ask: SampleRequest[Any], whole: Sample) -> None:
-        self._whole = whole
-        self._own = _list_links(whole, whole.edges)
-        known = _list_links(whole, _list_known_edges(ask, whole))
-        self._told = self._own or known
-        self._into: dict[int, list[tuple[int, Edge]]] = {}
-        for source, target, edge in (*self._own, *known):
-            self._into.setdefault(target, []).append((source, edge))
-
-    def first(self, order: Iterable[int]) -> Hole | None:
-        """The first tool that others need and nobody can stand in for.
-
-        Where the sampler went by no edges, and no tool is needed as far as is known, the first that feeds none.
-        """
-        idle: Hole | None = None
-        for at in order:
-            if self._has_twin(at):
-                continue
-            links = [link for link in self._told if link[0] == at]
-            needy = frozenset(target for _, target, edge in links if self._is_lost(at, target, edge))
-            if needy:
-                return Hole(at, [edge for *_, edge in links], needy)
-            if not links and not self._own:
-                idle = idle or Hole(at, [], frozenset())
-        return idle
-
-    def _is_lost(self, gone: int, target: int, edge: Edge) -> bool:
-        """Whether something that the edge feeds is fed by nobody else. What does not say what it feeds, feeds all."""
-        others = [other for source, other in self._into[target] if source not in (gone, target)]
-        if not edge.feeds:
-            return not others
-        fed = {feed.parameter for other in others for feed in other.feeds}
-        return all(other.feeds for other in others) and any(feed.parameter not in fed for feed in edge.feeds)
-
-    def _has_twin(self, at: int) -> bool:
-        """Whether the same tool is there once more, in another namespace."""
-        name, answer = self._whole[at].name, self._whole[at].output_parameters
-        others = [tool for place, tool in enumerate(self._whole) if place != at]
-        return any(tool.name == name and tool.output_parameters == answer for tool in others)
-
-
-def _list_known_edges(ask: SampleRequest[Any], whole: Sample) -> list[Edge]:
-    """The edges between these tools in the dataflow of the registry, however weak."""
-    if "dataflow" not in ask.world.artifacts:
-        return []
-    return ask.world.graph(0.0, ask.spaces).among(places_of(ask, whole))
-
-
-def _list_links(whole: Sample, edges: Iterable[Edge]) -> list[Link]:
-    """The edges of which both ends are in the sample."""
-    named: dict[str, list[int]] = {}
-    for at, tool in enumerate(whole):
-        named.setdefault(tool.qualified_name, []).append(at)
-    links: list[Link] = []
-    for edge in edges:
-        sources = [at for at in named.get(edge.source, ()) if is_of(edge.source, edge.source_overload, whole[at])]
-        targets = [at for at in named.get(edge.target, ()) if is_of(edge.target, edge.target_overload, whole[at])]
-        links += [(source, target, edge) for source in sources for target in targets]
-    return links
-
-
-def required_parameters(tool: Tool) -> list[str]:
+def _required_parameters(tool: Tool) -> list[str]:
     """The names of the parameters that a call must give, in the order of the definition."""
     properties = tool.parameters.get("properties")
     required = tool.parameters.get("required")
@@ -279,53 +190,13 @@ def required_parameters(tool: Tool) -> list[str]:
     return [name for name in properties if name in required]
 
 
-def can_lose(tool: Tool) -> bool:
-    """Whether a parameter can be taken out: nothing but `properties` and `required` speaks of it."""
-    return _TOGETHER.isdisjoint(tool.parameters)
+def _list_feeders(whole: Sample, tool: Tool, parameter: str) -> list[str]:
+    """The tools that give that parameter, or something in it."""
+    feeds = [(edge.source, feed.parameter) for edge in whole.edges if _leads_to(edge, tool) for feed in edge.feeds]
+    return [source for source, path in feeds if _owner_of(path, tool) == parameter]
 
 
-def without_parameter(tool: Tool, name: str) -> Tool:
-    """A copy of the tool with one required parameter less."""
-    properties = {key: part for key, part in tool.parameters["properties"].items() if key != name}
-    required = [key for key in tool.parameters["required"] if key != name]
-    left = {**tool.parameters, "properties": properties, "required": required}
-    if not required:
-        del left["required"]
-    return tool.replace(parameters=left)
-
-
-def is_of(name: str, overload: str, tool: Tool) -> bool:
-    """Whether an end of an edge is that tool."""
-    return name == tool.qualified_name and overload in ("", tool.fingerprint)
-
-
-def feeds_parameter(feed: Feed, tool: Tool, parameter: str) -> bool:
-    """Whether a feed gives that parameter of the tool, or something in it.
-
-    A name may have dots itself, so a path belongs to the longest name that it begins with.
-    """
-    path = feed.parameter
+def _owner_of(path: str, tool: Tool) -> str | None:
+    """The parameter that a path leads into. A name may have dots itself, so it is the longest that fits."""
     owners = [name for name in tool.parameters["properties"] if f"{path}.".startswith((f"{name}.", f"{name}[]"))]
-    return max(owners, key=len, default=None) == parameter
-
-
-def edges_without(edges: Sequence[Edge], tool: Tool, parameter: str, left: Tool) -> Iterator[Edge]:
-    """What is true of these edges now that `left` stands for `tool`: without those that fed nothing else."""
-    must = needed_of(field.path for field in fields_of(left.parameters).found if field.required)
-    for edge in edges:
-        if edge.source_overload == tool.fingerprint and edge.source == tool.qualified_name:
-            edge = msgspec.structs.replace(edge, source_overload=left.fingerprint)
-        if not is_of(edge.target, edge.target_overload, tool):
-            yield edge
-            continue
-        feeds = tuple(feed for feed in edge.feeds if not feeds_parameter(feed, tool, parameter))
-        if edge.feeds and not feeds:
-            continue
-        yield msgspec.structs.replace(
-            edge,
-            feeds=feeds,
-            # Best first: an edge is as strong as the best of its feeds.
-            score=edge.score if feeds[:1] == edge.feeds[:1] else feeds[0].score,
-            covers_required=bool(must) and must <= {feed.parameter for feed in feeds},
-            target_overload=edge.target_overload and left.fingerprint,
-        )
+    return max(owners, key=len, default=None)
