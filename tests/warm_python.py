@@ -124,6 +124,9 @@ def _answer(line, paths):
     child = os.fork()
     if child == 0:
         _become(json.loads(wanted), streams, paths)
+    if line in select.select([os.pidfd_open(child), line], [], [])[0]:
+        os.kill(child, signal.SIGKILL)  # whoever asked was ended, so its program ends too
+        os._exit(1)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     line.send(str(status if status >= 0 else 128 - status).encode())
     os._exit(0)
