@@ -45,21 +45,22 @@ def axe():
 
 def servers():
     """The `bin` of the environment of the time and git servers."""
-    return _environment("servers", "mcp-server-time", "mcp-server-git") / "bin"
+    return _environment("servers") / "bin"
 
 
 def fastmcp():
     """The python that has FastMCP."""
-    return _environment("fastmcp", "fastmcp") / "bin" / "python"
+    return _environment("fastmcp") / "bin" / "python"
 
 
-def _environment(name, *wanted):
+def _environment(name):
     pins = HERE / f"{name}.txt"
 
     def build(folder):
-        _run([sys.executable, "-m", "venv", folder])
-        pip = [folder / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-        _run([*pip, "-c", pins, *wanted])
+        # With no pip of its own, nothing compiled that no test imports, and nothing to find out: the pins name it all.
+        _run([sys.executable, "-m", "venv", "--without-pip", folder])
+        pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-compile"]
+        _run([*pip, "--no-deps", "--disable-pip-version-check", "--quiet", "-r", pins])
 
     return _once(name, pins.read_bytes() + sys.version.encode(), build)
 
