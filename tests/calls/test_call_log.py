@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from sessions.conftest import place as place, postgres_place as postgres_place, sqlite_place as sqlite_place
 from waiting import until
 
+from conftest import examples
 from toolyard.calls import journal
 from toolyard.calls.journal import (
     CallFilter,
@@ -101,7 +102,7 @@ FILTERS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(rows=st.lists(ROWS, max_size=30), asked=st.lists(FILTERS, min_size=1, max_size=8), limit=st.integers(1, 7))
 def test_pages_in_a_line_are_the_calls_that_fit_newest_first_in_memory_and_in_a_file(rows, asked, limit):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

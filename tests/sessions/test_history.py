@@ -4,6 +4,7 @@ import sys
 
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from toolyard.sessions.history import History
 
 actions = st.lists(
@@ -23,7 +24,7 @@ def made(entries):
     return history
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(actions, st.integers(0, 60))
 def test_every_history_of_a_random_family_agrees_with_a_list(program, start):
     family, forgotten = [(History(), [])], set()

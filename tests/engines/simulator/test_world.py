@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from engines.engine_support import ask, call, refused
 from engines.simulator.test_profile import operation
 from toolyard import ConfigError, LMToolEngine, MultiToolEngine, Tool, ToolRegistry, Toolyard
@@ -88,7 +89,7 @@ def test_what_is_not_there_is_not_found_and_not_made(engine):
     assert own_state(engine) == before
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(st.sampled_from(READS), st.integers(1000, 1006)), max_size=12))
 def test_reads_change_nothing_and_say_the_same_again(reads):
     with engine_of() as engine:

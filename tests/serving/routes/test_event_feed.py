@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from toolyard import ToolRegistry
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls import journal
@@ -58,7 +59,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(steps=STEPS, principal=st.sampled_from([ANN, ADMIN]))
 def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, principal):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
