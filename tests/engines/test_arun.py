@@ -146,6 +146,29 @@ async def test_concurrent_calls_with_one_id_that_differ_are_a_conflict_for_all_b
     ]
 
 
+class Wrapping(PythonToolEngine):
+    """Overrides `execute`, and ends in ours."""
+
+    executes_by_super = True
+
+    def execute(self, session_id, tool_calls, **options):
+        return super().execute(session_id, tool_calls, **options)
+
+
+async def test_duplicates_run_once_by_way_of_an_engine_that_wraps_execute_too():
+    RAN.clear()
+    with Wrapping(registry_of(note, slow)) as engine:
+        engine.setup("s")
+        engine.setup("own")
+        request = CallRequest(calls=[call("slow", "c1", word="once")], session_id="s", replay=True)
+        answers = await asyncio.gather(*(engine.arun(request) for _ in range(3)))
+        assert {result.result for [result] in [*answers, await engine.arun(request)]} == {"once"}
+        assert RAN.count("once") == 1
+        for _ in range(2):
+            await engine.aexecute("own", [call("note", "c1", word="twice")])
+        assert RAN.count("twice") == 2
+
+
 async def test_calls_outside_of_sessions_do_not_wait_for_each_other(engine):
     async with asyncio.timeout(SOON):
         await asyncio.gather(*(engine.arun(CallRequest(calls=[call("slow", "c1", word=str(n))])) for n in range(50)))

@@ -163,7 +163,7 @@ def _answer_calls(
         if since is not None and time.monotonic() - since > _HELD_SECONDS:
             yield pause(0)
             since = time.monotonic()
-        result = find_recorded(session, call) if batch.replay else None
+        result = find_recorded(session, call) if batch.replay or session.replays else None
         if result is None:
             result = yield from call_flow(path, plans, batch, session, call)
         results.append(result)

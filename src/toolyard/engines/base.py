@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
@@ -45,7 +45,7 @@ from toolyard.engines.session_reading import SessionReading, run_off_loop
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.bases import Closing
 from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.errors import ConfigError, NoEngine
+from toolyard.model.errors import ConfigError, NoEngine, UnknownSessionError
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.function_call import current_simulation, simulating
@@ -357,7 +357,7 @@ class ToolEngine(SessionReading, Closing):
             return home_loop.run(self.asimulate(session_id, tool_calls, **options), twin="asimulate")
         if self.overrides.answers_batches:
             options = given_options(timeout=timeout, owner=owner, context=context)
-            refused = self._refuse_effects(tool_calls)
+            refused = refuse_effects(self, tool_calls)
             with simulating():
                 return fill_in(refused, self.execute(session_id, calls_left(tool_calls, refused), **options))
         session = self.sessions.find(session_id, owner)
@@ -422,7 +422,7 @@ class ToolEngine(SessionReading, Closing):
         if self.overrides.simulate and not self.overrides.asimulate:
             return await wrapped(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
         if self.overrides.answers_batches:
-            refused = self._refuse_effects(tool_calls)
+            refused = refuse_effects(self, tool_calls)
             with simulating():
                 return fill_in(refused, await self.aexecute(session_id, calls_left(tool_calls, refused), **options))
         session = await self._afind(session_id, owner)
@@ -447,6 +447,9 @@ class ToolEngine(SessionReading, Closing):
             finally:
                 await self.ateardown(session_id, owner=request.owner)
         if self.overrides.answers_batches:
+            if request.replay:
+                with suppress(UnknownSessionError):  # it may keep its own
+                    (await self._afind(request.session_id, request.owner)).replays = True
             run = self.aexecute if request.mode == "execute" else self.asimulate
             options = given_options(
                 timeout=request.timeout or request.at_most, owner=request.owner, context=request.context or None
@@ -487,11 +490,6 @@ class ToolEngine(SessionReading, Closing):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, tools={len(self.tool_registry)})"
-
-    def _refuse_effects(self, calls: Sequence[ToolCall]) -> list[ToolResult | None]:
-        if self.overrides.only_executes:
-            return refuse_effects(self.tool_registry.snapshot, calls)
-        return [None] * len(calls)
 
     async def _afind(self, session_id: str, owner: str | None) -> Session:
         if self.sessions.known(session_id, owner):

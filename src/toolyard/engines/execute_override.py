@@ -18,6 +18,7 @@ from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ConfigError, Denied, ToolFailed, UnknownToolError
 from toolyard.model.tool import Effects, Tool
+from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import PreparedTool
@@ -69,6 +70,7 @@ class ExecutingEngine(Protocol):
     gates: Gates
     threads: Threads
     overrides: Overrides
+    tool_registry: ToolRegistry
 
     def setup(self, session_id: str, *args: Any, fork_of: str | None = None, **kwargs: Any) -> None:
         """Begin a session."""
@@ -114,9 +116,11 @@ def complete_init(init: Callable[..., None], ours: Callable[[Any], None]) -> Cal
     return complete
 
 
-def refuse_effects(snapshot: Snapshot, calls: Sequence[ToolCall]) -> list[ToolResult | None]:
+def refuse_effects(engine: ExecutingEngine, calls: Sequence[ToolCall]) -> list[ToolResult | None]:
     """For each call, why an `execute` that cannot tell a simulation is not asked for it, or None."""
-    return [_refuse_effect(snapshot, call) for call in calls]
+    if not engine.overrides.only_executes:
+        return [None] * len(calls)
+    return [_refuse_effect(engine.tool_registry.snapshot, call) for call in calls]
 
 
 def _refuse_effect(snapshot: Snapshot, call: ToolCall) -> ToolResult | None:

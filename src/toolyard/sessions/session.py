@@ -55,7 +55,7 @@ class Session:
 
     __slots__ = (
         *("branch", "counts", "drafted", "durable", "full", "gate", "history", "holder"),
-        *("is_alone", "kept", "key", "over", "parent", "room", "state", "taken", "tallies", "told", "used"),
+        *("is_alone", "kept", "key", "over", "parent", "replays", "room", "state", "taken", "tallies", "told", "used"),
     )
 
     def __init__(
@@ -91,6 +91,9 @@ class Session:
         """Bytes that may be added before it is measured; where nobody counts, all there are."""
         self.kept = True
         """False for a session that nobody will ever read: nothing need be written down in it."""
+        self.replays = False
+        """True where a wire has sent calls by way of an engine's own `execute`, which cannot say that they may be
+        repeats: a `call_id` that was answered before gets that answer again."""
         self.is_alone = False
         """True for calls without a session; what is counted by session is counted by their owner."""
         self.drafted = False
