@@ -8,8 +8,10 @@ from hypothesis import given, strategies as st
 
 from engines.engine_support import call, registry_of
 from toolyard import (
+    CallError,
     ConfigError,
     Content,
+    Denied,
     Effects,
     MultiToolEngine,
     PythonToolEngine,
@@ -246,6 +248,23 @@ def test_auto_plays_what_is_there_and_records_the_rest(tape, registry, world):
     assert world.asked == ["a", "b"]
     results, drift = replayed(tape, registry, [call("look", place="a"), call("look", place="b")])
     assert [result.result["number"] for result in results] == [1, 2] and drift.ok
+
+
+@pytest.mark.parametrize("failure", [Unavailable("connection refused"), Denied("it may not be called")])
+def test_auto_does_not_keep_a_failure_that_may_pass(tape, failure):
+    answers = [failure, "here again"]
+
+    def look() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, CallError):
+            raise answer
+        return answer
+
+    registry = registry_of(look)
+    [failed] = recorded(tape, registry, [call("look")], mode="auto")
+    [well] = recorded(tape, registry, [call("look")], mode="auto")
+    assert (failed.error_info.code, well.result) == (failure.code, "here again")
+    assert replayed(tape, registry, [call("look")])[0][0].result == "here again"
 
 
 def test_passthrough_leaves_the_cassette_alone(tape, registry, world):

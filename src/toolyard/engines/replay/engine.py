@@ -76,8 +76,9 @@ class ReplayToolEngine(ToolEngine):
     """Plays recorded calls back, and records those of another engine, to a file that people can read.
 
     `mode` "replay" answers from the cassette alone; "record" has every call answered by `engine` and adds it;
-    "auto" plays what is there and records the rest; "passthrough" leaves the cassette alone. In a config `engine` is
-    the name of another engine under `tools.engines`. Its limits and its fault plan hold for the calls it answers.
+    "auto" plays what is there and records the rest, but for failures that a further try may not meet; "passthrough"
+    leaves the cassette alone. In a config `engine` is the name of another engine under `tools.engines`. Its limits
+    and its fault plan hold for the calls it answers.
 
     `match` "arguments" finds a call by its tool and canonical arguments; recordings of the same call play in order,
     and the last one is repeated unless `repeat` is false. "fifo" plays a tool's recordings in order whatever the
@@ -317,9 +318,11 @@ class ReplayToolEngine(ToolEngine):
     def _keep_outcome(self, asked: Recording | None, invocation: Invocation, began: float, **outcome: Any) -> None:
         if asked is None:
             return
-        if isinstance(outcome.get("error"), ErrorInfo):
+        if isinstance(info := outcome.get("error"), ErrorInfo):
+            if self.mode == "auto" and invocation.fault is None and (info.retryable or info.code == Denied.code):
+                return  # played from now on, it would outlast the network, or the config, that it is about
             outcome["unforeseen"] = outcome.get("unforeseen") or UNSET
-            outcome["error"] = redact_info(outcome["error"], self._redact_value)
+            outcome["error"] = redact_info(info, self._redact_value)
         else:
             outcome["result"] = self._redact_value(outcome["result"])
             if isinstance(outcome["content"], list):
