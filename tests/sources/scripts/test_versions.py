@@ -36,22 +36,25 @@ def aliased(name, *aliases):
     return script(name) + f"TOOL_ALIASES = {list(aliases)}\n"
 
 
-@pytest.mark.parametrize("text", [script("b", "edited"), aliased("a", "b"), aliased("x", "b")])
-def test_an_edit_that_wants_a_name_which_is_served_keeps_the_last_version_of_both_files(folder, loader, text):
-    before = said(loader)
-    folder.put("a.py", text)
+def test_the_first_file_has_a_name_that_two_want_and_the_other_is_listed(folder, loader):
+    folder.put("a.py", script("b", "edited"))
     for _ in range(2):
-        assert said(loader) == before
-        [reason] = reasons(loader)
-        assert "duplicate tool" in reason and reason.endswith("; its last good version is still served")
+        assert said(loader) == {"b": "Says edited."}
+        assert "declared by a.py and by b.py" in reasons(loader)[0]
     folder.put("a.py", script("a", "mended"))
     assert said(loader) == {"a": "Says mended.", "b": "Says second."}
     assert reasons(loader) == []
 
 
-def test_the_edit_is_served_as_soon_as_the_name_is_free(folder, loader):
+@pytest.mark.parametrize("name", ["a", "x"])
+def test_an_alias_gives_way_to_a_name(folder, loader, name):
+    folder.put("a.py", aliased(name, "b"))
+    assert said(loader) == {"b": "Says second."}
+    assert "is also declared by b.py" in reasons(loader)[0]
+
+
+def test_a_name_goes_to_the_next_file_as_soon_as_it_is_free(folder, loader):
     folder.put("a.py", script("b", "edited"))
-    assert said(loader)["b"] == "Says second."
     folder.put("b.py", script("c", "moved"))
     assert said(loader) == {"b": "Says edited.", "c": "Says moved."}
 
@@ -63,31 +66,11 @@ def test_two_files_may_swap_their_names_in_one_go(folder, loader):
     assert reasons(loader) == []
 
 
-def test_of_two_edits_that_want_the_same_new_name_the_first_has_it_and_the_other_stays(folder, loader):
-    folder.put("a.py", aliased("a", "x"))
-    folder.put("b.py", aliased("b", "x"))
-    assert {tool.name: tool.aliases for tool in loader.load()} == {"a": ("x",), "b": ()}
-    assert reasons(loader)[0].endswith("is still served")
-
-
-def test_an_edit_that_takes_the_name_of_a_file_that_broke_meanwhile_waits(folder, loader):
-    before = said(loader)
-    folder.put("a.py", script("b", "edited"))
-    folder.put("b.py", "def (")
-    assert said(loader) == before
-    assert all(reason.endswith("is still served") for reason in reasons(loader))
-
-
-def test_a_new_file_takes_no_name_from_one_that_is_served_and_nothing_of_it_is_called_stale(folder, loader):
-    before = said(loader)
-    folder.put("0.py", script("b", "thief"))
-    folder.allow("0.py", "a.py", "b.py")
-    for _ in range(2):
-        assert said(loader) == before
-        [reason] = reasons(loader)
-        assert "declared by b.py and by 0.py" in reason and "served" not in reason
-    (folder.path / "b.py").unlink()
-    assert said(loader) == {"a": "Says first.", "b": "Says thief."}
+def test_a_broken_file_keeps_the_name_of_its_last_good_version_if_it_is_the_first(folder, loader):
+    folder.put("a.py", "def (")
+    folder.put("b.py", script("a", "edited"))
+    assert said(loader) == {"a": "Says first."}
+    assert [reason.endswith("is still served") for reason in reasons(loader)] == [True, False]
 
 
 def test_a_tool_that_was_left_out_comes_back_with_its_file_unchanged(folder, loader):
@@ -101,17 +84,9 @@ def test_a_tool_that_was_left_out_comes_back_with_its_file_unchanged(folder, loa
     assert said(loader) == {"a": "Says first.", "b": "two", "d": "two"}
 
 
-def test_a_file_that_breaks_after_all_its_tools_were_left_out_is_not_called_stale(folder, loader):
-    folder.put("c.py", script("b", "thief"))
-    loader.load()
-    folder.put("c.py", "def (")
-    assert said(loader) == {"a": "Says first.", "b": "Says second."}
-    assert not any("still served" in reason for reason in reasons(loader))
-
-
 def test_where_duplicates_raise_a_colliding_edit_does(folder):
     loader = ScriptToolLoader(folder.path, on_duplicate="raise")
     loader.load()
     folder.put("a.py", script("b", "edited"))
-    with pytest.raises(DuplicateToolError, match=r"declared by b\.py and by a\.py"):
+    with pytest.raises(DuplicateToolError, match=r"declared by a\.py and by b\.py"):
         loader.load()

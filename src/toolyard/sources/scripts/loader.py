@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -26,19 +25,12 @@ from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing.documents import expand_place
+from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.scripts.declarations import ScriptVersion, declare_scripts, read_tool, settle_names, to_one_line
 from toolyard.sources.scripts.files import ScriptDirectory
-from toolyard.sources.scripts.manifest import (
-    MANIFEST,
-    MAX_MANIFEST_BYTES,
-    Reviewed,
-    name_problem,
-    read_manifest,
-    review_directory,
-    sha256_of,
-)
+from toolyard.sources.scripts.manifest import MANIFEST, Reviewed, name_problem, read_manifest, review_directory
 
 if TYPE_CHECKING:
     from toolyard.links.scripts import Declared, ScriptFault
@@ -187,20 +179,19 @@ class ScriptToolLoader(ToolLoader):
             rejected: list[Rejection] = []
             if self.watching:
                 # Seen before it is read: what changes in between is seen, and loaded, once more.
-                self._seen = Eyes(self.path).look()
+                self._seen = look_at(self.path)
             versions = self._load_versions(self._review_files(rejected), rejected)
-            served = self._settle_versions(versions, rejected)
-            candidates = [candidate for version in served.values() for candidate in version.candidates]
-            self._served = served
+            candidates = self._choose_tools(versions, rejected)
+            self._served = versions
             self.admitted = candidates
-            rewrites = tuple(rewrite for version in served.values() for rewrite in version.rewrites)
+            rewrites = tuple(rewrite for version in versions.values() for rewrite in version.rewrites)
             self._report = SourceReport(self.source, len(candidates), rewrites, tuple(rejected))
             return [candidate.tool for candidate in candidates]
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` when the directory does, if this source was made to be watched."""
         if self.watching and self._watch is None:
-            self._watch = DirectoryWatch(self.path, self._seen or Eyes(self.path).look(), changed)
+            self._watch = DirectoryWatch(self.path, self._seen or look_at(self.path), changed)
 
     def close(self) -> None:
         """Stop watching."""
@@ -240,12 +231,9 @@ class ScriptToolLoader(ToolLoader):
             self._refuse_script(
                 rejected, ManifestError(item.reason), item.file, stale=stale, choice=item.state == "stray"
             )
-        known = [*fresh.items(), *self._served.items()]
-        self._read = {
-            (file, version.sha256): version.whole
-            for file, version in known
-            if file in fresh and not _has_failed(version)
-        } | {(file, version.sha256): version.whole for file, version in served.items() if not _has_failed(version)}
+        before = [(file, version) for file, version in self._served.items() if file in fresh]
+        known = (*fresh.items(), *before, *served.items())
+        self._read = {(file, version.sha256): version for file, version in known if not _has_failed(version)}
         return served
 
     def _declare_versions(self, items: list[Reviewed]) -> dict[str, ScriptVersion]:
@@ -289,15 +277,15 @@ class ScriptToolLoader(ToolLoader):
                 version.rewrites.extend(rewrites)
         return version
 
-    def _settle_versions(self, chosen: dict[str, ScriptVersion], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
-        """What is served of each file, with no name twice; who lost a name is listed, or raised."""
-        served, collisions = settle_names(chosen, self._served)
-        for item in collisions:
-            error = DuplicateToolError(f"{item.problem} ({self.source})")
+    def _choose_tools(self, versions: dict[str, ScriptVersion], rejected: list[Rejection]) -> list[AdmittedTool]:
+        """What is served, with no name twice; who lost a name is listed, or raised."""
+        kept, refused = settle_names(versions)
+        for file, name, problem in refused:
+            error = DuplicateToolError(f"{problem} ({self.source})")
             if self.on_duplicate == "raise":
                 raise error
-            self._list_tools(rejected, error, str(self.path / item.file), item.tool, note=_STALE if item.stale else "")
-        return served
+            self._list_tools(rejected, error, str(self.path / file), name)
+        return kept
 
     def _refuse_script(
         self,
@@ -329,54 +317,36 @@ def _has_failed(version: ScriptVersion) -> bool:
 
 
 PERIOD = 0.5
-_SETTLED = 2.0
-"""Seconds after which a file that is written again has another time: until then, its bytes are looked at."""
+_ENDING = 2.0
 
 Sight = tuple[object, ...]
 """What is seen of a directory: equal if there is nothing new to load."""
 
 
-class Eyes:
-    """Sees a directory by the bytes of its files, but reads only those that may have changed since the last look."""
+def look_at(path: Path) -> Sight:
+    """The manifest and the files it names, as they are now. A file that was written has another time of change."""
+    try:
+        with ScriptDirectory(path) as directory:
+            names = [name for name in read_manifest(directory).allow if not name_problem(name)]
+            return tuple((name, _look_at_file(directory, name)) for name in (MANIFEST, *names))
+    except SourceError as error:
+        return (str(error),)
+    except OSError as error:
+        return (str(error.strerror),)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known: dict[str, tuple[tuple[int, ...], object]] = {}
 
-    def look(self) -> Sight:
-        """The manifest and the files it names, as they are now."""
-        try:
-            with ScriptDirectory(self._path) as directory:
-                names = [name for name in read_manifest(directory).allow if not name_problem(name)]
-                return tuple((name, self._seen(directory, name)) for name in (MANIFEST, *names))
-        except SourceError as error:
-            return (str(error),)
-        except OSError as error:
-            return (str(error.strerror),)
-
-    def _seen(self, directory: ScriptDirectory, name: str) -> object:
-        try:
-            found = directory.stat(name)
-            if found is None:
-                return None
-            key = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size, found.st_mode, found.st_uid)
-            known = self._known.get(name)
-            if known is not None and known[0] == key and time.time() - found.st_mtime > _SETTLED:
-                return known[1]
-            seen = (found.st_mode, found.st_uid, sha256_of(directory.read(name, limit=MAX_MANIFEST_BYTES, linked=True)))
-        except ManifestError as error:
-            return str(error)
-        except OSError as error:
-            return error.strerror
-        self._known[name] = (key, seen)
-        return seen
+def _look_at_file(directory: ScriptDirectory, name: str) -> tuple[int, ...] | None:
+    found = directory.stat(name)
+    if found is None:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size, found.st_mode, found.st_uid
 
 
 class DirectoryWatch:
     """One thread that does nothing but look, until it is closed."""
 
     def __init__(self, path: Path, seen: Sight, changed: Callable[[], None], *, period: float = PERIOD) -> None:
-        self._eyes = Eyes(path)
+        self._path = path
         self._seen = seen
         self._changed = changed
         self._period = period
@@ -388,11 +358,11 @@ class DirectoryWatch:
         """Look no more."""
         self._ended.set()
         if self._thread is not threading.current_thread():
-            self._thread.join(_SETTLED)
+            self._thread.join(_ENDING)
 
     def _watch_loop(self) -> None:
         while not self._ended.wait(self._period):
-            seen = self._eyes.look()
+            seen = look_at(self._path)
             if seen != self._seen:
                 self._seen = seen
                 self._changed()
