@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
@@ -85,12 +86,12 @@ class DomainToolLoader(ToolLoader):
         for domain in self.domains:
             where = f"domains:{domain}"
             try:
-                namespace, load_tools = _find_domain(domain)
-                tools = _call_factory(load_tools, domain)
-            except MalformedSource as error:
+                namespace, tools = _load_domain(domain)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - see below
+                # Somebody else's code runs here; whatever it raises is what is wrong with this domain, and no other.
                 kept = self._given.get(domain, [])
                 note = "; the tools it gave last are kept" if kept else ""
-                intake.reject(MalformedSource(f"{error}{note}"), where)
+                intake.reject(MalformedSource(f"{_describe_error(error, domain)}{note}"), where)
                 for tool in kept:
                     intake.take(tool, where)
                 given[domain] = kept
@@ -103,13 +104,9 @@ class DomainToolLoader(ToolLoader):
         taken = []
         for index, found in enumerate(tools):
             if not isinstance(found, Tool):
-                intake.reject(
-                    MalformedSource(
-                        f"load_tools()[{index}] is {_with_article(found)}, not a Tool; make it with function_tool(...)"
-                    ),
-                    where,
-                    _name_of(found),
-                )
+                kind = type(found).__name__
+                problem = f"load_tools()[{index}] is a {kind}, not a Tool; make it with function_tool(...)"
+                intake.reject(MalformedSource(problem), where)
                 continue
             tool = found.replace(namespace=namespace, source=self.source)
             moved = found.namespace != namespace
@@ -135,23 +132,38 @@ def _split_domains(domains: Sequence[str] | str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in domains))
 
 
+def _load_domain(domain: str) -> tuple[str, Sequence[Any]]:
+    """The namespace of a domain, and what its `load_tools` gives."""
+    namespace, found = _find_domain(domain)
+    load_tools = getattr(found, "load_tools", None)
+    if load_tools is None and callable(found):
+        load_tools = found
+    if not callable(load_tools) or inspect.iscoroutinefunction(load_tools):
+        fault = "an async load_tools" if callable(load_tools) else "no function load_tools"
+        raise MalformedSource(f"{domain} has {fault}; a domain exports {_EXPORTS}")
+    tools = load_tools()
+    if not isinstance(tools, (list, tuple)):
+        raise MalformedSource(f"load_tools() of {domain} returned a {type(tools).__name__}, not a list of Tool")
+    return namespace, tools
+
+
 def _find_domain(domain: str) -> tuple[str, Any]:
-    """The namespace of a domain, and its `load_tools`."""
+    """The namespace of a domain, and the module, or other object, that its tools are from."""
     if domain.isidentifier():
         shipped = _import_module(f"{_SHIPPED}.{domain}")
         if shipped is not None:
-            return domain, _exported_tools(shipped)
+            return domain, shipped
     targets = {value for name, value in entry_points_of(_GROUP) if name == domain}
     if len(targets) > 1:
         raise MalformedSource(
             f"several packages give a domain of this name ({', '.join(sorted(targets))}); name its module instead"
         )
     for target in targets:
-        return domain, _exported_tools(_load_entry_point(target))
+        return domain, EntryPoint(domain, target, _GROUP).load()
     if all(part.isidentifier() for part in domain.split(".")):
         module = _import_module(domain)
         if module is not None:
-            return domain.rpartition(".")[2], _exported_tools(module)
+            return domain.rpartition(".")[2], module
     raise MalformedSource(_explain_unknown(domain))
 
 
@@ -163,55 +175,7 @@ def _import_module(path: str) -> ModuleType | None:
         # Only "this very path is no module" means that; a module that lacks another one is broken.
         if error.name is not None and f"{path}.".startswith(f"{error.name}."):
             return None
-        raise MalformedSource(f"{path} needs a module that is not installed: {error}") from error
-    except (Exception, SystemExit) as error:
-        # Somebody else's code runs here; whatever it raises is what is wrong with this domain, and with no other.
-        raise MalformedSource(f"{path} cannot be imported: {_describe_error(error)}") from error
-
-
-def _load_entry_point(target: str) -> Any:
-    path, _, attributes = (part.strip() for part in target.partition("[")[0].partition(":"))
-    found: Any = _import_module(path)
-    if found is None:
-        raise MalformedSource(f"its entry point names {target}, and there is no module {path!r}")
-    for part in filter(None, attributes.split(".")):
-        found = _read_attribute(found, part)
-        if found is None:
-            raise MalformedSource(f"its entry point names {target}, and {path} has no {attributes}")
-    return found
-
-
-def _read_attribute(holder: Any, name: str) -> Any:
-    try:
-        return getattr(holder, name, None)
-    except Exception as error:
-        # A module may have a `__getattr__` of its own, which runs here.
-        raise MalformedSource(f"{name} of {_called_by(holder)} cannot be had: {_describe_error(error)}") from error
-
-
-def _exported_tools(found: Any) -> Any:
-    """`load_tools` of a module, or of any object that has one; what can be called and has none is it itself."""
-    load_tools = _read_attribute(found, "load_tools")
-    if load_tools is None and callable(found):
-        return found
-    if not callable(load_tools):
-        fault = "has no load_tools()" if load_tools is None else f"has a load_tools that is {_with_article(load_tools)}"
-        raise MalformedSource(f"{_called_by(found)} {fault}; a domain exports {_EXPORTS}")
-    return load_tools
-
-
-def _call_factory(load_tools: Callable[[], Any], domain: str) -> Sequence[Any]:
-    try:
-        tools = load_tools()
-    except (Exception, SystemExit) as error:
-        # As above: somebody else's code, and the fault of this domain alone.
-        raise MalformedSource(f"load_tools() of {domain} raised {_describe_error(error)}") from error
-    if inspect.iscoroutine(tools):
-        tools.close()
-        raise MalformedSource(f"load_tools() of {domain} is async; write a plain function: {_EXPORTS}")
-    if not isinstance(tools, (list, tuple)):
-        raise MalformedSource(f"load_tools() of {domain} returned {_with_article(tools)}, not a list of Tool")
-    return tools
+        raise
 
 
 def _explain_unknown(domain: str) -> str:
@@ -224,22 +188,11 @@ def _explain_unknown(domain: str) -> str:
     return f"no domain is called {show(domain)}, and no module can be imported by that name; {hint}"
 
 
-def _describe_error(error: BaseException) -> str:
+def _describe_error(error: BaseException, domain: str) -> str:
+    if isinstance(error, MalformedSource):
+        return str(error)
     try:
         text = str(error)
     except Exception as unprintable:  # noqa: BLE001 - the fault to tell about is the other one
         text = f"(its text cannot be shown: {type(unprintable).__name__})"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _with_article(value: object) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
-
-
-def _called_by(found: Any) -> str:
-    return getattr(found, "__name__", None) or type(found).__name__
-
-
-def _name_of(found: Any) -> str | None:
-    name = found.get("name") if isinstance(found, Mapping) else getattr(found, "__name__", None)
-    return name if isinstance(name, str) else None
+    return f"{domain} cannot be loaded: {type(error).__name__}{text and f': {text}'}"
