@@ -14,7 +14,7 @@ from msgspec import Meta
 from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, keep_arrays, read_arrays
 from toolyard.insight.embeddings.choice import Model, embedder_of
-from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, cached_vectors, text_of
+from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment
 from toolyard.insight.samplers.snapshot_view import find_highest, lengths_of, matrix_of, whole_numbers
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
@@ -65,16 +65,12 @@ class NeighborLimits(NamedTuple):
 class NeighborSearch:
     """All tools, ready to be compared. Vectors are rows of whole numbers, so that their products are exact."""
 
-    def __init__(
-        self, vectors: Array, spaces: Array, limits: NeighborLimits, pair: tuple[Array, Array] | None = None
-    ) -> None:
+    def __init__(self, vectors: Array, spaces: Array, limits: NeighborLimits) -> None:
         self._vectors = vectors
         self._lengths = lengths_of(vectors)
         self._spaces = spaces
         self._own = {space: np.flatnonzero(spaces == space) for space in np.unique(spaces).tolist()}
         self._limits = limits
-        self._pair = pair
-        self._pair_lengths = None if pair is None else (lengths_of(pair[0]), lengths_of(pair[1]))
 
     def rows(self) -> Iterator[tuple[Scored, Scored]]:
         """What is near each tool, in order, and what is nearly the same."""
@@ -97,11 +93,7 @@ class NeighborSearch:
         scores = row[chosen]
         twins = scores >= np.float32(self._limits.duplicate)
         same = _sort_scored(chosen[twins], scores[twins])
-        chosen, scores = chosen[~twins], scores[~twins]
-        if self._pair is not None and self._pair_lengths is not None:
-            lengths = self._pair_lengths[1][chosen] * self._pair_lengths[0][place]
-            scores = self._pair[1][chosen] @ self._pair[0][place] / lengths
-        return self._trim_row(_sort_scored(chosen, scores)), same
+        return self._trim_row(_sort_scored(chosen[~twins], scores[~twins])), same
 
     def _trim_row(self, row: Scored) -> Scored:
         """At most so many of each namespace."""
@@ -131,7 +123,7 @@ def pack_rows(rows: Sequence[Scored]) -> NeighborRows:
     )
 
 
-VERSION = 2
+VERSION = 3
 """Changes when the same vectors would give other neighbors."""
 _NAMES = ("near_offsets", "near_places", "near_scores", "same_offsets", "same_places", "same_scores")
 _TELLING = 64
@@ -186,9 +178,8 @@ class Neighbors(Mapping[str, Any]):
 class NeighborsEnrichment(ToolEnrichment):
     """Finds, for each tool, the tools most like it.
 
-    By default it goes by the vectors of `embeddings`, which know the parameters of a tool as well; where there are
-    none, it makes them, by its `model` or the usual one. With a `model` it then goes by what would follow a tool: the
-    tool and what it returns, against the other tool and what it takes.
+    By default it goes by the vectors of `embeddings`, which know the parameters of a tool as well. With a `model`, or
+    where there are none, it makes them itself.
 
     `max_candidates` is how many of the most similar tools are looked at, among all and among those of the tool's own
     namespace; of these, `max_neighbors` are kept in each namespace. Tools at least `duplicate_sim_thresh` alike
@@ -216,7 +207,7 @@ class NeighborsEnrichment(ToolEnrichment):
         self.force = force_option(force, "neighbors")
         self._embedder = None if model is None else embedder_of(model)
         if model is not None:
-            # Of these it makes texts of its own; the vectors of `embeddings` have waited for them already.
+            # Of these it makes vectors of its own; those of `embeddings` have waited for them already.
             self.reads = (*self.reads, "tool.description", "tool.output_parameters")  # type: ignore[misc]
         self._cache_option, self._cache = cache, ItemCache(cache)
 
@@ -224,7 +215,7 @@ class NeighborsEnrichment(ToolEnrichment):
         """The tools as they are, and the artifact "neighbors"."""
         tools = snapshot.tools
         artifact = snapshot.artifacts.get("embeddings")
-        if artifact is None:
+        if artifact is None or self._embedder is not None:
             vectors = EmbeddingsEnrichment(self._embedder, force=self.force, cache=self._cache_option)
             artifact = vectors.enrich(snapshot)[1]["embeddings"]
         matrix = matrix_of(artifact, tools)
@@ -239,8 +230,7 @@ class NeighborsEnrichment(ToolEnrichment):
         """What a `Neighbors` is made of, worked out."""
         codes: dict[str, int] = {}
         spaces = np.array([codes.setdefault(tool.namespace, len(codes)) for tool in tools], np.int64)
-        pair = self._embed_composites(tools) if self._embedder is not None else None
-        study = NeighborSearch(whole_numbers(matrix), spaces, self._limits, pair)
+        study = NeighborSearch(whole_numbers(matrix), spaces, self._limits)
         found = list(study.rows())
         parts = (*pack_rows([near for near, _ in found]), *pack_rows([same for _, same in found]))
         arrays = dict(zip(_NAMES, parts, strict=True))
@@ -252,37 +242,4 @@ class NeighborsEnrichment(ToolEnrichment):
         # Vectors that a model made of definitions change all at once, if the definitions do not: a few tell.
         some = matrix[:: _TELLING if hasattr(artifact, "model") else 1]
         digest = blake2b(np.ascontiguousarray(some).tobytes(), digest_size=16).hexdigest()
-        model = None if self._embedder is None else (self._embedder.name, self._embedder.version)
-        return hash_catalog(tools, "neighbors", VERSION, digest, model, tuple(self._limits))
-
-    def _embed_composites(self, tools: Sequence[Tool]) -> tuple[Array, Array]:
-        """For each tool, it and what it returns; and it and what it takes."""
-        assert self._embedder is not None
-        own = self._embed_texts([text_of(tool) for tool in tools], "embedding tools")
-        returned = [_describe_properties(tool.output_parameters) for tool in tools]
-        taken = [_describe_properties(tool.parameters) for tool in tools]
-        texts = [text for parts in (*returned, *taken) for text in parts]
-        vectors = self._embed_texts(texts, "embedding parameters")
-        ends = np.cumsum([len(parts) for parts in (*returned, *taken)]).tolist()
-        sums = [vectors[start:end].sum(axis=0) for start, end in zip([0, *ends], ends, strict=False)]
-        count = len(tools)
-        return (
-            whole_numbers(own + np.reshape(sums[:count], own.shape)),
-            whole_numbers(own + np.reshape(sums[count:], own.shape)),
-        )
-
-    def _embed_texts(self, texts: list[str], label: str) -> Array:
-        assert self._embedder is not None
-        return cached_vectors(self._embedder, texts, self._cache, label, force=self.force)
-
-
-def _describe_properties(schema: Mapping[str, Any]) -> list[str]:
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return []
-    return [_describe_property(str(name), part) for name, part in properties.items()]
-
-
-def _describe_property(name: str, schema: Any) -> str:
-    described = schema.get("description") if isinstance(schema, Mapping) else None
-    return f"{name}: {described}" if isinstance(described, str) else name
+        return hash_catalog(tools, "neighbors", VERSION, digest, tuple(self._limits))
