@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 from toolyard.engines.base import ToolEngine
@@ -72,75 +68,27 @@ async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> 
     return await engine.sessions.off_loop(read)
 
 
-COUNT_SECONDS = 1.0
-"""How long a count is believed: other processes begin and end sessions too."""
-_REMEMBERED = 1000
-
-
-class _Owner:
-    """What is known of one owner's sessions."""
-
-    __slots__ = ("at", "beginning", "counting", "number")
-
-    def __init__(self) -> None:
-        self.number = 0
-        """As many as were counted, and those begun here since."""
-        self.at = float("-inf")
-        self.counting = asyncio.Lock()
-        self.beginning = 0
-        """Those that have a place, and are not begun yet."""
-
-
 class SessionQuota:
-    """Counts each owner's sessions where they are stored, and what is begun here in between.
+    """How many sessions each owner may have, counted where they are stored before one is begun.
 
-    Several processes may together go over it by what they begin within `COUNT_SECONDS`, no further.
+    An owner goes over it by at most what they begin at once, of which `server.concurrency` is the bound.
     """
 
-    def __init__(self, sessions: Sessions, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, sessions: Sessions, most: int) -> None:
         self._sessions = sessions
         self._most = most
-        self._clock = clock
-        self._owners: dict[str, _Owner] = {}
 
-    @asynccontextmanager
-    async def place(self, owner: str | None) -> AsyncIterator[None]:
-        """Around the beginning of a session; `HttpFault` 429 if the owner has enough. Nobody's have no quota."""
-        if owner is None:
-            yield
+    async def check_room(self, owner: str | None) -> None:
+        """`HttpFault` 429 if the owner has enough. Nobody's have no quota."""
+        if owner is None or await self._sessions.off_loop(lambda: self._sessions.count(owner)) < self._most:
             return
-        known = self._known(owner)
-        if not self._is_fresh(known):
-            # One counts for all: the count of another, begun earlier, would not have what was begun since.
-            async with known.counting:
-                if not self._is_fresh(known):
-                    known.number = await self._sessions.off_loop(lambda: self._sessions.count(owner))
-                    known.at = self._clock()
-        if known.number + known.beginning >= self._most:
-            raise _enough(self._most)
-        known.beginning += 1
-        try:
-            yield
-            known.number += 1
-        finally:
-            known.beginning -= 1
-
-    def ended(self, owner: str | None) -> None:
-        """A session was ended here: have the next one counted anew."""
-        if owner in self._owners:
-            self._owners[owner].at = float("-inf")
-
-    def _known(self, owner: str) -> _Owner:
-        if owner not in self._owners and len(self._owners) >= _REMEMBERED:
-            self._owners = {
-                name: of
-                for name, of in self._owners.items()
-                if of.beginning or of.counting.locked() or self._is_fresh(of)
-            }
-        return self._owners.setdefault(owner, _Owner())
-
-    def _is_fresh(self, known: _Owner) -> bool:
-        return self._clock() - known.at < COUNT_SECONDS
+        raise HttpFault(
+            429,
+            "session.quota",
+            f"this key has as many sessions as it may have: {self._most:,}",
+            details={"sessions_per_key": self._most},
+            hint="end those that are not needed any more, by DELETE /v1/sessions/{session_id}",
+        )
 
 
 def may_begin(principal: Principal) -> bool:
@@ -152,13 +100,3 @@ def check_may_begin(principal: Principal) -> None:
     """403 for a key that could do nothing in a session."""
     if not may_begin(principal):
         raise HttpFault(403, "auth.forbidden", "this key has no scope with the verb execute or simulate")
-
-
-def _enough(most: int) -> HttpFault:
-    return HttpFault(
-        429,
-        "session.quota",
-        f"this key has as many sessions as it may have: {most:,}",
-        details={"sessions_per_key": most},
-        hint="end those that are not needed any more, by DELETE /v1/sessions/{session_id}",
-    )
