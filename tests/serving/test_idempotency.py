@@ -324,7 +324,8 @@ async def test_an_answer_that_cannot_be_stored_is_not_given_and_not_lost(sqlite_
         assert (caught.value.status, caught.value.code) == (500, "request.unrecorded")
         assert not caught.value.retryable
         assert caught.value.details == {"effect": "unknown"}
-    await server.once.poll()
+    with pytest.raises(SessionError):
+        await server.once.poll()
     waits = other.asks(tool)
     await asyncio.sleep(0.1)
     assert not waits.done()
@@ -458,18 +459,13 @@ async def test_closing_does_not_wait_for_another_process(pair):
     assert (await first).body == b"run 1"
 
 
-async def test_tending_keeps_on_when_the_store_fails(sqlite_place, caplog, monkeypatch):
-    monkeypatch.setattr(once_module, "_TEND", 0.001)
+async def test_what_could_not_be_stored_is_stored_when_the_store_is_back(sqlite_place):
     server = Server(sqlite_place)
     await server.ask(Tool())
     server.once._unsettled[once_module.KeySlot("ann", "x")] = (b"", None)
     server.fail()
-    with caplog.at_level(logging.WARNING):
-        tending = asyncio.create_task(server.once.tend())
-        await seen(lambda: "cannot be kept up" in caplog.text)
-        await asyncio.sleep(0.05)
-    assert caplog.text.count("cannot be kept up") == 1
+    with pytest.raises(SessionError):
+        await server.once.poll()
     server.fail(failing=False)
-    await seen(lambda: not server.once._unsettled)
-    tending.cancel()
-    await asyncio.wait([tending])
+    await server.once.poll()
+    assert not server.once._unsettled

@@ -1,9 +1,38 @@
 """What goes on beside the requests."""
 
+import asyncio
+from contextlib import closing
+
 from waiting import until
 
 from serving.service_support import CORE, served
-from toolyard.model.errors import EnrichmentError
+from toolyard.model.errors import EnrichmentError, SessionError
+from toolyard.serving.identity import KeyRing
+from toolyard.serving.service import BackgroundTasks
+from toolyard.sessions.records import open_records
+from toolyard.sessions.store.sqlite import SqliteStore
+
+
+async def test_a_step_that_fails_is_taken_again_said_once_and_forgotten_when_it_works(caplog):
+    rounds, enough, failing, said = [], asyncio.Event(), {}, []
+
+    async def step():
+        said.append(dict(failing))
+        rounds.append(len(rounds))
+        if len(rounds) == 6:
+            enough.set()
+        if len(rounds) in (2, 3, 5):
+            raise SessionError("the store is away")
+
+    tasks = BackgroundTasks([("keys", 0.0, step)], failing)
+    tasks.start()
+    await enough.wait()
+    await tasks.stop()
+    away = {"keys": "SessionError"}
+    assert said[:6] == [{}, {}, away, away, {}, away] and failing == {}
+    assert [record.getMessage() for record in caplog.records] == [
+        "keys: failed with SessionError: the store is away; it is tried again"
+    ] * 2
 
 
 def test_what_goes_on_beside_the_requests_begins_again_after_a_fault(tmp_path, monkeypatch):
@@ -22,3 +51,13 @@ def test_what_goes_on_beside_the_requests_begins_again_after_a_fault(tmp_path, m
         server.service.records.put("tool", "", "far::away", b'{"description":"from another process"}')
         until(lambda: registry.get("far::away"))
         assert until(lambda: server.get("/v1/health").json["status"] == "ok")
+
+
+def test_a_key_that_another_process_revokes_is_refused_here_soon(tmp_path):
+    path = tmp_path / "s.db"
+    with served({**CORE, "sessions": {"store": "sqlite", "path": str(path)}}) as server:
+        token = server.key("*:*")
+        assert server.get("/v1/tools", token=token).status == 200
+        with closing(SqliteStore(path)) as store:
+            KeyRing(open_records(store)).revoke(server.service.keys.find(token).key_id)
+        assert until(lambda: server.get("/v1/tools", token=token).status == 401)

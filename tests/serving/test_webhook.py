@@ -90,7 +90,6 @@ def receiving(*statuses):
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     monkeypatch.setattr(webhook, "_PAUSES", (0.0, 0.01, 0.01))
-    monkeypatch.setattr(webhook, "_LOOK", 0.01)
 
 
 @contextmanager
@@ -221,7 +220,6 @@ def test_of_several_processes_that_share_a_store_the_one_that_held_the_call_send
 
 
 def test_a_server_that_stops_sends_what_waits_and_says_what_it_could_not(monkeypatch, caplog):
-    monkeypatch.setattr(webhook, "_LOOK", 0.2)
     with receiving() as receiver:
         with bank(receiver.url) as yard:
             held = [hold(yard, amount) for amount in (1, 2, 3)]

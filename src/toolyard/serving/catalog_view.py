@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -397,9 +396,6 @@ def _make_rest_binding(target: RestTarget) -> RestBinding:
 
 
 _RELOAD = "reload"
-_LOOK = 0.2
-"""Seconds between two looks at what other processes changed."""
-_log = logging.getLogger(__name__)
 
 
 class LoadedCatalog:
@@ -432,18 +428,10 @@ class LoadedCatalog:
             await self._records.aput(_RELOAD, "", "last", str(time.time()).encode())
             self._reloads = await self._records.aversion(_RELOAD)
 
-    async def follow_others(self, failing: MutableMapping[str, str], name: str) -> None:
-        """Take over what other processes register and reload, for ever; what does not work stands in `failing`."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            try:
-                await self._registrations.catch_up(await self._records.aversion(KIND))
-                reloads = await self._records.aversion(_RELOAD)
-                if reloads != self._reloads:
-                    self._reloads = reloads
-                    await asyncio.to_thread(self.registry.refresh)
-                failing.pop(name, None)
-            except ToolyardError as error:
-                if name not in failing:
-                    _log.warning("what other processes changed could not be taken over: %s", error)
-                failing[name] = type(error).__name__
+    async def follow_others(self) -> None:
+        """Take over what other processes have registered and reloaded."""
+        await self._registrations.catch_up(await self._records.aversion(KIND))
+        reloads = await self._records.aversion(_RELOAD)
+        if reloads != self._reloads:
+            self._reloads = reloads
+            await asyncio.to_thread(self.registry.refresh)

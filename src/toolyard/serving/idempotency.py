@@ -22,7 +22,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from toolyard.loop.threads import outlast
 from toolyard.model.errors import (
@@ -62,7 +62,6 @@ _POLL = 0.02
 _POLL_MOST = 0.25
 _PROBE = 1.0
 """Seconds between two looks whether the process that runs a request elsewhere still lives."""
-_TEND = 1.0
 _MOST_UNSETTLED = 10_000
 _SWEEP = 600.0
 _JUMP = 60.0
@@ -174,7 +173,6 @@ class Idempotency:
         self._offset = self._clock() - monotonic()
         self._sweep_at = monotonic() + _SWEEP
         self._closing = False
-        self._failing = False
 
     async def answer(
         self,
@@ -205,27 +203,14 @@ class Idempotency:
         response = await work.wait()
         return response if first else mark_replayed(response)
 
-    async def tend(self) -> NoReturn:
-        """Keep the house: show that this process lives, store what could not be stored, forget what is old."""
-        while True:
-            await self.poll()
-            await asyncio.sleep(_TEND)
-
     async def poll(self) -> None:
-        """One round of `tend`. A store that fails is logged and asked again the next time."""
-        try:
-            if self._signing_on is not None and not await self._records.aholds(_HOLDER, "", self._name):
-                # A probe may have it for a moment; then the next round gets it.
-                await self._records.ahold(_HOLDER, "", self._name)
-            for slot in list(self._unsettled):
-                await self._settle_in_passing(slot)
-            await self._sweep()
-        except SessionError as error:
-            if not self._failing:
-                log.warning("what is known of idempotency keys cannot be kept up: %s", error)
-            self._failing = True
-        else:
-            self._failing = False
+        """Now and then: show that this process lives, store what could not be stored, forget what is old."""
+        if self._signing_on is not None and not await self._records.aholds(_HOLDER, "", self._name):
+            # A probe may have it for a moment; then the next round gets it.
+            await self._records.ahold(_HOLDER, "", self._name)
+        for slot in list(self._unsettled):
+            await self._settle_in_passing(slot)
+        await self._sweep()
 
     async def close(self) -> None:
         """Cut short what still runs, and wait until the store knows. Nothing new is begun after that."""
@@ -235,7 +220,10 @@ class Idempotency:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._running.clear()
-        await self.poll()
+        try:
+            await self.poll()
+        except SessionError as error:
+            log.warning("not all that is known of idempotency keys could be stored: %s", error)
         if self._signing_on is not None:
             with suppress(SessionError):  # it goes with the process at the latest
                 await self._records.arelease(_HOLDER, "", self._name)

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Literal, NoReturn, get_args
@@ -278,7 +279,7 @@ class SignIns:
 
 
 class KeyRing:
-    """Every key there is. `watch` keeps it up to date; whoever serves must run that, or nobody is let in."""
+    """Every key there is. `poll`, every few seconds, keeps it up to date; whoever serves must, or nobody is let in."""
 
     def __init__(
         self,
@@ -293,8 +294,7 @@ class KeyRing:
         self._keys: dict[str, tuple[ApiKey, Principal]] = {}
         self._version = -1
         self._seen = float("-inf")
-        self._every = POLL
-        self._failing = False
+        self.every = POLL
         self._lock = threading.Lock()
         self._sign_ins: SignIns | None = None
         self._last_look = float("-inf")
@@ -410,26 +410,13 @@ class KeyRing:
         self._take(version, self._records.all(_KIND), seen)
 
     async def poll(self) -> None:
-        """Look once whether keys have changed. A store that fails is logged; `find` sees to the rest."""
+        """Look once whether keys have changed; `SessionError` if the store fails, and `find` sees to the rest."""
         # The moment the question is asked, not answered: what changes meanwhile may not be in the answer.
         seen = self._monotonic()
-        try:
-            version = await self._records.aversion(_KIND)
-            if version != self._version:
-                self._take(version, await self._records.aall(_KIND), seen)
-            self._seen = seen
-        except SessionError as error:
-            if not self._failing:
-                log.warning("API keys cannot be read: %s", error)
-            self._failing = True
-            return
-        self._failing = False
-
-    async def watch(self) -> NoReturn:
-        """`poll` for ever; a task of this is to run as long as the server does."""
-        while True:
-            await self.poll()
-            await asyncio.sleep(self._every)
+        version = await self._records.aversion(_KIND)
+        if version != self._version:
+            self._take(version, await self._records.aall(_KIND), seen)
+        self._seen = seen
 
     async def look_again(self) -> None:
         """Wait for a look that begins after now, which all share who wait: a flood has one made in `AGAIN` seconds."""
@@ -440,7 +427,8 @@ class KeyRing:
     async def _look_soon(self) -> None:
         await asyncio.sleep(max(self._last_look + AGAIN - self._monotonic(), 0))
         self._next_look, self._last_look = None, self._monotonic()
-        await self.poll()
+        with suppress(SessionError):  # whoever serves looks, too, and says so
+            await self.poll()
 
     def notes(self) -> SignIns:
         """What signs for all processes with this store; waits for it the first time."""

@@ -12,7 +12,6 @@ the count is written.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -152,7 +151,8 @@ class Metrics:
     ) -> None:
         self._known = known
         folder = os.environ.get(SHARED_VARIABLE)
-        self._shared = shared or (Path(folder) if folder else None)
+        self.shared = shared or (Path(folder) if folder else None)
+        """Where processes leave word for each other; None if there is only this one."""
         self._clock = clock
         self._writing = threading.Lock()
         self._start = secrets.token_hex(4)
@@ -192,7 +192,7 @@ class Metrics:
 
         registry = CollectorRegistry()
         registry.register(self)
-        if self._shared is None:
+        if self.shared is None:
             from prometheus_client import ProcessCollector
 
             ProcessCollector(registry=registry)
@@ -210,12 +210,6 @@ class Metrics:
         """Nothing in advance: a registry would otherwise collect everything once to learn the names."""
         return ()
 
-    async def run(self, every: float = 1.0) -> None:
-        """Leave word for the other processes again and again, until cancelled; returns at once if there are none."""
-        while self._shared is not None:
-            await asyncio.to_thread(self._write)
-            await asyncio.sleep(every)
-
     def _counts(self) -> _Counts:
         return _Counts(
             list(self._requests.tallies.items()),
@@ -224,21 +218,22 @@ class Metrics:
             self._clock(),
         )
 
-    def _write(self) -> None:
-        assert self._shared is not None
-        path = self._shared / f"toolyard-{os.getpid()}-{self._start}.json"
+    def leave_word(self) -> None:
+        """Tell the other processes what is counted here."""
+        assert self.shared is not None
+        path = self.shared / f"toolyard-{os.getpid()}-{self._start}.json"
         new = path.with_suffix(".new")
         with self._writing:
             new.write_bytes(msgspec.json.encode(self._counts()))
             new.replace(path)
 
     def _everybody(self) -> Iterator[_Counts]:
-        if self._shared is None:
+        if self.shared is None:
             yield self._counts()
             return
         # Written first: whoever is asked next tells no less than what is told now.
-        self._write()
-        for path in sorted(self._shared.glob("toolyard-*.json")):
+        self.leave_word()
+        for path in sorted(self.shared.glob("toolyard-*.json")):
             yield msgspec.json.decode(path.read_bytes(), type=_Counts)
 
 

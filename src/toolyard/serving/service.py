@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -32,28 +31,28 @@ from toolyard.serving.metrics import Metrics
 from toolyard.serving.routes.approvals import ApprovalView
 from toolyard.serving.routes.events import EventFeed
 from toolyard.serving.session_view import SessionQuota
-from toolyard.serving.webhook import NAME as WEBHOOK, Webhook
+from toolyard.serving.webhook import Webhook
 from toolyard.sessions.records import open_records
 
-Work = Callable[[], Coroutine[Any, Any, None]]
+Step = Callable[[], Awaitable[object]]
 
-_PAUSE = 1.0
 _ALLOCATIONS = 10_000
 """Of the collector, between two looks; by itself it takes 700, which are fewer than those of a few requests."""
 _log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Work that must not end: whatever stops it is logged, stands in `failing`, and it begins again."""
+    """Steps that are taken again and again; one that fails is logged and stands in `failing` until it works again."""
 
-    def __init__(self, work: Mapping[str, Work], failing: MutableMapping[str, str]) -> None:
-        self._work = dict(work)
+    def __init__(self, steps: Iterable[tuple[str, float, Step]], failing: MutableMapping[str, str]) -> None:
+        self._steps = tuple(steps)
+        """For each its name, the seconds between two of them, and what to do."""
         self._failing = failing
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin, on the running loop."""
-        self._tasks = [asyncio.create_task(self._keep_up(name, work)) for name, work in self._work.items()]
+        self._tasks = [asyncio.create_task(self._repeat(*step)) for step in self._steps]
 
     async def stop(self) -> None:
         """End all of it."""
@@ -61,15 +60,16 @@ class BackgroundTasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _keep_up(self, name: str, work: Work) -> None:
+    async def _repeat(self, name: str, every: float, step: Step) -> None:
         while True:
             try:
-                await work()
-                return
+                await step()
+                self._failing.pop(name, None)
             except Exception as error:  # noqa: BLE001 - nobody awaits this task; silence would be the worst of all
+                if name not in self._failing:
+                    _log.warning("%s: failed with %s: %s; it is tried again", name, type(error).__name__, error)
                 self._failing[name] = type(error).__name__
-                _log.error("%s: failed with %s: %s; it goes on", name, type(error).__name__, error)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(every)
 
 
 _READS = 8
@@ -127,24 +127,20 @@ class Service:
         self.failing: dict[str, str] = {}
         """What goes on beside the requests and does not work at the moment, with the kind of its error."""
         self.webhook = _make_webhook(engine, block, self.failing)
-        self._background = BackgroundTasks(self._list_work(), self.failing)
+        self._background = BackgroundTasks(self._list_steps(), self.failing)
 
-    def _list_work(self) -> dict[str, Work]:
+    def _list_steps(self) -> Iterator[tuple[str, float, Step]]:
         """What goes on beside the requests."""
-        failing = self.failing
-        work: dict[str, Work] = {
-            "answers": self.idempotency.tend,
-            "mcp": partial(self.mcp.tend, failing, "mcp"),
-            "events": partial(self.events.tend, failing, "events"),
-            "keys": self.keys.watch,
-        }
+        yield "answers", 1.0, self.idempotency.poll
+        yield "mcp", 0.05, self.mcp.look_around
+        yield "events", 0.2, self.events.look_around
+        yield "keys", self.keys.every, self.keys.poll
         if self.records.shared:
-            work["other processes"] = partial(self.loaded.follow_others, failing, "other processes")
+            yield "other processes", 0.2, self.loaded.follow_others
         if self.webhook is not None:
-            work[WEBHOOK] = self.webhook.tend
-        if self.metrics is not None:
-            work["metrics"] = self.metrics.run
-        return work
+            yield "webhook", 0.1, self.webhook.send_waiting
+        if self.metrics is not None and self.metrics.shared is not None:
+            yield "metrics", 1.0, partial(asyncio.to_thread, self.metrics.leave_word)
 
     async def start(self) -> None:
         """Load what was registered, and begin to look after what others change."""

@@ -31,7 +31,6 @@ _PAUSES = (0.0, 1.0, 5.0)
 """Seconds before each try."""
 _TIMEOUT = 10.0
 _LAST_CHANCE = 3.0
-_LOOK = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -55,21 +54,20 @@ class Webhook:
         self.clock = time.time
         approvals.listeners.append(self._take)
 
-    async def tend(self) -> None:
-        """Send what waits, for ever; what could not be sent is counted in `failing` until it has expired."""
-        async with GuardedClient(http2=False) as client:
-            while True:
+    async def send_waiting(self) -> None:
+        """Send what waits; what could not be sent is counted in `failing` until it has expired."""
+        if self._waiting:
+            async with GuardedClient(http2=False) as client:
                 while self._waiting:
                     try:
                         await self._deliver(client, self._waiting[0])
                     finally:
                         self._waiting.popleft()
-                self._forget_expired()
-                self._idle.set()
-                await asyncio.sleep(_LOOK)
+        self._forget_expired()
+        self._idle.set()
 
     async def drain(self) -> None:
-        """Take no more, and leave a short time for what waits; `tend` goes on meanwhile."""
+        """Take no more, and leave a short time for what waits; `send_waiting` goes on meanwhile."""
         with suppress(ValueError):
             self._approvals.listeners.remove(self._take)
         self._idle.clear()

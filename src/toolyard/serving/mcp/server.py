@@ -6,9 +6,8 @@ A call goes from a request on the wire to the engine; what its tool says meanwhi
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -33,7 +32,7 @@ from toolyard.dialects.mcp_protocol import (
 )
 from toolyard.dialects.telemetry import describe_result, describe_tool, follow_trace, measure_request
 from toolyard.model.call import Notice, Progress, ToolCall, ToolResult
-from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
+from toolyard.model.errors import ErrorInfo, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
@@ -82,13 +81,8 @@ IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 """Among a request's `_meta`: one that comes again with the same key gets the first answer again."""
 _CONTEXT, _TRACE = "toolyard/context", "toolyard/trace"
 _LONGEST_ID = 512
-_LOOK = 0.05
-"""Seconds between two looks at the registry, and at what other workers were told."""
-_IDLE_LOOK = 0.25
-"""The same, while no client is there that would have to be told."""
 _SWEEP = 30.0
 _SHOWN = 10_000
-_log = logging.getLogger(__name__)
 
 Tell = Callable[[bytes], None]
 """Passes a notification on to the client; called on the event loop."""
@@ -306,24 +300,13 @@ class McpEndpoint:
             names = self._names = McpNames(self._served_names.now, self._builtin, bare=self.block.names == "bare")
         return names
 
-    async def tend(self, failing: MutableMapping[str, str], name: str) -> None:
-        """Tell clients when the catalog changes, and do what the store says is to be done; for ever."""
+    async def look_around(self) -> None:
+        """Tell clients if the catalog has changed, do what other workers were told to have done here, and now and then
+        forget what nobody uses.
+        """
         self._notice_changes()
-        while True:
-            await asyncio.sleep(_LOOK if len(self.sessions) or len(self.subscribers) else _IDLE_LOOK)
-            self._notice_changes()
-            if self._keys is not None and self._keys.required:
-                self.subscribers.keep_only(self._keys.lets_in)
-            try:
-                await self._look_around()
-                failing.pop(name, None)
-            except SessionError as error:
-                if name not in failing:
-                    _log.warning("mcp: the store does not answer: %s", error)
-                failing[name] = type(error).__name__
-
-    async def _look_around(self) -> None:
-        """Do what other workers were told to have done here; and now and then, forget what nobody uses."""
+        if self._keys is not None and self._keys.required:
+            self.subscribers.keep_only(self._keys.lets_in)
         records, now = self.records, asyncio.get_running_loop().time()
         # First, so that nothing that stands there can keep itself from being forgotten.
         if now >= self._sweep:

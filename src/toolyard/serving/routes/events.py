@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import MutableMapping
 from contextlib import suppress
 
 from starlette.requests import Request
@@ -20,7 +19,6 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.calls.approval import Approval
 from toolyard.calls.journal import KEPT_EVENTS, CallLogOptions, Event, open_journal
 from toolyard.constants import TOOL_NAMESPACE_SEP
-from toolyard.model.errors import SessionError
 from toolyard.model.report import SourceReport
 from toolyard.serving.identity import Principal
 from toolyard.serving.routing import QueryParameter, caller_of, operation, query_str
@@ -35,7 +33,6 @@ from toolyard.serving.streams import (
     write_event,
 )
 
-_LOOK = 0.2
 _EXPIRY_LOOK = 60.0
 _CHUNK = 200
 """Events that are written to a reader in one go."""
@@ -70,17 +67,11 @@ class EventFeed:
         self._filling = asyncio.Lock()
         engine.approvals.listeners.append(self._tell_approval)
 
-    async def tend(self, failing: MutableMapping[str, str], name: str) -> None:
-        """Look for what has happened, for ever; what does not work stands in `failing`."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            self._notice_sources()
-            try:
-                await self._settle_approvals()
-                await self._fill_list()
-                failing.pop(name, None)
-            except SessionError as error:
-                failing[name] = type(error).__name__
+    async def look_around(self) -> None:
+        """Look for what has happened."""
+        self._notice_sources()
+        await self._settle_approvals()
+        await self._fill_list()
 
     async def _settle_approvals(self) -> None:
         now = time.monotonic()
