@@ -221,8 +221,8 @@ def test_the_namespace_and_name_of_the_mark_win() -> None:
     @tool(name="named")
     def two() -> None: ...
 
-    assert tool_from(one, "given", default_name="default").qualified_name == "own::default"
-    assert tool_from(two, "given", default_name="default").qualified_name == "given::named"
+    assert tool_from(one, "given").qualified_name == "own::one"
+    assert tool_from(two, "given").qualified_name == "given::named"
     assert tool_from(add, "given").qualified_name == "given::add"
 
 

@@ -142,16 +142,11 @@ def spec_of(obj: object) -> ToolOptions | None:
     return cast("ToolOptions", spec) if isinstance(spec, dict) else None
 
 
-def tool_from(obj: Callable[..., Any], namespace: str, *, default_name: str | None = None) -> Tool:
-    """The tool that a callable was marked as, or simply is.
-
-    The namespace that the mark names wins over the argument, its name over `default_name`, and that over
-    the callable's own name.
-    """
+def tool_from(obj: Callable[..., Any], namespace: str) -> Tool:
+    """The tool that a callable was marked as, or simply is; a namespace that its mark names wins over the argument."""
     options: dict[str, Any] = dict(spec_of(obj) or {})
-    for key, other in (("namespace", namespace), ("name", default_name)):
-        if options.get(key) is None:
-            options[key] = other
+    if options.get("namespace") is None:
+        options["namespace"] = namespace
     return function_tool(obj, **options)
 
 
