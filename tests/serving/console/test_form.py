@@ -129,6 +129,7 @@ def test_what_is_filled_in_is_what_is_sent(text, whole, number, value):
         ({"type": ["number", "null"]}, "number"),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer"),
         ({"allOf": [{"$ref": "#/$defs/colour"}]}, "choice"),
+        ({"allOf": [{"type": "string"}, {"enum": ["a", "b"]}]}, "choice"),
         ({"oneOf": [{"const": "a"}, {"const": "b"}]}, "choice"),
         ({"type": "boolean"}, "choice"),
         ({"const": 3}, "choice"),
@@ -207,6 +208,13 @@ def test_a_schema_that_refers_to_itself_ends_somewhere():
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}}}}}
     assert [field.kind for field in form_fields(schema)] == ["json"]
     form_fields({"$ref": "#"})
+
+
+def test_what_several_schemas_demand_together_is_one_form():
+    parts = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {"type": "integer"}}}]
+    assert [(field.name, field.kind, field.required) for field in form_fields({"type": "object", "allOf": parts})] == [
+        *(("a", "text", True), ("b", "integer", False)),
+    ]
 
 
 def test_json_begins_with_defaults_and_something_for_what_is_required():

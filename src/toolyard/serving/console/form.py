@@ -17,7 +17,8 @@ import msgspec
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
-from toolyard.schema.subschemas import declared_properties, resolve_pointer
+from toolyard.schema.fold import fold_schema
+from toolyard.schema.subschemas import References, allowed_values, declared_properties, types_of
 
 Kind = Literal["text", "long", "secret", "integer", "number", "date", "datetime", "choice", "lines", "json"]
 Schema = dict[str, Any]
@@ -33,7 +34,8 @@ _LONG_NAMES = frozenset({"body", "code", "content", "html", "markdown", "message
 _LONG = 255
 _FEW = 4
 _SHORT_LABEL = 24
-_BRANCHING = frozenset({"allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
+_BRANCHING = frozenset({"anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
+_FORMATS: dict[str, Kind] = {"date": "date", "date-time": "datetime", "password": "secret"}
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 # What does not come back from a browser as it was sent.
@@ -107,13 +109,14 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
 def form_fields(schema: Schema) -> list[FormField]:
     """The controls for an input schema, in its own order; the last one is for what has no control, if anything."""
-    root = _resolved(schema, schema)
+    refs = References(schema)
+    root = _fold(schema, refs)
     properties = root.get("properties")
     known = properties if isinstance(properties, dict) else {}
     required = root.get("required")
     demanded = frozenset(required) if isinstance(required, list) else frozenset()
     fields = [
-        _field(f"a{number}", name, part, schema, name in demanded)
+        _field(f"a{number}", name, part, refs, name in demanded)
         for number, (name, part) in enumerate(list(known.items())[:MAX_FIELDS])
         if part is not False
     ]
@@ -135,13 +138,9 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2) if _FRAGILE.search(text) else text
 
 
-def _resolved(part: Any, root: Schema) -> Schema:
-    for _ in range(8):
-        if isinstance(part, dict) and "$ref" in part:
-            target = resolve_pointer(root, part["$ref"])
-            rest = {key: value for key, value in part.items() if key != "$ref"}
-            part = {**target, **rest} if isinstance(target, dict) else rest
-    return part if isinstance(part, dict) else {}
+def _fold(part: Any, refs: References) -> Schema:
+    # What cannot be folded makes no control worse: the call is checked by the whole schema.
+    return fold_schema(part, refs, lambda lost: None)[0] if isinstance(part, dict) else {}
 
 
 def _takes_more(schema: Schema, root: Schema, known: Schema) -> bool:
@@ -149,9 +148,8 @@ def _takes_more(schema: Schema, root: Schema, known: Schema) -> bool:
     return extra not in (False, None) or bool(_BRANCHING & root.keys()) or not declared_properties(schema) <= set(known)
 
 
-def _field(control: str, name: str, part: Any, root: Schema, required: bool) -> FormField:
-    outer = _resolved(part, root)
-    core, nullable = _unwrapped(outer, root)
+def _field(control: str, name: str, part: Any, refs: References, required: bool) -> FormField:
+    core, nullable = _unwrap_null(_fold(part, refs), refs)
     options = _options(core, nullable)
     kind: Kind = "choice" if options else _kind(name, core)
     has_default = "default" in core
@@ -182,24 +180,22 @@ def _field(control: str, name: str, part: Any, root: Schema, required: bool) -> 
     )
 
 
-def _unwrapped(part: Schema, root: Schema) -> tuple[Schema, bool]:
+def _unwrap_null(part: Schema, refs: References) -> tuple[Schema, bool]:
     """The part without the wrappers that only say "or null", and whether they do."""
     nullable = False
-    for _ in range(4):
-        for keyword in ("anyOf", "oneOf", "allOf"):
-            branches = part.get(keyword)
-            if not isinstance(branches, list) or not branches:
-                continue
-            kept = [_resolved(branch, root) for branch in branches]
-            if keyword != "allOf":
-                some = [branch for branch in kept if branch.get("type") != "null"]
-                nullable = nullable or len(some) < len(kept)
-                kept = some
-            outer = {key: value for key, value in part.items() if key != keyword}
-            if len(kept) == 1:
-                part = {**kept[0], **outer}
-            elif keyword != "allOf" and kept and all("const" in branch for branch in kept):
-                part = {"enum": [branch["const"] for branch in kept], **outer}
+    # A second wrapper may stand in the first one.
+    for keyword in ("anyOf", "oneOf", "anyOf", "oneOf"):
+        branches = part.get(keyword)
+        if not isinstance(branches, list):
+            continue
+        folded = [_fold(branch, refs) for branch in branches]
+        kept = [branch for branch in folded if branch.get("type") != "null"]
+        nullable = nullable or len(kept) < len(folded)
+        outer = {key: value for key, value in part.items() if key != keyword}
+        if len(kept) == 1:
+            part = {**kept[0], **outer}
+        elif kept and all("const" in branch for branch in kept):
+            part = {"enum": [branch["const"] for branch in kept], **outer}
     kind = part.get("type")
     if isinstance(kind, list):
         nullable = nullable or "null" in kind
@@ -209,10 +205,10 @@ def _unwrapped(part: Schema, root: Schema) -> tuple[Schema, bool]:
 
 
 def _options(core: Schema, nullable: bool) -> tuple[Option, ...]:
-    values = [core["const"]] if "const" in core else core.get("enum")
-    if core.get("type") == "boolean" and not isinstance(values, list):
+    values = allowed_values(core)
+    if values is None and core.get("type") == "boolean":
         values = [True, False]
-    if not isinstance(values, list) or len(values) > MAX_OPTIONS:
+    if values is None or len(values) > MAX_OPTIONS:
         return ()
     if nullable and None not in values:
         values = [*values, None]
@@ -237,13 +233,9 @@ def _kind(name: str, core: Schema) -> Kind:
 
 
 def _text_kind(name: str, core: Schema) -> Kind:
-    match core.get("format"):
-        case "date":
-            return "date"
-        case "date-time":
-            return "datetime"
-        case "password":
-            return "secret"
+    kind = _FORMATS.get(str(core.get("format")))
+    if kind is not None:
+        return kind
     if core.get("writeOnly") is True:
         return "secret"
     most = core.get("maxLength")
@@ -326,8 +318,7 @@ def _rules(core: Schema, kind: Kind) -> tuple[str, ...]:
         if isinstance(items, list):
             rules.append("each " + " or ".join(map(str, items[:8])))
     if kind == "json":
-        types = core.get("type")
-        words = [_WORDS[one] for one in (types if isinstance(types, list) else [types]) if one in _WORDS]
+        words = [_WORDS[one] for one in types_of(core.get("type")) if one in _WORDS]
         rules.insert(0, f"JSON: {' or '.join(words)}" if words else "JSON: any value, text in quotes")
     return tuple(rules)
 
