@@ -1,4 +1,4 @@
-"""`toolyard serve --watch`: an edited script is served without anybody asking for it."""
+"""`toolyard serve --watch`: an edited file is served without anybody asking for it."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from waiting import SOON, until
 from warm_python import warm_toolyard
 
 from toolyard.app.config import read_anything
-from toolyard.cli.serve import _watch_scripts
+from toolyard.cli.serve import _watch_sources
 
 pytestmark = pytest.mark.process
 
@@ -28,13 +28,11 @@ def config(tmp_path, monkeypatch):
     return path
 
 
-def test_only_script_sources_are_watched_and_the_flag_beats_the_config(config, capsys):
-    [entry] = _watch_scripts(read_anything(config)).loaders
+def test_the_flag_beats_the_config_and_says_where_there_is_nothing_to_watch(config, capsys):
+    [entry] = _watch_sources(read_anything(config)).loaders
     assert entry.options["watch"] is True
     assert capsys.readouterr().err == ""
-    catalog = config.with_name("catalog.json")
-    catalog.write_text("[]")
-    [entry] = _watch_scripts(read_anything(catalog)).loaders
+    [entry] = _watch_sources(read_anything({"tools": [{"type": "domains", "domains": ["core"]}]})).loaders
     assert "watch" not in entry.options
     assert "nothing to watch" in capsys.readouterr().err
 
@@ -84,3 +82,17 @@ def test_without_watch_edits_wait_until_they_are_asked_for(config, served):
     assert descriptions(started["url"]) == {"yard::a": "Says hello."}
     os.kill(started["pid"], signal.SIGHUP)
     assert until(lambda: descriptions(started["url"]) == {"yard::a": "Says edited."})
+
+
+def test_edited_functions_and_catalogs_are_served_with_watch(config, served):
+    (config.parent / "desk.py").write_text('def add(a: int) -> int:\n    "Add."\n    return a\n')
+    catalog = config.with_name("more.yaml")
+    catalog.write_text("- {name: b, description: First.}")
+    config.write_text("tools: [{type: python, target: desk.py}, {type: file, path: more.yaml, namespace: n}]")
+    url = served("--watch")["url"]
+    assert descriptions(url) == {"default::add": "Add.", "n::b": "First."}
+    (config.parent / "desk.py").write_text('def add(a: int) -> int:\n    "Add more."\n    return a\n')
+    assert until(lambda: descriptions(url)["default::add"] == "Add more.")
+    catalog.write_text("- {name: b, descript")
+    catalog.write_text("- {name: b, description: Second.}")
+    assert until(lambda: descriptions(url)["n::b"] == "Second.")

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import webbrowser
 from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_DOMAINS = ("core",)
 _SCRIPTS = "scripts"
+_WATCH_SECONDS = 0.5
 _HOST, _PORT, _DOMAINS = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT", "TOOL_REGISTRY_DOMAINS"
 
 Host = Annotated[
@@ -48,7 +50,9 @@ Processes = Annotated[
 ]
 Strict = Annotated[bool | None, Parameter(help="Refuse to start if anything could not be loaded.")]
 Log = Annotated[str | None, Parameter(help="How requests are logged: text, json or off.")]
-Watch = Annotated[bool, Parameter(negative="", help="Load script directories again when their files change.")]
+Watch = Annotated[
+    bool, Parameter(negative="", help="Load sources again when their files change: scripts, functions, catalogs.")
+]
 Inherited = Annotated[int | None, Parameter(show=False)]
 """A file that this command passes on to the workers it starts."""
 
@@ -83,7 +87,7 @@ def serve(
     }
     path, read, block = _read_server("serve", options, given)
     if watch:
-        read = _watch_scripts(read)
+        read = _watch_sources(read, is_worker=link is not None)
     if fd is not None and link is not None:
         return _run_worker(read, block, fd, link)
     if block.workers > 1:
@@ -133,15 +137,36 @@ def apply_overrides(
     return msgspec.structs.replace(block, **changes)
 
 
-def _watch_scripts(config: Config) -> Config:
-    """The config with every script directory watched, whatever its entry says."""
+def _watch_sources(config: Config, *, is_worker: bool = False) -> Config:
+    """The config with every script directory watched; other files by one thread, of whoever has the workers follow."""
     loaders = [
         msgspec.structs.replace(entry, options={**entry.options, "watch": True}) if entry.type == _SCRIPTS else entry
         for entry in config.loaders
     ]
-    if not any(entry.type == _SCRIPTS for entry in loaders):
-        warn("--watch: there is nothing to watch; no source is of type scripts")
+    named = [entry.options.get(key) for entry in loaders for key in ("target", "path", "spec")]
+    files = [path for name in named if isinstance(name, str) and (path := config.base / name).is_file()]
+    if files and not is_worker:
+        look = (files, [_stamp_file(path) for path in files])
+        threading.Thread(target=_watch_files, args=look, name="toolyard-watch", daemon=True).start()
+    if not files and all(entry.type != _SCRIPTS for entry in loaders):
+        warn("--watch: there is nothing to watch; no source is a file, or a directory of scripts")
     return msgspec.structs.replace(config, loaders=loaders)
+
+
+def _watch_files(paths: list[Path], seen: list[object]) -> None:
+    """Have the sources loaded again, as a SIGHUP does, whenever one of the files is another."""
+    while True:
+        time.sleep(_WATCH_SECONDS)
+        before, seen = seen, [_stamp_file(path) for path in paths]
+        if seen != before:
+            os.kill(os.getpid(), signal.SIGHUP)
+
+
+def _stamp_file(path: Path) -> object:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_mtime_ns, found.st_ino, found.st_size
+    return None
 
 
 def _list_worker_arguments(path: Path | None, block: ServerBlock) -> list[str]:
