@@ -1,6 +1,6 @@
 """Entities of a session: `EntityStore` keeps those of one kind, `AnswerWriter` puts them into answers.
 
-What a call says about one is merged into what is known of it, or done to it step by step (JSON Patch, RFC 6902).
+What a call says about one is merged into what is known of it.
 
 They are kept in the session as JSON, so that they are rolled back, forked and stored with it: each entity by itself,
 what they are called by in pages, so that one more entity is not all of them written again, and how many there are.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any, TypeGuard
+from typing import Any
 
 from toolyard.engines.simulator.containers import COMMON, is_short, opened_value, spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
@@ -428,72 +428,3 @@ def merge_fields(known: Fields, new: Fields, *, deep: bool = True) -> Fields:
         old = before.get(plain_letters(name))
         merged[name] = merge_fields(old, value) if deep and isinstance(old, dict) and isinstance(value, dict) else value
     return merged
-
-
-_OPERATIONS = frozenset(("add", "replace", "remove", "move", "copy", "test"))
-_WRITING = frozenset(("add", "replace", "move", "copy"))
-_MOST_STEPS = 1000
-_LARGEST = 1024 * 1024
-"""Bytes of JSON that the steps of a patch may copy, and of an entity after that."""
-
-
-def is_patch(body: Any) -> TypeGuard[list[dict[str, Any]]]:
-    """Whether a body says what is to be done to an entity, step by step."""
-    return isinstance(body, list) and all(
-        isinstance(step, dict) and step.get("op") in _OPERATIONS and isinstance(step.get("path"), str) for step in body
-    )
-
-
-def apply_patch(fields: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
-    """The entity as it is afterwards; names may be spelt otherwise, and a step that leads nowhere does nothing."""
-    if len(patch) > _MOST_STEPS:
-        raise _excess_error(f"has more than {_MOST_STEPS} steps")
-    whole: dict[str, Any] = {"": copied(fields)}
-    doubled = 0
-    for step in patch:
-        operation, value = step["op"], copied(step.get("value"))
-        if operation in ("move", "copy"):
-            parent, key = _find_place(whole, str(step.get("from", "")))
-            value = parent[key] if _is_there(parent, key) else None
-        if operation == "copy":
-            # Measured before it is copied: a few steps that copy what the steps before them copied fill any memory.
-            doubled += len(encode(value))
-            if doubled > _LARGEST:
-                raise _excess_error(f"copies more than {_LARGEST} bytes")
-            value = copied(value)
-        if operation in ("move", "remove"):
-            parent, key = _find_place(whole, str(step.get("from", "")) if operation == "move" else step["path"])
-            if _is_there(parent, key):
-                del parent[key]
-        if operation in _WRITING:
-            parent, key = _find_place(whole, step["path"])
-            if isinstance(parent, list) and operation != "replace":
-                parent.insert(key, value)
-            elif isinstance(parent, dict) or _is_there(parent, key):
-                parent[key] = value
-    changed = whole.get("")
-    if doubled and len(encode(changed)) > _LARGEST:
-        raise _excess_error(f"copies until there are more than {_LARGEST} bytes")
-    return changed if isinstance(changed, dict) else fields
-
-
-def _excess_error(what: str) -> ToolFailed:
-    return ToolFailed(f"the patch {what}", hint="send the values themselves, or several patches", effect="none")
-
-
-def _find_place(whole: dict[str, Any], pointer: str) -> tuple[Any, Any]:
-    """What a pointer leads into, and under which name or number; None for what is not there."""
-    node: Any = None
-    key: Any = None
-    for part in pointer.split("/"):
-        node = whole if node is None and key is None else node[key] if _is_there(node, key) else None
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list):
-            key = int(key) if key.isdecimal() and len(key) < 6 else len(node)
-        elif isinstance(node, dict):
-            key = next((name for name in node if plain_letters(name) == plain_letters(key)), key)
-    return node, key
-
-
-def _is_there(node: Any, key: Any) -> bool:
-    return key in node if isinstance(node, dict) else isinstance(node, list) and key < len(node)

@@ -15,17 +15,9 @@ import msgspec
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
-from toolyard.engines.simulator.entities import (
-    AnswerWriter,
-    EntityStore,
-    Fields,
-    apply_patch,
-    find_name,
-    is_patch,
-    merge_fields,
-    store_key,
-)
+from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, find_name, merge_fields, store_key
 from toolyard.engines.simulator.listing import ListingCall
+from toolyard.engines.simulator.patches import apply_patch, is_patch
 from toolyard.engines.simulator.profile import Profile, has_own_id
 from toolyard.engines.simulator.roles import Neighbours, Role, fields_of, find_neighbours
 from toolyard.engines.simulator.values import SchemaValues, SharedParts
