@@ -337,7 +337,10 @@ def _arguments(tool: Tool, known: dict[str, Any], *, full: bool) -> dict[str, An
         arguments = {name: value for name, value in arguments.items() if name in needed}
     arguments |= known
     if not values.check(arguments):
+        declared = tool.parameters.get("properties") or {}
         for name, value in known.items():
+            if values.checker(declared.get(name, True))(value):
+                continue
             if isinstance(value, str) and value.isdigit():
                 arguments[name] = int(value)
             elif not isinstance(value, str):

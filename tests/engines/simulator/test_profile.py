@@ -4,6 +4,7 @@ Each holds what it is told: what is created comes back, lists and updates see it
 """
 
 import dataclasses
+import re
 
 import pytest
 from hypothesis import given, strategies as st
@@ -48,7 +49,7 @@ def opened(value, envelope):
 
 def operation(name, method, path, output, body=None):
     """A tool as an OpenAPI document gives it: the properties of the body are arguments."""
-    keys = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
+    keys = re.findall(r"\{([^{}]+)\}", path)
     fields = {} if body is None else body["properties"]
     return Tool(
         name,

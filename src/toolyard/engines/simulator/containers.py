@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -197,9 +198,9 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
     weight = 1 + len(fields)
 
     def make(draw: Draw) -> dict[str, Any]:
-        known = None
-        if draw.known is not None:
-            known, draw.known = _known_fields(draw.known), None
+        known, given = None, draw.known
+        if given is not None:
+            known, draw.known = _known_fields(given), None
         draw.depth = depth = draw.depth + 1
         draw.spent = spent = draw.spent + weight
         draw.worked(weight)
@@ -228,6 +229,8 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
                         raise
                     draw.depth, draw.spent = depth, spent
         if not plain:
+            if wanted and type(given) is dict:
+                extras.keep(out, draw, given)
             _fill_count(out, draw, fields, extras, (0 if lean else wanted, least, most))
         draw.depth = depth - 1
         return out
@@ -380,8 +383,17 @@ class _Extras:
         rest = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
         self.meant = bool(self._kinds) or isinstance(rest, dict)
         """True if it is what the object is for."""
+        self._accepts: Check | None = None
         if rest is not False and not (self._kinds and rest is None):
+            self._accepts = source.checker(rest if isinstance(rest, dict) else True)
             self._kinds.append((None, source.maker(rest if isinstance(rest, dict) else True, "value")))
+
+    def keep(self, out: dict[str, Any], draw: Draw, known: dict[str, Any]) -> None:
+        """Add those that are known and may be there."""
+        for name, item in islice(known.items(), _MOST_PROPERTIES):
+            value = fit_known(item, self._kinds[-1][1], self._accepts, draw) if self._accepts is not None else UNFIT
+            if value is not UNFIT and (self._allowed is None or self._allowed(name)):
+                out[name] = value
 
     def add(self, out: dict[str, Any], draw: Draw) -> None:
         """Add one, if a name is found for it."""

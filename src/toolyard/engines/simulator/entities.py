@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from toolyard.engines.simulator.containers import COMMON, is_short, opened_value, spellings_of
-from toolyard.engines.simulator.draw import Draw, GaveUp, encode
+from toolyard.engines.simulator.draw import Draw, GaveUp, count_same, encode
 from toolyard.engines.simulator.profile import PARTS, AnswerPath, Profile, has_own_id
 from toolyard.engines.simulator.roles import ID_ENDS, fields_of, noun_of, own_names
 from toolyard.engines.simulator.scalars import OWN
@@ -71,12 +71,12 @@ class EntityStore:
         return number
 
     def find(self, value: Any, fields: tuple[str, ...]) -> int | None:
-        """The one that is called so, the latest of several."""
-        return _find_entry(reversed(self._live_entries()), str(value), fields)
+        """The one that is called so, the latest of several; last of all, one that was called so before."""
+        return _find_entry(reversed(self._live_entries()), str(value), (*fields, ""))
 
     def is_gone(self, value: Any, fields: tuple[str, ...]) -> bool:
         """True if one that was called so has been removed."""
-        return _find_entry(iter(self._index["gone"]), str(value), fields) is not None
+        return _find_entry(iter(self._index["gone"]), str(value), (*fields, "")) is not None
 
     def read(self, number: int) -> Fields:
         """What is known about one."""
@@ -95,14 +95,33 @@ class EntityStore:
         return number
 
     def write(self, number: int, fields: Fields, called: Fields | None = None) -> None:
-        """Keep what has become of one; `called` are further names it goes by from now on."""
+        """Keep what has become of one; `called` are further names it goes by from now on, by `@` for any tool."""
         page = self._read_page(number)
         handles = _handles_of(fields, self.kind) | _short_texts(called or {})
-        new = [[each, known | handles] if each == number else [each, known] for each, known in page]
+        new = [
+            [each, known | handles | ({"": known[""]} if "" in known else {})] if each == number else [each, known]
+            for each, known in page
+        ]
         if new != page:
             self._write_page(number, new)
         if self.read(number) != fields:
             self._state[f"{self.kind}#{number}"] = fields
+
+    def read_hidden(self, number: int) -> Fields:
+        """What was said about one and could not be shown by the answers that made up something else for it."""
+        fields: Fields = self._state.get(f"{self.kind}#{number} hidden") or {}
+        return fields
+
+    def keep_hidden(self, number: int, fields: Fields) -> None:
+        """Keep that."""
+        if self.read_hidden(number) != fields:
+            self._state[f"{self.kind}#{number} hidden"] = fields
+
+    def drop_hidden(self, number: int, names: Iterable[str]) -> None:
+        """Forget that of these, of which something else is said now."""
+        told = set(map(plain_letters, names))
+        hidden = self.read_hidden(number)
+        self.keep_hidden(number, {name: item for name, item in hidden.items() if plain_letters(name) not in told})
 
     def remove(self, number: int) -> None:
         """Forget one, but not that it was there."""
@@ -111,8 +130,9 @@ class EntityStore:
         self._index["gone"] += gone
         self._index["live"] -= len(gone)
         self._write_page(number, [entry for entry in page if entry[0] != number])
-        if f"{self.kind}#{number}" in self._state:
-            del self._state[f"{self.kind}#{number}"]
+        for name in (f"{self.kind}#{number}", f"{self.kind}#{number} hidden"):
+            if name in self._state:
+                del self._state[name]
         self.mark_written()
 
     def mark_gone(self, called: dict[str, Any]) -> None:
@@ -125,7 +145,7 @@ class EntityStore:
         """One that was removed may be made again."""
         text = str(value)
         self._index["gone"] = [
-            entry for entry in self._index["gone"] if _find_entry(iter([entry]), text, fields) is None
+            entry for entry in self._index["gone"] if _find_entry(iter([entry]), text, (*fields, "")) is None
         ]
         self._save_index()
 
@@ -340,31 +360,47 @@ class AnswerWriter:
         well = _WELL if self.profile.role.writes else {}
         echo = {**well, **self._parents, **{plain_letters(name): value for name, value in known.items()}}
         # What it can be asked for by is not to be left out.
+        reader = self.profile.reader
         ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]
+        ids += [plain_letters(str(reader.role.key))] if reader is not None else []
         draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own.values(), *ids, "metadata")))
         shown = {plain_letters(name) for name in path.properties}
         others = {name: echo[plain] for name, plain in own.items() if plain in echo and plain not in shown}
         draw.known = {**others, **{own[name]: value for name, value in echo.items() if name in own}, **known}
         maker = values.maker(path.node, self.profile.role.noun)
-        value = values.make_part(maker, values.checker(path.node), draw)
+        value = values.overlay(path.node, values.make_part(maker, values.checker(path.node), draw), known)
+        hidden = self.store.read_hidden(number)
+        value = values.overlay(path.node, value, hidden) if hidden else value
         if isinstance(value, dict):
             value = self._name_entity(number, known, value, path)
             # What was sent is remembered, where this answer cannot show it, and who shows one of them can.
-            reader = self.profile.reader
-            told = {name: item for name, item in known.items() if reader is not None and reader.shows_item(name, item)}
-            self.store.write(number, merge_fields(merge_fields(known, copied(value)), told))
+            self.store.write(number, merge_fields(known, copied(value)))
+            self._hide_fields(number, {**known, **hidden}, value)
         return value
+
+    def _hide_fields(self, number: int, known: Fields, value: Fields) -> None:
+        """Remember what this answer cannot show as it is, for those that can; but not what the thing is called by."""
+        there = {plain_letters(name): item for name, item in value.items()}
+        hidden = {}
+        for name, item in known.items():
+            letters = plain_letters(name)
+            shown = there.get(letters, item)
+            if shown != item and count_same(shown, item) < count_same(item, item) and not letters.endswith(ID_ENDS):
+                hidden[name] = item
+        self.store.keep_hidden(number, hidden)
 
     def _name_entity(self, number: int, known: Fields, value: Fields, path: AnswerPath) -> Fields:
         """The entity with what it is called by, though its schema has no name for that: nobody could ask for it."""
         role, values = self.profile.role, self.profile.values
         # Once an id was told, another name will not do.
-        names = (*role.fields, *fields_of("id", role.noun), *(() if "id" in known else ID_ENDS))
+        reader = self.profile.reader or self.profile
+        names = (*reader.role.fields, *fields_of("id", role.noun), *(() if "id" in known else ID_ENDS))
         named = has_own_id(value, role.noun) or find_name(value, names, self.store.kind) is not None
         if role.single or role.verb in ("act", "delete") or (named and self._can_be_asked_for(value)):
             return value
         name = "id" if "id" in known or role.key is None else role.key
-        called = {name: known.get(name, self.choose_id(number)), **value}
+        said = known.get(name) or find_name(known, role.fields, self.store.kind) or self.choose_id(number)
+        called = {name: said, **value}
         return called if values.checker(path.node)(called) else value
 
     def show_entity(self, number: int, known: Fields, arguments: dict[str, Any]) -> Any:
@@ -372,7 +408,9 @@ class AnswerWriter:
         path = self.profile.entity_path
         if path is None:
             self.store.write(number, known)
-            return self.tell(known, arguments, {**known, **arguments})
+            if self.profile.is_free:
+                return self.fit_schema(known, arguments)
+            return self.make_answer(arguments, {**known, **arguments}, whole=known)
         entity = self.make_entity(number, known, path)
         if not path.names:
             return entity
@@ -406,7 +444,7 @@ class AnswerWriter:
         text = self.profile.prefix + encode(arguments) if text is None else text
         draw = Draw(text, {**_WELL, **{plain_letters(name): value for name, value in known.items()}}, must)
         draw.known = whole
-        return values.make(draw)
+        return values.overlay(values.root, values.make(draw), whole)
 
     def tell(self, value: Any, arguments: dict[str, Any], known: Fields, text: bytes | None = None) -> Any:
         """The value itself, where an answer may be any object; else an answer by the schema, with what is known."""

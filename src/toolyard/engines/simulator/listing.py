@@ -211,7 +211,7 @@ class ListingCall:
             query = self._filters.get(name)
             if isinstance(query, str) and name not in fields and _WORDS.fullmatch(query):
                 text = " ".join(_text_values(fields)).lower() if text is None else text
-                if not all(word in text for word in query.lower().split()):
+                if query not in fields.values() and not all(word in text for word in query.lower().split()):
                     return False
         return True
 

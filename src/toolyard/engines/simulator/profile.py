@@ -7,16 +7,16 @@ in the answer, alone or in a list (`AnswerPath`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from toolyard.engines.simulator.containers import COMMON, is_short, spellings_of
-from toolyard.engines.simulator.draw import encode
+from toolyard.engines.simulator.draw import Draw, GaveUp, count_same, encode
 from toolyard.engines.simulator.roles import (
     ALONE,
-    ID_ENDS,
     THINGS,
     Neighbours,
     noun_of,
@@ -43,7 +43,7 @@ _FILTERS = frozenset(("filter", "filters", "query", "where", "criteria", "sort",
 """What is sent to say which things are wanted, or how many."""
 _MAKING = frozenset(("create", "add", "insert", "register"))
 """Words of a name that say that something is made, whatever else it says: `get_or_create_user`."""
-_DEEPEST = 3
+_DEEPEST = 4
 
 
 ITEM = "[]"
@@ -90,14 +90,17 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
     if path is None or not has_own_id(path.properties, noun):
         listed = find_list(root, noun, among=("data", "result", "results", "items", "response"))
         named = find_list(root, noun, among=())
+        contents = _tell_contents(root, root)
         if listed is not None and not (
-            has_own_id(listed.properties, noun) and _is_envelope("data", listed.properties, _tell_contents(root, root))
+            has_own_id(listed.properties, noun) and _is_envelope("data", listed.properties, contents)
         ):
             listed = None  # the `items` of an order are its parts
+        if named is not None and path is not None and not _is_envelope("data", named.properties, contents):
+            named = None  # and so are the `relatedOrders`
         if named is not None or listed is not None:
             return named or listed
         alone = find_list(root, noun)
-        if alone is not None and has_own_id(alone.properties, noun) and _tell_contents(root, root) == [alone.names[0]]:
+        if alone is not None and has_own_id(alone.properties, noun) and contents == [alone.names[0]]:
             return alone
     return path
 
@@ -259,17 +262,34 @@ class Profile:
         return None if tool is None or tool is self.tool else Profile(tool, seed, shared, neighbours)
 
     @cached_property
-    def shown(self) -> dict[str, SubSchema]:
-        """What the thing has, as the answer shows it, or who shows one of them."""
-        view = self.entity_path or (self.reader.entity_path if self.reader is not None else None)
-        return {} if view is None else view.properties
+    def shown(self) -> dict[str, frozenset[str] | None]:
+        """What the thing has, as the answer or who shows one of them has it, in plain letters: what is inside of each.
 
-    def shows_item(self, name: str, item: Any) -> bool:
-        """Whether the answer has a place for this, which is not what the thing is called by."""
-        letters, path = plain_letters(name), self.entity_path
-        if path is None or letters not in path.letters or letters.endswith(ID_ENDS):
-            return False
-        return isinstance(item, (str, int, float)) and self.values.checker(path.properties[path.letters[letters]])(item)
+        None for a text or a number.
+        """
+        found: dict[str, frozenset[str] | None] = {}
+        sends = self.role.verb in ("create", "update", "replace")
+        views = [view for view in (self.reader if sends else None, self) if view is not None]
+        for view in views:
+            for name, node in view.entity_path.properties.items() if view.entity_path is not None else ():
+                inside = properties_of(view.values.root, node) or ()
+                found[plain_letters(name)] = None if view._is_scalar(node) else frozenset(map(plain_letters, inside))
+        return found
+
+    def choose_shown(self, name: str, merged: Any, sent: Any) -> Any:
+        """What is known of a part after an update: old and new, unless the answer could not show the new then."""
+        path = self.entity_path
+        node = True if path is None else path.properties.get(path.letters.get(plain_letters(name), ""), True)
+
+        def count_shown(way: Any) -> int:
+            draw = Draw(b"")
+            draw.known = way
+            with suppress(GaveUp):
+                shown = self.values.make_part(self.values.maker(node, name), self.values.checker(node), draw)
+                return count_same(shown, sent)
+            return 0
+
+        return merged if self.values.checker(node)(merged) else max((merged, sent), key=count_shown)
 
     @cached_property
     def key_values(self) -> SchemaValues:
@@ -329,9 +349,8 @@ class Profile:
         if self.body_argument is not None:
             properties = properties_of(root, properties.get(self.body_argument, True)) or {}
         aside = {*self.role.scope, *self.ignored, self.role.key}
-        shown = self.shown
         # A text or a number that is shown under the name of an object that is sent is something else.
-        own = {plain_letters(name) for name, node in shown.items() if not self._is_scalar(node)}
+        own = {name for name, inside in self.shown.items() if inside is not None}
         wrapped = {plain_letters(name) for name in (self.entity_path.names if self.entity_path is not None else ())}
         found: tuple[str, ...] = ()
         while len(found) < _DEEPEST:
@@ -353,12 +372,9 @@ class Profile:
         for name in (self.body_argument, *self.envelope):
             if isinstance(found.get(name or ""), dict):
                 found |= found.pop(name or "")
-        shown = {plain_letters(name) for name in self.shown}
         for name, value in list(found.items()):
-            # An object that the thing does not have, while it has all that is inside, is one in which these are sent.
-            inside = {plain_letters(inner) for inner in value} if isinstance(value, dict) else set()
-            if len(inside) > 1 and plain_letters(name) not in shown and inside <= shown and inside.isdisjoint(OWN):
-                found = {**found.pop(name), **found}
+            if isinstance(value, dict) and len(value) > 1:
+                found = self._lift_fields(found, name)
         if isinstance(binding, RestBinding) and binding.body is not None and not self.envelope:
             found = self._open_brackets({binding.body.properties.get(name, name): found[name] for name in found})
         if role.key is None:
@@ -367,6 +383,20 @@ class Profile:
         found = next(iter(self.sent_entities(found)), found)
         # It keeps its name, whatever the body says.
         return {name: value for name, value in found.items() if plain_letters(name) not in self._kept}
+
+    def _lift_fields(self, sent: dict[str, Any], name: str) -> dict[str, Any]:
+        """What is sent, with that of an object inside which the thing has and the object, as it shows it, has not."""
+        shown, letters = self.shown, plain_letters(name)
+        own = shown.get(letters) or ()
+        inside = {plain_letters(inner): inner for inner in sent[name]}
+        if (letters in shown and not own) or not inside.keys().isdisjoint(OWN):
+            return sent
+        lifted = [plain for plain in inside if plain in shown and plain not in own]
+        if len(lifted) == len(inside) and letters not in shown:
+            return {**sent[name], **{each: value for each, value in sent.items() if each != name}}
+        if 2 * len(lifted) < len(inside) or len(set(lifted) - COMMON) < 2:
+            return sent
+        return {**{inside[plain]: sent[name][inside[plain]] for plain in lifted}, **sent}
 
     def _open_brackets(self, form: dict[str, Any]) -> dict[str, Any]:
         """The fields of a form whose names say where they belong: `track[title]` is the title of a track."""
@@ -388,7 +418,7 @@ class Profile:
         listed = path is not None and ITEM in path.names
         # A thing that has an id and shows such a list has it as a part.
         own = not listed and has_own_id(self.shown, self.role.noun)
-        parts = {plain_letters(name) for name in self.shown} if own else set()
+        parts: Collection[str] = self.shown if own else ()
         for name, value in sent.items():
             if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
                 letters = plain_letters(name)

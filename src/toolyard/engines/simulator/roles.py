@@ -46,6 +46,8 @@ _NAMING = frozenset(("book", "schedule", "open", "post", "upload", "place", "sta
 _NAMING |= {"archive", "pay", "run", "transfer", "merge"}
 """Verbs with which names of things begin: `/merge_requests`, `/pay-runs`."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
+_BEHIND = re.compile(r"\(('?)(\{[^{}]+\})\1\)")
+"""Which one is meant, as OData says it: `/Products({id})`."""
 
 
 class Neighbours(msgspec.Struct, frozen=True):
@@ -63,8 +65,9 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
     readers: dict[str, Tool] = {}
     changed: set[str] = set()
     for tool in tools:
-        if isinstance(tool.binding, RestBinding) and tool.binding.path.rstrip("/").endswith("}"):
-            kind = _full_kind(tool, _collection_of(_split_path(tool.binding.path)[:-1], {})[0])
+        parts = _split_path(tool.binding.path) if isinstance(tool.binding, RestBinding) else []
+        if isinstance(tool.binding, RestBinding) and parts and parts[-1].endswith("}"):
+            kind = _full_kind(tool, _collection_of(parts[:-1], {})[0])
             if tool.binding.method.upper() == "GET":
                 readers.setdefault(kind, tool)
             else:
@@ -74,7 +77,8 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
 
 def _split_path(path: str) -> list[str]:
     # How an answer is written says nothing about what it is about.
-    return [part for part in path.removesuffix(".json").removesuffix(".xml").split("/") if part]
+    path = _BEHIND.sub(r"/\2", path.removesuffix(".json").removesuffix(".xml"))
+    return [part for part in path.split("/") if part]
 
 
 class Role(msgspec.Struct, frozen=True):

@@ -81,17 +81,31 @@ class CrudCall:
             if gone:
                 store.restore(key, fields)
             known = self._fields_by_key(given)
-            number = store.add(known, called)
+            number = store.add(known, {"@": given, **called})
         else:
             known = merge_fields(self._fields_by_key(given), store.read(number))
         body = arguments.get(self._profile.body_argument or "")
         if is_patch(body):
             known = apply_patch(known, body)
+            store.keep_hidden(number, {})
         elif role.verb in ("update", "replace"):
-            store.write(number, store.read(number), called)  # by its old name, too, if this is a new one
+            reader = self._profile.reader
+            name = None if reader is None else find_name(known, reader.role.fields, store.kind)
+            # It stays what it was called by, if this gives it a new name.
+            store.write(number, store.read(number), {"@": name or given, **called})
             sent = copied(self._profile.sent_fields(arguments))
-            known = merge_fields(known, sent, deep=role.verb == "update")
+            known = self._merge_sent(known, sent)
+            store.drop_hidden(number, sent)
         return self._writer.show_entity(number, known, arguments)
+
+    def _merge_sent(self, known: Fields, sent: Fields) -> Fields:
+        """What is known after an update; an object is replaced where the old and the new one do not go together."""
+        merged = merge_fields(known, sent, deep=self._profile.role.verb == "update")
+        view = self._profile.reader or self._profile
+        for name, value in sent.items():
+            if isinstance(value, dict) and merged[name] != value:
+                merged[name] = view.choose_shown(name, merged[name], value)
+        return merged
 
     def _create_one(self, arguments: dict[str, Any]) -> Any:
         several, path = self._profile.sent_entities(self._profile.sent_fields(arguments)), self._profile.entity_path
@@ -140,7 +154,7 @@ class CrudCall:
 
     def _delete_one(self, arguments: dict[str, Any], number: int | None, called: dict[str, Any]) -> Any:
         if number is None:
-            self._store.mark_gone(called)
+            self._store.mark_gone({"@": next(iter(called.values())), **called})
             fields: Fields = {}
         else:
             fields = self._store.read(number)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from toolyard.engines.simulator.containers import array_maker, object_maker
+from toolyard.engines.simulator.containers import array_maker, object_maker, spellings_of
 from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw, GaveUp, Lazy, Make, nothing
 from toolyard.engines.simulator.scalars import OWN, choose_value, flag, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
@@ -36,6 +36,8 @@ _KEPT = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
 _FOLLOWED = 40
 """Parts in place that are looked at."""
+_LAID = 500
+"""Names of an object that are laid over one that was made."""
 _MENDED = 6
 """Values that are kept on the way to one that fits."""
 
@@ -71,6 +73,7 @@ class SchemaValues:
         parts = shared if shared is not None and shared.fits(self.root) else SharedParts()
         self._made, self._checks, self._kept = parts.made, parts.checks, parts.kept
         self._whole: Make | None = None
+        self._names: dict[int, dict[str, tuple[str, SubSchema]]] = {}
 
     def maker(self, node: SubSchema, name: str = "") -> Make:
         """Who makes values of that part; what refers to something else is looked at when it is needed."""
@@ -272,6 +275,37 @@ class SchemaValues:
         if not found:
             raise why
         return found[0]
+
+    def overlay(self, node: SubSchema, value: Any, known: Any) -> Any:
+        """The value with all that is known and may be there, though the branch that it was made by has no such name."""
+        if type(value) is list and type(known) is list and len(value) == len(known):
+            items = item_node(self.root, node)
+            return value if items is None else [self.overlay(items, *pair) for pair in zip(value, known, strict=True)]
+        if type(value) is not dict or type(known) is not dict:
+            return value
+        names, accepts = self._name_parts(node), self.checker(node)
+        for name, item in islice(known.items(), _LAID):
+            own, part = names.get(plain_letters(name), ("", True)) if names else (name, True)
+            there, ways = value.get(own), spellings_of(item)
+            if not own or (own in value and (there in ways or there == [item])):
+                continue
+            if type(there) is type(item) and type(item) in (dict, list):
+                ways = (self.overlay(part, there, item), *(() if type(item) is dict else ways))
+            fitting = ({**value, own: way} for way in ways if way != there and self.checker(part)(way))
+            value = next(filter(accepts, fitting), value)
+        return value
+
+    def _name_parts(self, node: SubSchema) -> dict[str, tuple[str, SubSchema]]:
+        """What objects there may have, by any branch: names and parts by names in plain letters."""
+        found = self._names.get(id(node))
+        if found is None:
+            self._kept.append(node)
+            found = self._names[id(node)] = {}
+            for way in find_ways(self.root, node):
+                properties = way.schema.get("properties")
+                for name, part in (properties if isinstance(properties, dict) else {}).items():
+                    found.setdefault(plain_letters(name), (name, part))
+        return found
 
 
 def item_node(root: dict[str, Any], node: SubSchema) -> SubSchema | None:
