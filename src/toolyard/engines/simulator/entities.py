@@ -356,14 +356,15 @@ class AnswerWriter:
         """An entity as one part of an answer shows it; what it is made of is remembered."""
         values = self.profile.values
         own = own_names(self.profile.role.noun)
-        known = {**self._link_entity(number, known, path), **known}
+        reader = self.profile.reader
+        asked = "" if reader is None else plain_letters(str(reader.role.key))
+        called = find_name(known, reader.role.fields, self.store.kind) if reader and asked in path.letters else None
+        known = {**self._link_entity(number, known, path), **({path.letters[asked]: called} if called else {}), **known}
         well = _WELL if self.profile.role.writes else {}
         echo = {**well, **self._parents, **{plain_letters(name): value for name, value in known.items()}}
         # What it can be asked for by is not to be left out.
-        reader = self.profile.reader
         ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]
-        ids += [plain_letters(str(reader.role.key))] if reader is not None else []
-        draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own.values(), *ids, "metadata")))
+        draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own.values(), *ids, asked, "metadata")))
         shown = {plain_letters(name) for name in path.properties}
         others = {name: echo[plain] for name, plain in own.items() if plain in echo and plain not in shown}
         draw.known = {**others, **{own[name]: value for name, value in echo.items() if name in own}, **known}

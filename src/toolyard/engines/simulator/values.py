@@ -285,7 +285,7 @@ class SchemaValues:
             return value
         names, accepts = self._name_parts(node), self.checker(node)
         for name, item in islice(known.items(), _LAID):
-            own, part = names.get(plain_letters(name), ("", True)) if names else (name, True)
+            own, part = names.get(name) or names.get(plain_letters(name), ("", True)) if names else (name, True)
             there, ways = value.get(own), spellings_of(item)
             if not own or (own in value and (there in ways or there == [item])):
                 continue
@@ -296,7 +296,7 @@ class SchemaValues:
         return value
 
     def _name_parts(self, node: SubSchema) -> dict[str, tuple[str, SubSchema]]:
-        """What objects there may have, by any branch: names and parts by names in plain letters."""
+        """What objects there may have, by any branch: names and parts, by names as they are and in plain letters."""
         found = self._names.get(id(node))
         if found is None:
             self._kept.append(node)
@@ -304,7 +304,9 @@ class SchemaValues:
             for way in find_ways(self.root, node):
                 properties = way.schema.get("properties")
                 for name, part in (properties if isinstance(properties, dict) else {}).items():
-                    found.setdefault(plain_letters(name), (name, part))
+                    found.setdefault(name, (name, part))
+            for name, pair in list(found.items()):
+                found.setdefault(plain_letters(name), pair)
         return found
 
 
