@@ -1,4 +1,4 @@
-"""A call sent again by a wire while the first is under way runs once, and both get its answer."""
+"""A call sent again while the first is under way runs once, and both get its answer."""
 
 import asyncio
 import threading
@@ -6,8 +6,7 @@ import threading
 import pytest
 from call_support import SOON, Hung, call, engine_of, executions, until
 
-from toolyard.calls.batch import Batch, CallRequest
-from toolyard.calls.flow import run_batch
+from toolyard.calls.batch import CallRequest
 
 
 class Slow:
@@ -28,10 +27,9 @@ class Slow:
         self.results = {}
         self.threads = []
 
-    def start(self, name, *calls, replay=True):
+    def start(self, name, *calls):
         def run():
-            session = self.engine.sessions.find("s")
-            self.results[name] = run_batch(self.engine._path, session, calls, Batch(replay=replay))
+            self.results[name] = self.engine.execute("s", list(calls))
 
         self.threads.append(threading.Thread(target=run))
         self.threads[-1].start()
@@ -72,25 +70,14 @@ def test_a_call_with_an_id_behind_one_without_can_be_joined_too():
     assert slow.runs == [1]
 
 
-def test_the_same_id_with_other_arguments_is_a_conflict():
+def test_the_same_id_with_other_arguments_is_another_call():
     slow = Slow()
     slow.start("a", call("work", "id", x=1))
     assert slow.hung.began.wait(SOON)
     slow.start("b", call("work", "id", x=2), call("work", "id", x=1))
     slow.in_line(1)
-    assert slow.finish() == {"a": [1], "b": [None, 1]}
-    assert slow.results["b"][0].error_info.code == "call.conflict"
-    assert slow.runs == [1]
-
-
-def test_in_ones_own_program_the_same_call_at_once_is_two_calls():
-    slow = Slow()
-    slow.start("a", call("work", "id", x=1), replay=False)
-    assert slow.hung.began.wait(SOON)
-    slow.start("b", call("work", "id", x=1), replay=False)
-    slow.in_line(1)
-    assert slow.finish() == {"a": [1], "b": [2]}
-    assert len(executions(slow.engine)) == 2
+    assert slow.finish() == {"a": [1], "b": [2, 1]}
+    assert slow.runs == [1, 2]
 
 
 def test_a_call_sent_again_when_the_first_is_answered_runs_again():
@@ -128,7 +115,7 @@ def test_a_simulation_neither_joins_nor_is_joined():
 
 
 async def test_when_the_first_is_cancelled_before_its_turn_the_others_still_run_once():
-    runs = []
+    slow, runs = Slow(), []
 
     async def count(x: int) -> int:
         runs.append(x)
@@ -138,14 +125,14 @@ async def test_when_the_first_is_cancelled_before_its_turn_the_others_still_run_
     engine = engine_of(count)
     gate = engine.sessions.find("s").gate
     assert gate.enter_at_once()
-    request = CallRequest(calls=[call("count", "id", x=1)], session_id="s", replay=True)
-    first, second, third = (asyncio.ensure_future(engine.arun(request)) for _ in range(3))
+    first, second, third = (asyncio.ensure_future(engine.aexecute("s", [call("count", "id", x=1)])) for _ in range(3))
     await asyncio.sleep(0.01)
     first.cancel()
     await asyncio.sleep(0)
     gate.leave()
     assert [(await task)[0].result for task in (second, third)] == [1, 1]
     assert runs == [1]
+    slow.finish()
 
 
 def test_an_error_is_an_answer_too():
@@ -157,12 +144,9 @@ def test_an_error_is_an_answer_too():
         raise ValueError("no")
 
     engine, results = engine_of(fail), []
-    session = engine.sessions.find("s")
-
-    def run():
-        results.extend(run_batch(engine._path, session, [call("fail", "id")], Batch(replay=True)))
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: results.append(engine.execute("s", [call("fail", "id")])[0])) for _ in range(2)
+    ]
     threads[0].start()
     assert hung.began.wait(SOON)
     threads[1].start()
@@ -176,16 +160,16 @@ def test_an_error_is_an_answer_too():
 
 def test_whoever_sends_a_call_again_that_was_left_behind_at_its_deadline_is_told_so_and_runs_nothing():
     slow = Slow(timeout=60)
-    session = slow.engine.sessions.find("s")
     # On a busy machine the deadline may pass before the work begins; then nothing ran, and the id says so.
     number = 0
     while not slow.hung.began.is_set():
         number += 1
-        late = Batch(timeout=0.05, replay=True)
-        [first] = run_batch(slow.engine._path, session, [call("work", f"id{number}", x=1)], late)
-    slow.start("again", call("work", f"id{number}", x=1))
+        [first] = slow.engine.execute("s", [call("work", f"id{number}", x=1)], timeout=0.05)
+    request = CallRequest(calls=[call("work", f"id{number}", x=1)], session_id="s", replay=True)
+    again = []
+    slow.threads.append(threading.Thread(target=lambda: again.extend(asyncio.run(slow.engine.arun(request)))))
+    slow.threads[-1].start()
     slow.in_line(1)
     slow.finish()
-    [again] = slow.results["again"]
-    assert (first.error_info.code, again.error_info) == ("tool.timeout", first.error_info)
+    assert (first.error_info.code, again[0].error_info) == ("tool.timeout", first.error_info)
     assert slow.runs == [1]

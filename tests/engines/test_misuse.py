@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from toolyard import DefinitionError, Effects, PythonToolEngine, ToolCall, ToolRegistry, Unavailable, function_tool
-from toolyard.calls.batch import CallRequest
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
 
@@ -64,10 +63,10 @@ async def test_whoever_sends_a_write_again_that_is_then_cut_off_is_told_so_and_d
     sessions = Sessions(SqliteStore(tmp_path / "s.db") if is_stored else None)
     with PythonToolEngine(registry, sessions=sessions) as engine:
         engine.setup("s")
-        request = CallRequest(calls=[ToolCall("n::pay", {"amount": 5}, "c1")], session_id="s", replay=True)
-        first = asyncio.ensure_future(engine.arun(request))
+        call = [ToolCall("n::pay", {"amount": 5}, "c1")]
+        first = asyncio.ensure_future(engine.aexecute("s", call))
         await begun.wait()
-        second = asyncio.ensure_future(engine.arun(request))
+        second = asyncio.ensure_future(engine.aexecute("s", call))
         await asyncio.sleep(0.01)
         first.cancel()
         result = (await second)[0]

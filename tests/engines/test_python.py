@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from engines.engine_support import SOON, Hung, call, registry_of, results_of
 from toolyard import DefinitionError, Policy, SessionError, ToolCall
-from toolyard.calls.batch import CallRequest
 from toolyard.calls.budgets import Budget
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
@@ -357,12 +356,12 @@ async def test_a_call_whose_first_sender_gave_up_in_line_still_runs_once_for_the
     with engine_of(wait, pay) as engine:
         busy = asyncio.ensure_future(engine.aexecute("s", [ToolCall("n::wait")]))
         await asyncio.sleep(0)
-        request = CallRequest(calls=[ToolCall("n::pay", {"amount": 1}, "c1")], session_id="s", replay=True)
-        first, second = (asyncio.ensure_future(engine.arun(request)) for _ in range(2))
+        call = [ToolCall("n::pay", {"amount": 1}, "c1")]
+        first, second = (asyncio.ensure_future(engine.aexecute("s", call)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.sleep(0)
-        third = asyncio.ensure_future(engine.arun(request))
+        third = asyncio.ensure_future(engine.aexecute("s", call))
         await asyncio.sleep(0)
         gate.set()
         await busy

@@ -3,8 +3,9 @@
 A `CallRequest` is what somebody on the other side of a wire asks for. To them, what their `Scope` does not show does
 not exist: no names, no schemas, no hints.
 
-A call that is sent again is the same call, where the caller asked for that: by its turn the first is over, and what
-was recorded of it is the answer (`find_recorded`).
+A call that is sent again while the first is under way is the same call: batches take turns, so by its own the first is
+over, and what was recorded of it is the answer (`find_joined`). So it is later, where the caller asked for that
+(`find_recorded`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from toolyard.model.errors import CallConflict, CallError, DefinitionError, Deni
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound, bind, find
 from toolyard.registry.snapshot import Snapshot
-from toolyard.sessions.history import read_entry
+from toolyard.sessions.history import Entry, read_entry
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import State
 
@@ -146,6 +147,8 @@ class Batch(Conditions, eq=False):
 
     on_loop: bool = False
     """True in a task, which must not wait for a thread."""
+    waits_since: int | None = None
+    """How many entries the session had when the batch was handed in while another had its turn."""
     left_behind: Future[Any] | None = None
     """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
     begun: float = 0.0
@@ -191,6 +194,19 @@ def check_timeout(timeout: float | None) -> None:
 
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def list_joined(session: Session, batch: Batch) -> list[Entry]:
+    """The calls with ids that were under way, or ahead in line, when the batch was handed in; asked at its turn."""
+    if batch.waits_since is None:
+        return []
+    return [entry for entry in map(read_entry, session.history.since(batch.waits_since)) if entry.tool_call.call_id]
+
+
+def find_joined(joined: Sequence[Entry], call: ToolCall) -> ToolResult | None:
+    """The answer of the very same call among those."""
+    same = (each for each in joined if each.tool_call.call_id == call.call_id and _is_same_call(each.tool_call, call))
+    return next((each.tool_output for each in same if not _was_stale(each.tool_output)), None)
 
 
 def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:

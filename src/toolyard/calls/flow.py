@@ -21,7 +21,16 @@ from msgspec.structs import astuple
 
 from toolyard.calls.asking import Asked, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
-from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_recorded
+from toolyard.calls.batch import (
+    Batch,
+    CallRequest,
+    bind_within,
+    check_calls,
+    check_known,
+    find_joined,
+    find_recorded,
+    list_joined,
+)
 from toolyard.calls.budgets import count_calls
 from toolyard.calls.drive import (
     Flow,
@@ -158,12 +167,15 @@ def _answer_calls(
             if path.counting:
                 count_calls(session, plans.snapshot)
             session = session.draft()
+    joined = list_joined(session, batch)
     since = time.monotonic() if batch.on_loop and len(calls) > 1 else None
     for call in calls:
         if since is not None and time.monotonic() - since > _HELD_SECONDS:
             yield pause(0)
             since = time.monotonic()
-        result = find_recorded(session, call) if batch.replay or session.replays else None
+        result = find_joined(joined, call) if joined else None
+        if result is None and (batch.replay or session.replays):
+            result = find_recorded(session, call)
         if result is None:
             result = yield from call_flow(path, plans, batch, session, call)
         results.append(result)
@@ -184,6 +196,8 @@ def _take_turn(path: CallPath, session: Session, calls: Sequence[ToolCall], batc
     if batch.at_most is not None:
         timeout = batch.at_most if timeout is None else min(timeout, batch.at_most)
     until = None if timeout is None else time.monotonic() + timeout
+    if session.gate.busy and batch.mode == "execute":
+        batch.waits_since = len(session.history)
     return TakeTurn(path.sessions, session, until, f"a{batch.mode}")
 
 
