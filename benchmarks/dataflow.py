@@ -75,7 +75,7 @@ def _at_hand(told: Sequence[Told]) -> Vectors:
 
     from toolyard.insight.dataflow.match import token_vectors
 
-    every = [text for one in told for text in (*(kind.text for side in one[:2] for kind in side.kinds), one.text)]
+    every = [kind.text for one in told for side in one[:2] for kind in side.kinds]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(every))}
     made = token_vectors(list(numbers))
     return lambda texts: made.take(np.fromiter(map(numbers.__getitem__, texts), np.intp, len(texts)), axis=0)

@@ -137,9 +137,7 @@ def default_limits() -> EdgeLimits:
 def learn_all(pairs: Sequence[Pair], vectors: Vectors) -> None:
     """Embed every text that the pairs need."""
     told = [told_of(tool) for pair in pairs for tool in (pair.source, pair.target)]
-    vectors.learn(
-        [text for one in told for text in (*(kind.text for kind in (*one.outputs.kinds, *one.inputs.kinds)), one.text)]
-    )
+    vectors.learn([kind.text for one in told for kind in (*one.outputs.kinds, *one.inputs.kinds)])
 
 
 def figures(labels: Array, answers: Array) -> tuple[float, float]:
@@ -289,7 +287,6 @@ class Features:
         self.tools = {tool.qualified_name: place for place, tool in enumerate(tools)}
         self.told = [told_of(tool) for tool in tools]
         self.spaces = [tool.namespace for tool in tools]
-        self.texts = vectors([one.text for one in self.told])
         self.tables = tables_of(self.told)
         zero = MatchWeights(*(0.0 for _ in MatchWeights._fields))
         self.matches = match_kinds(self.tables, np.zeros(len(tools), np.int32), vectors, zero, -1.0)
@@ -298,7 +295,6 @@ class Features:
         """One row for each way between two tools, or for the one with these paths."""
         outputs, inputs, matches = self.tables.outputs, self.tables.inputs, self.matches
         apart = self.spaces[source] != self.spaces[target]
-        alike = np.clip(float(self.texts[source] @ self.texts[target]), 0.0, 1.0)
         rows = []
         for given in range(*outputs.tool_offsets[source : source + 2].tolist()):
             if output not in (None, outputs.paths[given].removesuffix("[]")):
@@ -312,7 +308,7 @@ class Features:
                 for at in start + np.flatnonzero(matches.inputs[start:end] == asked):
                     state = outputs.state[kind] | inputs.state[asked]
                     fits = [1.0, matches.name[at], matches.text[at], 3.0 * (matches.type[at] - 1.0), state]
-                    fits += [inputs.required[asked], alike, apart, apart and matches.scoped[at]]
+                    fits += [inputs.required[asked], apart, apart and matches.scoped[at]]
                     rows.append([*fits, inputs.sorted[asked], outputs.nested[given]])
         return np.array(rows, float).reshape(-1, len(MatchWeights._fields))
 
@@ -332,7 +328,7 @@ def collect_examples(pairs: Sequence[Pair], half: Half, vectors: Vectors) -> Ite
             yield features.between(source, target, *paths), float(row.get("label", rows is half.edges)), weight
 
 
-PRIOR = MatchWeights(-6.0, 6.0, 4.0, 2.0, -1.0, 0.5, 0.5, -0.3, -5.0, 0.5, -0.2)
+PRIOR = MatchWeights(-6.0, 6.0, 4.0, 2.0, -1.0, 0.5, -0.3, -5.0, 0.5, -0.2)
 """Where the fit begins, and what it is drawn to."""
 FIXED = ("apart", "scoped")
 """Weights that stay there: catalogs made to have edges between services say little about how many there are."""

@@ -22,7 +22,6 @@ def naive(tools, min_score):
     told = [told_of(one) for one in tools]
     found = {}
     for (i, first), (j, second) in itertools.permutations(enumerate(told), 2):
-        likeness = _alike(first.text, second.text)
         apart = tools[i].namespace != tools[j].namespace
         given_values = zip(first.outputs.kinds, first.outputs.nested, strict=True)
         for (output, nested), wanted in itertools.product(given_values, second.inputs.kinds):
@@ -34,7 +33,7 @@ def naive(tools, min_score):
                 continue
             logit = TOKENS.base + TOKENS.name * name + TOKENS.text * _alike(output.text, wanted.text)
             logit += TOKENS.type * 3 * (kind - 1) + TOKENS.state * (output.state or wanted.state)
-            logit += TOKENS.required * wanted.required + TOKENS.tools * likeness
+            logit += TOKENS.required * wanted.required
             logit += apart * (TOKENS.apart + TOKENS.scoped * wanted.facets.scoped)
             logit += TOKENS.sorted * (wanted.attribute in SORTS) + TOKENS.nested * nested
             score = 1 / (1 + math.exp(-logit))

@@ -158,7 +158,8 @@ def test_one_new_tool_embeds_only_its_own_texts(tmp_path):
     tools = [tool("list_users", gives={"users": USERS}), GET_USER]
     kept(tmp_path, tools, Words())
     again = Words()
-    found = kept(tmp_path, [*tools, tool("get_invoice", {"invoice_number": TEXT}, {"total": NUMBER})], again)
+    whose = {**WHOLE, "description": "Whose invoice it is."}
+    found = kept(tmp_path, [*tools, tool("get_invoice", {"user_id": whose}, {"total": NUMBER})], again)
     assert again.texts
     assert all("invoice" in text for text in again.texts)
     assert found.edge(0, 1) is not None

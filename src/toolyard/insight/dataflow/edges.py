@@ -52,7 +52,6 @@ class Nature(NamedTuple):
 
     spaces: Array
     """For each tool, the number of its namespace."""
-    vectors: Array
     required: Array
     """For each tool, how many values a call cannot do without."""
     unread: Array
@@ -104,15 +103,11 @@ def _find_feeds(
     apart = nature.spaces[sources] != nature.spaces[targets]
     logits = matches.logits[met]
     logits += apart * (weights.apart + weights.scoped * matches.scoped[met]) + weights.nested * outputs.nested[given]
-    # Tools are compared only where that could make the difference.
     allowed = (sources != targets) & (apart | ~matches.foreign[met])
-    promising = np.flatnonzero((logits + weights.tools >= limits.logit) & allowed)
-    columns = (sources, targets, logits, given, takers, met)
-    feeds = Feeds(*(column[promising].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
-    logits = feeds.logits + weights.tools * match.compare_rows(nature.vectors, feeds.sources, feeds.targets)
-    good = np.flatnonzero(logits >= limits.logit)
+    good = np.flatnonzero((logits >= limits.logit) & allowed)
     # Not more exact than products are: what is equal but for rounding stays in its order, on every machine.
-    return Feeds(*(column[good] for column in feeds._replace(logits=np.round(logits, _DIGITS))))
+    columns = (sources, targets, np.round(logits, _DIGITS), given, takers, met)
+    return Feeds(*(column[good].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
 
 
 def _keep_best(feeds: Feeds, spaces: Array, neighbors: int, cut: Array) -> Feeds:
@@ -222,7 +217,6 @@ def compute_edges(
     numbers = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
     nature = Nature(
         spaces=np.array([numbers[tool.namespace] for tool in tools], np.int32),
-        vectors=vectors([one.text for one in known]),
         required=np.array([one.required for one in known], np.int32),
         unread=np.array([one.unread for one in known], np.int64),
     )

@@ -30,7 +30,7 @@ from toolyard.schema.options import read_arguments
 Settings = tuple[str, str, int, float]
 """The model and its version, how many neighbors, and the least score."""
 
-VERSION = 12
+VERSION = 13
 """Of the rules: what an older one has kept is not used."""
 
 NEIGHBORS = 10

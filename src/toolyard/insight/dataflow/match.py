@@ -152,10 +152,10 @@ def _compare_texts(tables: Tables, vectors: Vectors, outputs: Array, inputs: Arr
         some, places = np.unique(kinds, return_inverse=True)
         texts = [numbers.setdefault(side.kinds[kind].text, len(numbers)) for kind in some.tolist()]
         sides.append(np.array(texts, np.int32)[places])
-    return compare_rows(vectors(list(numbers)), *sides)
+    return _compare_rows(vectors(list(numbers)), *sides)
 
 
-def compare_rows(rows: Array, left: Array, right: Array) -> Array:
+def _compare_rows(rows: Array, left: Array, right: Array) -> Array:
     """How alike each pair of rows is, 0 to 1."""
     found = np.empty(len(left), np.float32)
     for start in range(0, len(left), _CHUNK):
@@ -176,8 +176,6 @@ class MatchWeights(NamedTuple):
     """Added where one of the values is told of something, such as a status."""
     required: float
     """Added where the parameter is required."""
-    tools: float
-    """Times the likeness of the two tools."""
     apart: float
     """Added between namespaces."""
     scoped: float
@@ -188,8 +186,8 @@ class MatchWeights(NamedTuple):
     """Times the things that the value is told of by the way."""
 
 
-MODEL = MatchWeights(-5.19, 6.91, 1.58, 1.03, -1.86, 1.11, 0.01, -0.29, -5.0, 0.39, -0.55)
-TOKENS = MatchWeights(-4.79, 6.92, 0.97, 1.06, -1.8, 1.1, 0.04, -0.29, -5.0, 0.37, -0.53)
+MODEL = MatchWeights(-5.19, 6.91, 1.58, 1.03, -1.86, 1.11, -0.29, -5.0, 0.39, -0.55)
+TOKENS = MatchWeights(-4.79, 6.92, 0.97, 1.06, -1.8, 1.1, -0.29, -5.0, 0.37, -0.53)
 MIN_SCORE = 0.55
 """What that comes to is told by `make eval-dataflow`."""
 
@@ -316,7 +314,7 @@ class _Most:
         weights, (outputs, inputs) = self._weights, self._spaces
         given, taken = outputs[rows], inputs[columns]
         apart = (given >= 0) & (taken >= 0) & (given != taken)
-        found: Array = weights.tools + apart * (weights.apart + weights.scoped * self._scoped[columns])
+        found: Array = apart * (weights.apart + weights.scoped * self._scoped[columns])
         foreign = self._foreign[0][rows] | self._foreign[1][columns]
         found[foreign & (given >= 0) & (given == taken)] = -np.inf
         outputs, inputs = self._tools

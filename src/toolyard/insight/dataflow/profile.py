@@ -99,8 +99,6 @@ class Told(NamedTuple):
     inputs: Values
     required: int
     """How many values a call cannot do without."""
-    text: str
-    """What tools are compared by."""
     unread: int
     """How many values were not read, because there are too many."""
 
@@ -126,7 +124,7 @@ def told_of(tool: Tool) -> Told:
         gone = frozenset(map(_last_words, inputs.paths))
         left = [row for row in zip(*outputs, strict=True) if _last_words(row[0]) not in gone]
         outputs = Values(*map(list, zip(*left, strict=True))) if left else Values([], [], [], [])
-    return Told(outputs, inputs, len(needed), text, taken.unread + given.unread)
+    return Told(outputs, inputs, len(needed), taken.unread + given.unread)
 
 
 def _read_subject(tool: Tool, words: Phrase) -> tuple[Phrase, Mapping[str, Phrase]]:
