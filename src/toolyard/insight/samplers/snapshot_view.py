@@ -328,16 +328,6 @@ class Graph:
         """The edges from each place to the next."""
         return [self.edge(source, target) for source, target in pairwise(places)]
 
-    def among(self, places: Sequence[int]) -> list[Edge]:
-        """Every edge from one of these places to another."""
-        inside = frozenset(places)
-        return [
-            self.edge(source, target)
-            for source in dict.fromkeys(places)
-            for target, _ in self.out[source]
-            if target in inside
-        ]
-
 
 def build_graph(world: SnapshotView, min_score: float, spaces: tuple[str, ...]) -> Graph:
     """The graph of the artifact "dataflow", without weak edges and those that leave these namespaces."""
