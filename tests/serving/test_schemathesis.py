@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import examples
+from conftest import SOAK, examples
 from serving.service_support import desk_tools, served
 
 pytestmark = pytest.mark.process
@@ -63,7 +63,7 @@ def test_no_request_made_up_from_the_document_gets_an_answer_that_is_not_in_it(t
                 *(command, "--config-file", "schemathesis.toml", "run", f"{yard.url}/openapi.json", "--no-color"),
                 *(
                     "--max-examples",
-                    str(examples(4)),
+                    str(examples(4) if SOAK else 2),
                     "--workers",
                     "1",
                     "--seed",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from waiting import SOON
 
+from conftest import chosen_way, ways_to_try
 from toolyard.links.scripts import LEVELS, Code, ScriptPool, WorkerSettings, why_not
 
 AVAILABLE = [level for level in LEVELS if why_not(level) is None]
@@ -72,6 +73,15 @@ def pools():
 def level(request):
     """Every level that can be had here."""
     return request.param
+
+
+WITHOUT_BWRAP = [level for level in AVAILABLE if level != "bwrap"]
+
+
+@pytest.fixture(params=[*AVAILABLE[: -len(WITHOUT_BWRAP)], *ways_to_try(*WITHOUT_BWRAP)])
+def ending_level(request):
+    """A level for what ends and limits scripts: the two without bwrap do so by the same lines, so either will do."""
+    return chosen_way(request)
 
 
 @pytest.fixture

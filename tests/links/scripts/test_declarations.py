@@ -112,8 +112,8 @@ def test_a_fault_names_its_line(pools):
     assert one(pools("rlimits"), "x = 1\ndef f(:\n").line == 2
 
 
-def test_files_that_hang_or_kill_spoil_no_other_and_the_order_is_kept(pools, level):
-    pool = pools(level, declare_seconds=1.0)
+def test_files_that_hang_or_kill_spoil_no_other_and_the_order_is_kept(pools, ending_level):
+    pool = pools(ending_level, declare_seconds=1.0)
     name = uuid.uuid4().hex[:15]
     bad = [
         NAMING + f"call_yourself({name!r})\nwhile True: pass\n",
@@ -138,8 +138,8 @@ def test_files_that_hang_or_kill_spoil_no_other_and_the_order_is_kept(pools, lev
     until(lambda: not named(name))
 
 
-def test_files_that_got_no_process_while_another_took_them_all_are_read_afterwards(pools, level):
-    pool = pools(level, declare_seconds=1.0, processes=2)
+def test_files_that_got_no_process_while_another_took_them_all_are_read_afterwards(pools, ending_level):
+    pool = pools(ending_level, declare_seconds=1.0, processes=2)
     bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
     # Enough of them that some are read while the bomb goes off.
     codes = [script(bomb, "bomb.py"), *(script(TOOL, f"good{number}.py") for number in range(40))]

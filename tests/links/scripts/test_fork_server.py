@@ -83,12 +83,12 @@ def test_closing_leaves_no_process_and_no_folder(pools, level):
         assert not os.path.exists(os.path.dirname(folder))
 
 
-def test_closing_while_workers_are_ended_lets_the_fork_server_end_by_itself(pools, level):
+def test_closing_while_workers_are_ended_lets_the_fork_server_end_by_itself(pools, ending_level):
     import threading
 
     code = script("import os\ndef run():\n    os._exit(3)\n")
     for _ in range(5):
-        pool = pools(level, workers=4)
+        pool = pools(ending_level, workers=4)
 
         def work(pool=pool):
             while True:
@@ -116,10 +116,10 @@ def test_closing_while_workers_are_ended_lets_the_fork_server_end_by_itself(pool
             assert not thread.is_alive()
 
 
-def test_a_thread_that_started_the_first_worker_may_end(pools, level):
+def test_a_thread_that_started_the_first_worker_may_end(pools, ending_level):
     import threading
 
-    pool = pools(level)
+    pool = pools(ending_level)
     code = script("import os\ndef run():\n    return os.getpid()\n")
     seen = []
     thread = threading.Thread(target=lambda: seen.append(pool.call(code, "run", {}, deadline=soon()).value))

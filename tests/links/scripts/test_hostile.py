@@ -42,11 +42,22 @@ def level(request):
 
 
 @pytest.fixture(scope="module")
-def pool(level):
+def kept_pools():
     """One of each level for all of these: none spoils it for the next."""
-    found = ScriptPool(WorkerSettings(sandbox=level), "hostile scripts")
+    found = {level: ScriptPool(WorkerSettings(sandbox=level), "hostile scripts") for level in AVAILABLE}
     yield found
-    found.close()
+    for pool in found.values():
+        pool.close()
+
+
+@pytest.fixture
+def pool(kept_pools, level):
+    return kept_pools[level]
+
+
+@pytest.fixture
+def ending_pool(kept_pools, ending_level):
+    return kept_pools[ending_level]
 
 
 @pytest.mark.parametrize(
@@ -70,17 +81,17 @@ def pool(level):
         ("def f(): f()\n    f()", "RecursionError"),
     ],
 )
-def test_whatever_a_script_does_to_itself_its_call_fails_and_the_next_finds_a_worker(pool, body, words):
+def test_whatever_a_script_does_to_itself_its_call_fails_and_the_next_finds_a_worker(ending_pool, body, words):
     code = script(f"import os\ndef run():\n    {body}\ndef ok():\n    return 1\n")
     with pytest.raises(ScriptFailed, match=words) as caught:
-        pool.call(code, "run", {}, deadline=soon())
+        ending_pool.call(code, "run", {}, deadline=soon())
     assert caught.value.info.effect == "unknown"
-    assert pool.call(code, "ok", {}, deadline=soon()).value == 1
-    still_works(pool)
+    assert ending_pool.call(code, "ok", {}, deadline=soon()).value == 1
+    still_works(ending_pool)
 
 
-async def test_a_script_without_end_is_ended_at_its_deadline_and_holds_nobody_up(pools, level):
-    pool = pools(level, workers=2)
+async def test_a_script_without_end_is_ended_at_its_deadline_and_holds_nobody_up(pools, ending_level):
+    pool = pools(ending_level, workers=2)
     code = script(NAMING + "def run(name):\n    call_yourself(name)\n    while True: pass\ndef ok():\n    return 1\n")
     name = uuid.uuid4().hex[:15]
     hung = threading.Thread(target=times_out, args=(pool, code, name, 3))
@@ -98,17 +109,17 @@ async def test_a_script_without_end_is_ended_at_its_deadline_and_holds_nobody_up
     until(lambda: not named(name))
 
 
-def test_a_script_that_never_ends_while_it_is_loaded_is_ended_too(pool):
+def test_a_script_that_never_ends_while_it_is_loaded_is_ended_too(ending_pool):
     code = script("while True: pass")
     with pytest.raises(ScriptTimeout):
-        pool.call(code, "run", {}, deadline=soon(3))
-    still_works(pool)
+        ending_pool.call(code, "run", {}, deadline=soon(3))
+    still_works(ending_pool)
 
 
 @pytest.mark.parametrize("way", ["os.fork()", "os.fork(); os.setsid() if os.getpid() % 2 else 0"])
-def test_a_fork_bomb_is_bounded_and_ended_with_its_call(pools, level, way):
+def test_a_fork_bomb_is_bounded_and_ended_with_its_call(pools, ending_level, way):
     # A uid of its own: the kernel counts all processes of one, whoever started them.
-    pool = pools(level, processes=20, uid=50000 + os.getpid() % 10000 if IS_ROOT else None)
+    pool = pools(ending_level, processes=20, uid=50000 + os.getpid() % 10000 if IS_ROOT else None)
     name = uuid.uuid4().hex[:15]
     code = script(f"""{NAMING}
 import os
@@ -131,7 +142,7 @@ def run(name):
     still_works(pool)
 
 
-def test_a_process_that_leaves_its_group_and_its_parent_is_ended_all_the_same(pool):
+def test_a_process_that_leaves_its_group_and_its_parent_is_ended_all_the_same(ending_pool):
     name = uuid.uuid4().hex[:15]
     code = script(f"""{NAMING}
 import os, time
@@ -147,12 +158,12 @@ def run(name):
     os.wait()
     return os.getpid()
 """)
-    pool.call(code, "run", {"name": name}, deadline=soon())
+    ending_pool.call(code, "run", {"name": name}, deadline=soon())
     assert until(lambda: not named(name))
-    still_works(pool)
+    still_works(ending_pool)
 
 
-def test_a_gigabyte_of_output_neither_fills_the_server_nor_blocks_it(pool):
+def test_a_gigabyte_of_output_neither_fills_the_server_nor_blocks_it(ending_pool):
     code = script("""
         import os
         def run(size):
@@ -162,15 +173,15 @@ def test_a_gigabyte_of_output_neither_fills_the_server_nor_blocks_it(pool):
             print("the end")
             return "done"
     """)
-    answer = pool.call(code, "run", {"size": 30 << 20}, deadline=soon())
+    answer = ending_pool.call(code, "run", {"size": 30 << 20}, deadline=soon())
     assert (answer.value, answer.truncated) == ("done", True)
     assert answer.stdout.endswith("x\nthe end\n") or answer.stdout.endswith("xthe end\n")
     assert len(answer.stdout) <= 1 << 19
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ScriptFailed, match="printed more than its limit"):
-        pool.call(code, "run", {"size": 1 << 30}, deadline=soon())
+        ending_pool.call(code, "run", {"size": 1 << 30}, deadline=soon())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 << 10
-    still_works(pool)
+    still_works(ending_pool)
 
 
 def test_what_a_script_prints_after_its_answer_is_shown_to_no_other_call(pools, level):
@@ -385,13 +396,13 @@ def test_limits_hold_for_files_sizes_and_memory_of_children(pools, level):
     assert tried(pool, body) in (True, "PermissionError")
 
 
-def test_cpu_time_is_limited_where_asked(pools, level):
-    pool = pools(level, cpu_seconds=1)
+def test_cpu_time_is_limited_where_asked(pools, ending_level):
+    pool = pools(ending_level, cpu_seconds=1)
     with pytest.raises(ScriptFailed, match="SIGKILL|SIGXCPU"):
         pool.call(script("def run():\n    while True: pass\n"), "run", {}, deadline=soon())
 
 
-def test_a_chain_of_processes_that_each_leave_their_parent_is_caught(pool):
+def test_a_chain_of_processes_that_each_leave_their_parent_is_caught(ending_pool):
     name = uuid.uuid4().hex[:15]
     code = script(f"""{NAMING}
 import os
@@ -406,7 +417,7 @@ def run(name):
             pass
 """)
     with pytest.raises(ScriptFailed, match="status 0"):
-        pool.call(code, "run", {"name": name}, deadline=soon())
+        ending_pool.call(code, "run", {"name": name}, deadline=soon())
     # It is hard to see one of them at any moment, so many looks must see none.
     until(lambda: not any(named(name) for _ in range(30)))
-    still_works(pool)
+    still_works(ending_pool)
