@@ -82,9 +82,12 @@ def name_file(app: App, arguments: Sequence[str]) -> list[str]:
     verb, apps, rest = app.parse_commands(list(arguments))
     if not verb or verb[-1].startswith("-") or apps[-1].default_command is None:
         return list(arguments)
+    named = any(word.partition("=")[0] in (_OPTION, _SHORT) for word in rest)
+    if named or all(word.startswith("-") for word in rest):
+        return list(arguments)
     found = apps[-1].assemble_argument_collection()
     takes = {name: argument.token_count()[0] for argument in found for name in argument.names if name.startswith("-")}
-    if _OPTION not in takes or any(word.partition("=")[0] in (_OPTION, _SHORT) for word in rest):
+    if _OPTION not in takes:
         return list(arguments)
     own = [argument.hint for argument in found if argument.index is not None]
     files = own.count(Path)
