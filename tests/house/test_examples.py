@@ -13,6 +13,8 @@ import pytest
 from waiting import SOON
 from warm_python import warm_toolyard
 
+from toolyard import ToolCall, Toolyard
+
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +93,13 @@ def test_without_the_petstore_the_yard_still_loads_and_says_what_is_wrong():
     assert f"tool.unavailable: cannot connect to {url}: connection refused" in done.stderr
 
 
+@pytest.fixture(scope="module")
+def yard():
+    with Toolyard.from_config(ROOT / "examples" / "yard.yaml") as yard:
+        yard.tool_engine.setup("s")
+        yield yard
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "answer"),
     [
@@ -101,8 +110,7 @@ def test_without_the_petstore_the_yard_still_loads_and_says_what_is_wrong():
         ("csv_totals", {"text": "what,price\ntea,2.5\ncake,4\n"}, '"price": 6.5'),
     ],
 )
-def test_the_scripts_of_the_yard_answer(name, arguments, answer):
-    command = ["-m", "toolyard", "call", f"office::{name}", json.dumps(arguments)]
-    done = warm_toolyard().run([*command, "-c", "examples/yard.yaml"], cwd=ROOT)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert answer in done.stdout
+def test_the_scripts_of_the_yard_answer(yard, name, arguments, answer):
+    (result,) = yard.tool_engine.execute("s", [ToolCall(f"office::{name}", arguments)])
+    assert not result.is_error
+    assert answer in json.dumps(result.result)
