@@ -27,8 +27,8 @@ STAMP := $(VENV)/.ready
 FLOORS := .venv-floors
 BENCH := .venv-bench
 FRAMEWORKS := .venv-frameworks
-# Every process imports all tests first, 8 s of CPU each; two work while two wait for others.
-JOBS ?= 4
+# Every process imports all tests first, and starts what they need: 11 s of CPU each; two work while one waits for others.
+JOBS ?= 3
 # Tests of one file share servers, so they stay in one process; files in the order that tests/conftest.py gives them.
 PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 PIP := -m pip install --disable-pip-version-check --no-compile --quiet

@@ -79,6 +79,7 @@ class TestListing:
         assert [rejection.tool for rejection in listed.bad.rejected] == ["bad::twin"]
         assert listed.value("bad::fine") == "fine"
 
+    @pytest.mark.soak
     @tricks("many", timeout=60)
     def test_a_hundred_thousand_tools_are_loaded_or_counted(self, listed):
         assert listed.bad.loaded == len(listed.tools("bad"))
