@@ -54,12 +54,11 @@ def built_in(embedder):
 
 
 @pytest.mark.parametrize("place", [0, 1])
-@pytest.mark.parametrize("kind", ["embeddings", "dataflow", "neighbors", "output_parameters"])
+@pytest.mark.parametrize("kind", ["embeddings", "neighbors", "output_parameters"])
 def test_descriptions_that_another_writes_are_seen_wherever_it_is_listed(kind, place):
     embedder = HashEmbedder()
     made = {
         "embeddings": lambda: [EmbeddingsEnrichment(embedder, cache=False)],
-        "dataflow": lambda: [DataflowEnrichment(model=embedder, cache=False)],
         "neighbors": lambda: [NeighborsEnrichment(model=embedder, cache=False), Vectors()],
         "output_parameters": lambda: [OutputParametersEnrichment(cache=False)],
     }[kind]()
@@ -70,6 +69,22 @@ def test_descriptions_that_another_writes_are_seen_wherever_it_is_listed(kind, p
         assert "user" in registry.get("n::aa")[0].output_parameters["properties"]
     else:
         assert sum(SAID in text for text in embedder.texts) == 3
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_dataflow_reads_descriptions_that_another_writes(place):
+    class Mails(Describe):
+        def enrich(self, snapshot):
+            return [tool.replace(description="Sends an email.") for tool in snapshot.tools], {}
+
+    def schema(name):
+        return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+
+    tools = [Tool("get_customer", "n", "", {}, schema("email")), Tool("notify", "n", "", schema("to"))]
+    made = [DataflowEnrichment(model=HashEmbedder(), cache=False)]
+    assert ToolRegistry(tools, enrichments=made).artifacts["dataflow"].edge(0, 1) is None
+    made.insert(place, Mails())
+    assert ToolRegistry(tools, enrichments=made).artifacts["dataflow"].edge(0, 1) is not None
 
 
 def test_every_order_of_the_built_in_ones_and_a_writer_of_descriptions_runs_in_one():
