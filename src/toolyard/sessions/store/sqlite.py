@@ -32,6 +32,10 @@ _T = TypeVar("_T")
 Durability = Literal["normal", "full"]
 
 # "TYrd" in the file header, so that another program's database is never taken for ours.
+_WHOSE = (
+    "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
+    "(SELECT count(*) FROM sqlite_master)"
+)
 _APPLICATION = 0x54597264
 
 _WORDS = {
@@ -192,9 +196,8 @@ class SqliteStore(SessionStore):
         return writer, reader
 
     def _check_version(self, db: sqlite3.Connection) -> int:
-        version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        application = int(db.execute("PRAGMA application_id").fetchone()[0])
-        existing = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        # In one statement: between two, another process may have made the tables.
+        version, application, existing = db.execute(_WHOSE).fetchone()
         if application != _APPLICATION and (application or version or existing):
             raise SessionError(f"{self._path} is another program's database; choose another file for the sessions")
         if version > tables.VERSION:
@@ -202,7 +205,7 @@ class SqliteStore(SessionStore):
                 f"{self._path} was written by a newer toolyard (version {version} of the tables, this one knows"
                 f" {tables.VERSION}); upgrade toolyard or choose another file"
             )
-        return version
+        return int(version)
 
     def _create_tables(self, db: sqlite3.Connection) -> None:
         if self._check_version(db) == tables.VERSION:
