@@ -166,7 +166,7 @@ class StdioWire(asyncio.SubprocessProtocol):
             await self._over.wait()  # for its last words
         if not self._writable.is_set():
             await self._wait_writable(request)
-        failed = request.method != "server/discover"  # which an older server does not know, and is none the worse
+        failed = request.method not in ("server/discover", "initialize")  # both are tried; one of them is refused
         try:
             reply = await self._mailbox.exchange(request, self._send)
             failed = isinstance(reply.result, dict) and reply.result.get("isError") is True
