@@ -113,7 +113,23 @@ def test_the_form_that_is_meant_is_explained_and_not_the_others():
     assert str(found) == "/size: must be string, not integer"
     [neither] = compile_schema({"oneOf": forms}).violations({"kind": "other", "size": 1})
     assert neither.pointer == ""
-    assert neither.message.startswith("fits none of the 2 allowed forms: must be")
+    assert neither.message == 'fits none of the 2 allowed forms: /kind: must be "integer" | /kind: must be "string"'
+
+
+def test_a_form_is_meant_by_the_member_that_tells_it_apart_though_others_are_missing():
+    forms = [
+        {"type": "object", "properties": {"kind": {"const": kind}}, "required": ["kind", need]}
+        for kind, need in (("cat", "lives"), ("dog", "bark"))
+    ]
+    union = compile_schema({"oneOf": forms})
+    assert list(map(str, union.violations({"kind": "dog"}))) == ["(root): missing required property 'bark'"]
+    [neither] = union.violations({"kind": "cow"})
+    assert neither.message.endswith(': /kind: must be "cat" | /kind: must be "dog"')
+
+
+def test_what_is_wrong_in_an_optional_object_is_told_of_the_object():
+    optional = compile_schema({"anyOf": [{"type": "object", "required": ["a"]}, {"type": "null"}]})
+    assert list(map(str, optional.violations({}))) == ["(root): missing required property 'a'"]
 
 
 names = st.sampled_from(["a", "b", "c"])

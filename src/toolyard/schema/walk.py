@@ -179,13 +179,17 @@ class Walk:
 
     def _examine(self, frame: Frame, own: Own) -> Steps:
         node, value = frame.node, frame.value
+        is_reference = self._explainer.is_old and "$ref" in node
+        if type(value) is dict and not is_reference:
+            # Before what is missing, or a form that is not meant would be told by what it lacks.
+            yield from self._declared(frame, telling=True)
         if not own.accepts(value):
             self._list_own(frame, own)
         if not _REFERENCES.isdisjoint(node):
             for target in self._explainer.references.targets(node, every=False):
                 if not frame.is_full:
                     frame.take((yield frame.ask(target, value)))
-        if self._explainer.is_old and "$ref" in node:
+        if is_reference:
             return
         if not _JUDGING_ALL.isdisjoint(node) and not frame.is_full:
             yield from self._in_place(frame)
@@ -263,7 +267,7 @@ class Walk:
         elif len(meant) == 1 and type(frame.value) is dict:
             frame.take((yield frame.ask(meant[0], frame.value)))
         else:
-            told = " | ".join(fault.message for _, fault in faults[:8])
+            told = " | ".join(str(fault.violation) if fault.path else fault.message for _, fault in faults[:8])
             frame.found.append(Misfit((), f"{message}: {told}", word))
         if self._repairs and frame.found and frame.found[-1].keyword == word:
             wants: list[Wanted] = []
@@ -277,12 +281,7 @@ class Walk:
     def _members(self, frame: Frame) -> Steps:
         node, value = frame.node, frame.value
         properties, patterns = node.get("properties") or {}, node.get("patternProperties") or {}
-        self._spend(len(value))
-        names = [name for name in value if name in properties]
-        # Members that tell forms apart come first.
-        for name in sorted(names, key=lambda name: not _tells_apart(properties[name])):
-            if not frame.is_full:
-                frame.take((yield frame.ask(properties[name], value[name], (name,))), (name,))
+        yield from self._declared(frame, telling=False)
         more = node.get("additionalProperties", True)
         if more is True and not patterns:
             return
@@ -299,6 +298,14 @@ class Walk:
                     frame.take((yield frame.ask(sub, item, (name,))), (name,))
         if unexpected:
             frame.add(f"unexpected {quote_names('property', 'properties', unexpected)}", "additionalProperties")
+
+    def _declared(self, frame: Frame, *, telling: bool) -> Steps:
+        """The members under `properties`: those that tell forms apart, or the others."""
+        properties = frame.node.get("properties") or {}
+        self._spend(len(frame.value))
+        for name in frame.value:
+            if name in properties and _tells_apart(properties[name]) is telling and not frame.is_full:
+                frame.take((yield frame.ask(properties[name], frame.value[name], (name,))), (name,))
 
     def _matches(self, pattern: str, name: str) -> bool:
         self._spend(_STEP // 2 + _text_steps(pattern_steps(pattern), name))
@@ -411,7 +418,9 @@ def _text_steps(cost: tuple[float, float], text: str) -> int:
 
 def _is_inside(fault: Misfit) -> bool:
     """True unless it is the value itself, or the member that tells forms apart, that is wrong."""
-    return len(fault.path) > 1 or (len(fault.path) == 1 and fault.keyword not in ("const", "enum"))
+    if fault.path:
+        return len(fault.path) > 1 or fault.keyword not in ("const", "enum")
+    return fault.keyword in ("required", "additionalProperties")
 
 
 def _tells_apart(sub: Any) -> bool:
