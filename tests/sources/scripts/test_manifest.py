@@ -111,7 +111,7 @@ def test_a_corrupt_manifest_allows_nothing_and_is_never_overwritten(folder, text
 
 def test_a_missing_manifest_allows_nothing_and_cannot_be_appended_to(folder, caplog):
     assert load_allowlist(folder.path) == set()
-    assert "there is no manifest" in caplog.text
+    assert f"there is no manifest; `toolyard manifest init {folder.path}` makes one" in caplog.text
     with pytest.raises(FileNotFoundError):
         changes.append_script("a.py", folder.path)
     assert list(folder.path.iterdir()) == [], "not even a lock is left behind"

@@ -250,7 +250,7 @@ def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Fi
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidOutput(
                 f"{label} returned {kind.__name__}, which cannot be written as JSON: {error}",
-                hint="return JSON values, a pydantic model or a dataclass",
+                hint="return JSON values, a pydantic model or a dataclass; pictures and other bytes as Content([...])",
             ) from error
         place = not_finite(result)
         if place is not None:

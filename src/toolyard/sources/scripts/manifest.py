@@ -120,15 +120,15 @@ def check_name(name: object) -> str:
 
 def read_manifest(directory: ScriptDirectory) -> Manifest:
     """The manifest of an open directory; `NoManifestError` if there is none, `ManifestError` if it cannot be used."""
-    where = str(directory.path / MANIFEST)
+    where, init = str(directory.path / MANIFEST), f"`toolyard manifest init {directory.path}`"
     try:
         data = directory.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
     except FileNotFoundError:
-        raise NoManifestError(f"{where}: there is no manifest; `toolyard manifest init` makes one") from None
+        raise NoManifestError(f"{where}: there is no manifest; {init} makes one") from None
     try:
         return _parse_manifest(parse_json(data, what=where), where)
     except MalformedSource as error:
-        raise ManifestError(f"{error}; mend it, or remove it and begin anew with `toolyard manifest init`") from None
+        raise ManifestError(f"{error}; mend it, or remove it and begin anew with {init}") from None
 
 
 def _parse_manifest(document: Any, where: str) -> Manifest:
