@@ -10,7 +10,8 @@ import pytest
 from script_folder import Folder
 from waiting import SOON, until
 
-from engines.scripts.support import IS_ROOT, call, code, put, yard
+from conftest import SOAK
+from engines.scripts.support import AVAILABLE, IS_ROOT, call, code, put, yard
 from toolyard import ScriptToolEngine, ScriptToolLoader, ToolRegistry
 
 pytestmark = pytest.mark.process
@@ -113,6 +114,8 @@ def test_what_ends_badly_is_an_error_of_its_call_alone(tmp_path, ending_level):
     assert found == {name: expected for name, (_, expected) in ENDS_BADLY.items()}
 
 
+# What ends its processes is tested in `links/scripts`.
+@pytest.mark.parametrize("level", AVAILABLE if SOAK else AVAILABLE[:1])
 def test_a_fork_bomb_is_ended_with_all_of_its_processes(tried):
     name = uuid.uuid4().hex[:15]
     body = f"""
