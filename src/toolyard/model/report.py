@@ -15,7 +15,6 @@ from typing import Any, Literal, overload
 
 import msgspec
 
-from toolyard.model.errors import ToolyardError
 from toolyard.model.names import INVISIBLE, find_mixed_scripts, fold_look_alikes, pointer_of, show
 from toolyard.model.tool import Tool
 
@@ -119,13 +118,8 @@ def inspect_tool(tool: Tool, known: Known | None = None) -> list[DefinitionWarni
 
 def _list_texts(tool: Tool) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
     yield ("description",), tool.description, False
-    parts: dict[str, Any] = {"metadata": tool.metadata}
-    for field in ("parameters", "output_parameters"):
-        try:
-            parts[field] = getattr(tool, field)
-        except ToolyardError:
-            continue  # a lazy schema that is none; whoever calls the tool is told
-    stack: list[tuple[tuple[str | int, ...], Any]] = [((field,), part) for field, part in parts.items()]
+    fields = ("metadata", "parameters", "output_parameters")
+    stack: list[tuple[tuple[str | int, ...], Any]] = [((field,), getattr(tool, field)) for field in fields]
     while stack:
         path, item = stack.pop()
         if isinstance(item, str):
