@@ -42,8 +42,11 @@ class RestOptions(LoaderOptions, frozen=True, kw_only=True):
         str | Path, Meta(extra={"locate": locate_unless_url}, description="The specification: a file or an address.")
     ]
     base_url: Annotated[str | None, Meta(description="Where the service is, in place of what the specification says.")]
-    include: Annotated[Any, Meta(description="Operations to take: ids, or globs of `GET /path`; all if not given.")]
-    exclude: Annotated[Any, Meta(description="Operations to leave out.")]
+    include: Annotated[
+        Any,
+        Meta(description="Operations to take, by patterns: a mapping of tags, paths, methods, operations, or several."),
+    ]
+    exclude: Annotated[Any, Meta(description="Operations to leave out, in the same way.")]
     server_variables: Annotated[
         Mapping[str, str] | None, Meta(description="Values for variables in the specification's server address.")
     ]
