@@ -14,6 +14,7 @@ from waiting import SOON
 from warm_python import warm_toolyard
 
 from toolyard import ToolCall, Toolyard
+from toolyard.calls.batch import CallRequest
 
 pytestmark = pytest.mark.process
 
@@ -96,7 +97,6 @@ def test_without_the_petstore_the_yard_still_loads_and_says_what_is_wrong():
 @pytest.fixture(scope="module")
 def yard():
     with Toolyard.from_config(ROOT / "examples" / "yard.yaml") as yard:
-        yard.tool_engine.setup("s")
         yield yard
 
 
@@ -110,7 +110,8 @@ def yard():
         ("csv_totals", {"text": "what,price\ntea,2.5\ncake,4\n"}, '"price": 6.5'),
     ],
 )
-def test_the_scripts_of_the_yard_answer(yard, name, arguments, answer):
-    (result,) = yard.tool_engine.execute("s", [ToolCall(f"office::{name}", arguments)])
+async def test_the_scripts_of_the_yard_answer(yard, name, arguments, answer):
+    # In no session of the yard, which keeps them in a file.
+    (result,) = await yard.tool_engine.arun(CallRequest(calls=[ToolCall(f"office::{name}", arguments)]))
     assert not result.is_error
     assert answer in json.dumps(result.result)
