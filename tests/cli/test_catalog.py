@@ -84,6 +84,7 @@ def test_check_of_a_config_reports_every_source_even_when_one_is_broken(capsys, 
         ("tools: {registry: [{type: file, path: '${NOPE_NOT_SET}'}]}", "NOPE_NOT_SET is not set"),
         ("tools: {registry: [{type: file, path: good.yaml, engine: ghost}]}", "ghost"),
         ("tools: {registry: []}\nservr: {}", "did you mean 'server'"),
+        ("tools: [{type: file, path: good.yaml, namespace: 'a::b'}]", "yard.yaml: tools.registry[0]: namespace 'a::b'"),
     ],
 )
 def test_a_wrong_config_exits_2_and_names_the_nearest_key(capsys, tmp_path, config, says):

@@ -30,7 +30,7 @@ from toolyard.engines.python import PythonToolEngine
 from toolyard.links.http.auth_entry import is_blank
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
-from toolyard.model.errors import ConfigError, PluginError
+from toolyard.model.errors import ConfigError, DefinitionError, PluginError
 from toolyard.model.names import glob_matcher, nearest, suggest
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
@@ -95,7 +95,7 @@ def make_plugin(
     read = read_plugin_options(cls, options, entry.where, base)
     try:
         return cls(**(made or {}), **read)
-    except (ConfigError, PluginError) as error:
+    except (ConfigError, DefinitionError, PluginError) as error:
         # Where a file is given in place of a config, the place is that file, which its loader has named.
         place = "" if str(error).startswith(f"{entry.where}: ") else f"{entry.where}: "
         raise ConfigError(f"{place}{error}") from None
