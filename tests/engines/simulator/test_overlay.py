@@ -186,3 +186,67 @@ def test_three_envelopes_are_opened():
     made = ask(engine, "make", ticket={"subject": "a"})["response"]["result"]["ticket"]
     assert made["subject"] == "a"
     assert ask(engine, "show", ticket_no=str(made["ticket_no"]))["response"]["result"]["ticket"] == made
+
+
+def test_a_part_that_is_called_like_a_thing_is_no_envelope_beside_all_that_the_thing_has():
+    transit = an_object(id=TEXT, asn=WHOLE)
+    thing = an_object(vpgId=TEXT, range=TEXT, kind=TEXT, zone=TEXT, transitGateway=transit)
+    sent = an_object(range=TEXT, transitGateway=an_object(asn=WHOLE))
+    engine = played(
+        operation("make", "POST", "/private_gateways", thing, sent),
+        operation("show", "GET", "/private_gateways/{vpg_id}", thing),
+    )
+    made = ask(engine, "make", range="r", transitGateway={"asn": 7})
+    assert (made["range"], made["transitGateway"]["asn"]) == ("r", 7)
+    assert ask(engine, "show", vpg_id=made["vpgId"]) == made
+
+
+def test_one_tool_shows_what_is_sent_within_an_object_and_another_the_object():
+    spec = an_object(label=TEXT, local=WHOLE)
+    engine = played(
+        operation(
+            "make", "POST", "/zones", an_object(id=TEXT, label=TEXT, local=WHOLE), an_object(type=TEXT, spec=spec)
+        ),
+        operation("show", "GET", "/zones/{zoneID}", an_object(id=TEXT, type=TEXT, spec=spec)),
+    )
+    made = ask(engine, "make", type="z", spec={"label": "a", "local": 1})
+    assert made == {"id": made["id"], "label": "a", "local": 1}
+    assert ask(engine, "show", zoneID=made["id"])["spec"] == {"label": "a", "local": 1}
+
+
+def test_no_part_of_a_thing_has_the_id_of_the_thing():
+    known = {"type": "string", "format": "uuid"}
+    part = {**an_object(id=known, note=TEXT), "required": ["id"]}
+    thing = an_object(id=known, account=part)
+    engine = played(
+        operation("make", "POST", "/orders", thing, an_object(title=TEXT)),
+        operation("show", "GET", "/orders/{id}", thing),
+        operation("change", "PATCH", "/orders/{id}", thing, an_object(account=an_object(note=TEXT))),
+    )
+    made = ask(engine, "make", title="a")
+    assert ask(engine, "change", id=made["id"], account={"note": "b"})["account"]["id"] != made["id"]
+
+
+def test_a_map_of_objects_has_no_texts_turned_into_objects():
+    told = {"type": "object", "additionalProperties": {"type": "object"}}
+    engine = played(
+        operation("make", "POST", "/apps", told, an_object(title=TEXT, look={"type": "object"})),
+        operation("show", "GET", "/apps/{id}", an_object(id=TEXT)),
+    )
+    made = ask(engine, "make", title="a", look={"dark": True})
+    assert made["look"] == {"dark": True} and "title" not in made
+
+
+def test_what_the_answers_to_making_and_showing_a_thing_cannot_say_is_said_by_the_list():
+    strict, loose = an_object(mode={"enum": ["a", "b"]}), an_object(mode={"enum": ["a", "b", None]})
+    engine = played(
+        operation("make", "POST", "/rules", an_object(id=WHOLE, price=strict), an_object(price=loose)),
+        operation("show", "GET", "/rules/{id}", an_object(id=WHOLE, price=strict)),
+        operation("every", "GET", "/rules", {"type": "array", "items": an_object(id=WHOLE, price=loose)}),
+        operation("change", "PUT", "/rules/{id}", an_object(id=WHOLE, price=strict), an_object(price=loose)),
+    )
+    made = ask(engine, "make", price={"mode": None})
+    assert made["price"]["mode"] in ("a", "b")
+    assert ask(engine, "every")[0]["price"] == {"mode": None}
+    ask(engine, "change", id=str(made["id"]), price={"mode": "b"})
+    assert ask(engine, "every")[0]["price"] == {"mode": "b"}

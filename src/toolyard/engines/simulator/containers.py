@@ -392,7 +392,9 @@ class _Extras:
         """Add those that are known and may be there."""
         for name, item in islice(known.items(), _MOST_PROPERTIES):
             value = fit_known(item, self._kinds[-1][1], self._accepts, draw) if self._accepts is not None else UNFIT
-            if value is not UNFIT and (self._allowed is None or self._allowed(name)):
+            # A text is no object, though what is made of it might be called so.
+            unlike = value is UNFIT or (type(value) is dict and type(item) is not dict)
+            if not unlike and (self._allowed is None or self._allowed(name)):
                 out[name] = value
 
     def add(self, out: dict[str, Any], draw: Draw) -> None:

@@ -364,7 +364,9 @@ class AnswerWriter:
         echo = {**well, **self._parents, **{plain_letters(name): value for name, value in known.items()}}
         # What it can be asked for by is not to be left out.
         ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]
-        draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own.values(), *ids, asked, "metadata")))
+        # Parts are not to be called as the thing is, which has its id from the first numbers.
+        key = self.key + (b"%d inside" if not echo.keys().isdisjoint(OWN) else b"%d") % number
+        draw = Draw(key, echo, frozenset((*echo, *own.values(), *ids, asked, "metadata")))
         shown = {plain_letters(name) for name in path.properties}
         others = {name: echo[plain] for name, plain in own.items() if plain in echo and plain not in shown}
         draw.known = {**others, **{own[name]: value for name, value in echo.items() if name in own}, **known}

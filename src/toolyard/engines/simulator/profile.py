@@ -143,7 +143,8 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
             return letters[plain]
     for plain, name in rest.items():
         inside = properties_of(root, properties[name])
-        if inside and has_own_id(inside, noun) and (len(rest) == 1 or plain.endswith(nouns_of(noun)[1] or " ")):
+        alike = plain.endswith(nouns_of(noun)[1] or " ") and _is_envelope("data", inside or (), rest)
+        if inside and has_own_id(inside, noun) and (len(rest) == 1 or alike):
             return name
     return None
 
@@ -267,13 +268,15 @@ class Profile:
 
         None for a text or a number.
         """
-        found: dict[str, frozenset[str] | None] = {}
-        sends = self.role.verb in ("create", "update", "replace")
-        views = [view for view in (self.reader if sends else None, self) if view is not None]
-        for view in views:
-            for name, node in view.entity_path.properties.items() if view.entity_path is not None else ():
-                inside = properties_of(view.values.root, node) or ()
-                found[plain_letters(name)] = None if view._is_scalar(node) else frozenset(map(plain_letters, inside))
+        reader = self.reader if self.role.verb in ("create", "update", "replace") else None
+        return {**(reader._own_parts if reader is not None else {}), **self._own_parts}
+
+    @cached_property
+    def _own_parts(self) -> dict[str, frozenset[str] | None]:
+        root, found = self.values.root, {}
+        for name, node in self.entity_path.properties.items() if self.entity_path is not None else ():
+            inside = frozenset(map(plain_letters, properties_of(root, node) or ()))
+            found[plain_letters(name)] = None if self._is_scalar(node) else inside
         return found
 
     def choose_shown(self, name: str, merged: Any, sent: Any) -> Any:
@@ -386,14 +389,15 @@ class Profile:
 
     def _lift_fields(self, sent: dict[str, Any], name: str) -> dict[str, Any]:
         """What is sent, with that of an object inside which the thing has and the object, as it shows it, has not."""
-        shown, letters = self.shown, plain_letters(name)
+        # What the answer itself shows: one tool may show what is sent within an object, and another the object.
+        shown, letters = self._own_parts or self.shown, plain_letters(name)
         own = shown.get(letters) or ()
         inside = {plain_letters(inner): inner for inner in sent[name]}
         if (letters in shown and not own) or not inside.keys().isdisjoint(OWN):
             return sent
         lifted = [plain for plain in inside if plain in shown and plain not in own]
         if len(lifted) == len(inside) and letters not in shown:
-            return {**sent[name], **{each: value for each, value in sent.items() if each != name}}
+            return {**sent[name], **sent}
         if 2 * len(lifted) < len(inside) or len(set(lifted) - COMMON) < 2:
             return sent
         return {**{inside[plain]: sent[name][inside[plain]] for plain in lifted}, **sent}
