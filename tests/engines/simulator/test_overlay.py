@@ -250,3 +250,29 @@ def test_what_the_answers_to_making_and_showing_a_thing_cannot_say_is_said_by_th
     assert ask(engine, "every")[0]["price"] == {"mode": None}
     ask(engine, "change", id=str(made["id"]), price={"mode": "b"})
     assert ask(engine, "every")[0]["price"] == {"mode": "b"}
+
+
+def test_an_update_may_name_another_of_several_places_of_which_one_is_to_be_there():
+    places = dict.fromkeys(("folder", "snippet", "device"), TEXT)
+    one = {"oneOf": [{"required": [name]} for name in places]}
+    thing = {**an_object(id=TEXT, title=TEXT, **places), **one}
+    engine = played(
+        operation("make", "POST", "/rules", thing, an_object(title=TEXT, **places)),
+        operation("show", "GET", "/rules/{id}", thing),
+        operation("change", "PUT", "/rules/{id}", thing, an_object(title=TEXT, **places)),
+    )
+    made = ask(engine, "make", title="a", folder="f")
+    assert made == {"id": made["id"], "title": "a", "folder": "f"}
+    changed = ask(engine, "change", id=made["id"], title="b", device="d")
+    assert changed == ask(engine, "show", id=made["id"]) == {"id": made["id"], "title": "b", "device": "d"}
+
+
+def test_an_answer_may_have_the_thing_in_what_it_calls_metadata():
+    thing = an_object(name=TEXT, size=TEXT, place=TEXT, owner=TEXT)
+    wrapped = an_object(metadata=thing, status=TEXT, code=WHOLE)
+    engine = played(
+        operation("make", "POST", "/profiles", {"type": "object"}, an_object(name=TEXT, size=TEXT)),
+        operation("show", "GET", "/profiles/{name}", wrapped),
+    )
+    ask(engine, "make", name="a", size="s")
+    assert ask(engine, "show", name="a")["metadata"]["size"] == "s"

@@ -117,12 +117,6 @@ class EntityStore:
         if self.read_hidden(number) != fields:
             self._state[f"{self.kind}#{number} hidden"] = fields
 
-    def drop_hidden(self, number: int, names: Iterable[str]) -> None:
-        """Forget that of these, of which something else is said now."""
-        told = set(map(plain_letters, names))
-        hidden = self.read_hidden(number)
-        self.keep_hidden(number, {name: item for name, item in hidden.items() if plain_letters(name) not in told})
-
     def remove(self, number: int) -> None:
         """Forget one, but not that it was there."""
         page = self._read_page(number)
@@ -352,8 +346,8 @@ class AnswerWriter:
         inside = None if name is None else self._fit_link(properties[name], link, depth - 1)
         return None if inside is None else {name: inside}
 
-    def make_entity(self, number: int, known: Fields, path: AnswerPath) -> Any:
-        """An entity as one part of an answer shows it; what it is made of is remembered."""
+    def make_entity(self, number: int, known: Fields, path: AnswerPath, fresh: frozenset[str] = frozenset()) -> Any:
+        """An entity as one part of an answer shows it; what it is made of is remembered; `fresh` goes first."""
         values = self.profile.values
         own = own_names(self.profile.role.noun)
         reader = self.profile.reader
@@ -371,7 +365,10 @@ class AnswerWriter:
         others = {name: echo[plain] for name, plain in own.items() if plain in echo and plain not in shown}
         draw.known = {**others, **{own[name]: value for name, value in echo.items() if name in own}, **known}
         maker = values.maker(path.node, self.profile.role.noun)
-        value = values.overlay(path.node, values.make_part(maker, values.checker(path.node), draw), known)
+        made = values.make_part(maker, values.checker(path.node), draw)
+        value = values.overlay(path.node, made, known, fresh)
+        if isinstance(value, dict):
+            known = {name: item for name, item in known.items() if name not in made or name in value}
         hidden = self.store.read_hidden(number)
         value = values.overlay(path.node, value, hidden) if hidden else value
         if isinstance(value, dict):
@@ -384,13 +381,13 @@ class AnswerWriter:
     def _hide_fields(self, number: int, known: Fields, value: Fields) -> None:
         """Remember what this answer cannot show as it is, for those that can; but not what the thing is called by."""
         there = {plain_letters(name): item for name, item in value.items()}
-        hidden = {}
-        for name, item in known.items():
-            letters = plain_letters(name)
-            shown = there.get(letters, item)
-            if shown != item and count_same(shown, item) < count_same(item, item) and not letters.endswith(ID_ENDS):
-                hidden[name] = item
-        self.store.keep_hidden(number, hidden)
+        pairs = [(name, item, there.get(plain_letters(name), item)) for name, item in known.items()]
+        lost = {
+            name: item
+            for name, item, shown in pairs
+            if shown != item and count_same(shown, item) < count_same(item, item)
+        }
+        self.store.keep_hidden(number, {name: lost[name] for name in lost if not plain_letters(name).endswith(ID_ENDS)})
 
     def _name_entity(self, number: int, known: Fields, value: Fields, path: AnswerPath) -> Fields:
         """The entity with what it is called by, though its schema has no name for that: nobody could ask for it."""
@@ -406,7 +403,9 @@ class AnswerWriter:
         called = {name: said, **value}
         return called if values.checker(path.node)(called) else value
 
-    def show_entity(self, number: int, known: Fields, arguments: dict[str, Any]) -> Any:
+    def show_entity(
+        self, number: int, known: Fields, arguments: dict[str, Any], fresh: frozenset[str] = frozenset()
+    ) -> Any:
         """An answer with the entity in it."""
         path = self.profile.entity_path
         if path is None:
@@ -414,7 +413,7 @@ class AnswerWriter:
             if self.profile.is_free:
                 return self.fit_schema(known, arguments)
             return self.make_answer(arguments, {**known, **arguments}, whole=known)
-        entity = self.make_entity(number, known, path)
+        entity = self.make_entity(number, known, path, fresh)
         if not path.names:
             return entity
         return self.wrap_entities(path, [entity], arguments, around=self._surround_entity(number, path))

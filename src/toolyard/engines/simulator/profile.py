@@ -146,6 +146,12 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
         alike = plain.endswith(nouns_of(noun)[1] or " ") and _is_envelope("data", inside or (), rest)
         if inside and has_own_id(inside, noun) and (len(rest) == 1 or alike):
             return name
+    about = letters.get("metadata")
+    inside = properties_of(root, properties[about]) if about is not None else None
+    others = [node for name, node in properties.items() if name != about]
+    plain_beside = all(properties_of(root, node) is None and item_node(root, node) is None for node in others)
+    if inside and plain_beside and len(inside) > len(properties):
+        return about  # where only texts and numbers stand beside it, it is not about anything else
     return None
 
 
@@ -264,10 +270,7 @@ class Profile:
 
     @cached_property
     def shown(self) -> dict[str, frozenset[str] | None]:
-        """What the thing has, as the answer or who shows one of them has it, in plain letters: what is inside of each.
-
-        None for a text or a number.
-        """
+        """What the thing has, in plain letters, as the answer or who shows one has it: what is inside, or None."""
         reader = self.reader if self.role.verb in ("create", "update", "replace") else None
         return {**(reader._own_parts if reader is not None else {}), **self._own_parts}
 
@@ -288,8 +291,7 @@ class Profile:
             draw = Draw(b"")
             draw.known = way
             with suppress(GaveUp):
-                shown = self.values.make_part(self.values.maker(node, name), self.values.checker(node), draw)
-                return count_same(shown, sent)
+                return count_same(self.values.maker(node, name)(draw), sent)
             return 0
 
         return merged if self.values.checker(node)(merged) else max((merged, sent), key=count_shown)

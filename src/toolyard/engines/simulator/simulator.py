@@ -84,10 +84,11 @@ class CrudCall:
             number = store.add(known, {"@": given, **called})
         else:
             known = merge_fields(self._fields_by_key(given), store.read(number))
-        body = arguments.get(self._profile.body_argument or "")
+        if role.verb in ("update", "replace"):
+            store.keep_hidden(number, {})
+        body, fresh = arguments.get(self._profile.body_argument or ""), frozenset[str]()
         if is_patch(body):
             known = apply_patch(known, body)
-            store.keep_hidden(number, {})
         elif role.verb in ("update", "replace"):
             reader = self._profile.reader
             name = None if reader is None else find_name(known, reader.role.fields, store.kind)
@@ -95,8 +96,8 @@ class CrudCall:
             store.write(number, store.read(number), {"@": name or given, **called})
             sent = copied(self._profile.sent_fields(arguments))
             known = self._merge_sent(known, sent)
-            store.drop_hidden(number, sent)
-        return self._writer.show_entity(number, known, arguments)
+            fresh = frozenset(map(plain_letters, sent))
+        return self._writer.show_entity(number, known, arguments, fresh)
 
     def _merge_sent(self, known: Fields, sent: Fields) -> Fields:
         """What is known after an update; an object is replaced where the old and the new one do not go together."""

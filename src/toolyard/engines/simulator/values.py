@@ -148,7 +148,7 @@ class SchemaValues:
                 yield [first, *value[1:]]
         elif isinstance(value, dict):
             # Branches may differ by nothing but what they require.
-            yield from ({key: item for key, item in value.items() if key != name} for name in value.keys() - kept)
+            yield from (_leave_out(value, name) for name in value.keys() - kept)
             said, declared = properties_of(self.root, own) or {}, properties_of(self.root, other) or {}
             for name in sorted(declared, key=lambda name: name in said):
                 if name not in kept:
@@ -276,8 +276,11 @@ class SchemaValues:
             raise why
         return found[0]
 
-    def overlay(self, node: SubSchema, value: Any, known: Any) -> Any:
-        """The value with all that is known and may be there, though the branch that it was made by has no such name."""
+    def overlay(self, node: SubSchema, value: Any, known: Any, fresh: frozenset[str] = frozenset()) -> Any:
+        """The value with all that is known and may be there, though the branch that it was made by has no such name.
+
+        `fresh` are names, in plain letters, for which one that is not may have to go: of some, only one is to be there.
+        """
         if type(value) is list and type(known) is list and len(value) == len(known):
             items = item_node(self.root, node)
             return value if items is None else [self.overlay(items, *pair) for pair in zip(value, known, strict=True)]
@@ -291,7 +294,10 @@ class SchemaValues:
                 continue
             if type(there) is type(item) and type(item) in (dict, list):
                 ways = (self.overlay(part, there, item), *(() if type(item) is dict else ways))
-            fitting = ({**value, own: way} for way in ways if way != there and self.checker(part)(way))
+            fitting = [{**value, own: way} for way in ways if way != there and self.checker(part)(way)]
+            if plain_letters(name) in fresh:
+                others = [other for other in value if plain_letters(other) not in fresh]
+                fitting += [_leave_out(way, other) for way in fitting for other in others]
             value = next(filter(accepts, fitting), value)
         return value
 
@@ -308,6 +314,10 @@ class SchemaValues:
             for name, pair in list(found.items()):
                 found.setdefault(plain_letters(name), pair)
         return found
+
+
+def _leave_out(value: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key != name}
 
 
 def item_node(root: dict[str, Any], node: SubSchema) -> SubSchema | None:
