@@ -77,6 +77,23 @@ def test_another_sampler_may_be_given():
     assert len(drawn) == 3
 
 
+CIRCLE = [Edge(f"n::t{a}", f"n::t{b}", 0.9, (Feed("x", "a", 0.9),)) for a in range(3) for b in range(3) if a != b]
+
+
+def test_a_tool_that_another_of_the_sample_can_stand_in_for_is_not_missing():
+    # All feed all, but for the last, which only the first feeds: a chain itself does not tell of the others.
+    edges = [*CIRCLE, Edge("n::t0", "n::t3", 0.9, (Feed("x", "a", 0.9),))]
+    for drawn in MissingSampler(registry(GIVEN, edges), k=3, mode="tool", sampler="tc/chain").series(20, seed=1):
+        assert (drawn.details["tool"], drawn.details["needed_by"]) == ("n::t0", ["n::t3"])
+    with pytest.raises(SamplingError, match="none of the rest gives as well"):
+        MissingSampler(registry(GIVEN[:3], CIRCLE), k=2, mode="tool", sampler="tc/chain").sample(seed=1)
+
+
+def test_a_value_that_a_tool_beside_the_chain_gives_is_known_as_given():
+    for drawn in MissingSampler(registry(GIVEN[:3], CIRCLE), k=3, mode="parameter").series(20, seed=1):
+        assert (drawn.details["parameter"], drawn.details["fed_by"]) == ("b", [])
+
+
 def test_tools_without_required_parameters_cannot_lack_one():
     with pytest.raises(SamplingError, match="has a required parameter"):
         MissingSampler(registry(4), k=2, mode="parameter").sample()

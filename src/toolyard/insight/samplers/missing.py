@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
 from typing import Any, Literal
 
 from toolyard.insight.base import Edge, Sample
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
-from toolyard.insight.samplers.mix import draw_inner, inner_sampler
+from toolyard.insight.samplers.mix import draw_inner, inner_sampler, places_of
 from toolyard.model.errors import SamplingError
 from toolyard.model.tool import Tool
 
@@ -17,7 +19,7 @@ _HOPELESS = 3
 _MODES = ("tool", "parameter")
 _WHY = {"tool": "the tool to take away has to be drawn too: ", "parameter": ""}
 _NOTHING = {
-    "tool": "no tool of the samples feeds another of them",
+    "tool": "no tool of the samples feeds another what none of the rest gives as well",
     "parameter": "no tool of the samples has a required parameter",
 }
 """Why there is nothing to take away, by mode, where there are samples."""
@@ -38,9 +40,9 @@ class MissingOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_f
 class MissingSampler(ToolSampler[MissingOptions]):
     """A sample with a hole, of which `details` tells: `missing` ("tool" or "parameter"), `tool`, `parameter`.
 
-    A missing tool is one that feeds others by the edges of the sample, or any where it has none. A missing parameter is
-    one whose value nobody gives; it stays in the definition of its tool. Where there is no other than those that a tool
-    of the sample feeds, `fed_by` says which.
+    A missing tool is one that feeds others what, as far as the dataflow knows, none of the rest gives them; any where
+    the sample has no edges. A missing parameter is one whose value nobody gives; it stays in the definition of its
+    tool. Where there is no other than those that a tool of the sample feeds, `fed_by` says which.
     """
 
     sampler_name = "tc/missing"
@@ -110,15 +112,15 @@ def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
 
 def _without_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
     order = [at for at in ask.chance("tool").each(range(len(whole))) if not _is_anchor(ask, whole[at])]
-    feeding = [at for at in order if any(_leads_from(edge, whole[at]) for edge in whole.edges)]
-    able = feeding if whole.edges else order
+    known = _list_known_edges(ask, whole)
+    able = [at for at in order if any(_find_needy(whole, known, at))] if whole.edges else order
     if not able or len(whole) == 1:
         return None
     gone = able[0]
     tool, left = whole[gone], [one for at, one in enumerate(whole) if at != gone]
     lost = [edge for edge in whole.edges if _leads_from(edge, tool)]
     kept = [edge for edge in whole.edges if edge not in lost and not _leads_to(edge, tool)]
-    needy = [any(_leads_to(edge, one) for edge in lost) for one in left]
+    needy = _find_needy(whole, known, gone)
     return ask.sample(
         left,
         roles=["incomplete" if lacks else "complete" for lacks in needy],
@@ -134,6 +136,30 @@ def _without_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample |
             "inner_topology": whole.topology,
         },
     )
+
+
+def _list_known_edges(ask: SampleRequest[MissingOptions], whole: Sample) -> list[Edge]:
+    """Every edge between these tools: a sampler tells only of those it went by, a chain of those along it."""
+    dataflow = ask.world.artifacts.get("dataflow")
+    if dataflow is None:
+        return list(whole.edges)
+    between = (dataflow.edge(*pair) for pair in permutations(places_of(ask, whole), 2))
+    return [*whole.edges, *(edge for edge in between if edge is not None)]
+
+
+def _find_needy(whole: Sample, known: Sequence[Edge], gone: int) -> list[bool]:
+    """Of each of the other tools, whether that one feeds it something, by the sample, that none of the rest does."""
+    tool, needy = whole[gone], []
+    for one in (other for at, other in enumerate(whole) if at != gone):
+        lost = [edge for edge in whole.edges if _leads_from(edge, tool) and _leads_to(edge, one)]
+        rest = [edge for edge in known if _leads_to(edge, one) and not _leads_from(edge, tool)]
+        needy.append(bool(_list_fed(lost) - _list_fed(rest)))
+    return needy
+
+
+def _list_fed(edges: Sequence[Edge]) -> set[str]:
+    """The parameters that these edges feed; one that does not say which feeds one without a name."""
+    return {path for edge in edges for path in ([feed.parameter for feed in edge.feeds] or [""])}
 
 
 def _is_anchor(ask: SampleRequest[Any], tool: Tool) -> bool:
@@ -159,8 +185,9 @@ def _without_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample 
     choices = [(at, name) for at, tool in enumerate(whole) for name in _required_parameters(tool)]
     if not choices:
         return None
+    known = _list_known_edges(ask, whole)
     # A value that another of the tools gives is not quite missing.
-    alone = [(at, name) for at, name in choices if not _list_feeders(whole, whole[at], name)]
+    alone = [(at, name) for at, name in choices if not _list_feeders(known, whole[at], name)]
     at, name = ask.chance("parameter").pick(alone or choices)
     tool = whole[at]
     return ask.sample(
@@ -175,7 +202,7 @@ def _without_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample 
             "position": at,
             "parameter": name,
             "schema": tool.parameters["properties"][name],
-            "fed_by": _list_feeders(whole, tool, name),
+            "fed_by": _list_feeders(known, tool, name),
             "inner_topology": whole.topology,
         },
     )
@@ -190,10 +217,10 @@ def _required_parameters(tool: Tool) -> list[str]:
     return [name for name in properties if name in required]
 
 
-def _list_feeders(whole: Sample, tool: Tool, parameter: str) -> list[str]:
+def _list_feeders(known: Sequence[Edge], tool: Tool, parameter: str) -> list[str]:
     """The tools that give that parameter, or something in it."""
-    feeds = [(edge.source, feed.parameter) for edge in whole.edges if _leads_to(edge, tool) for feed in edge.feeds]
-    return [source for source, path in feeds if _owner_of(path, tool) == parameter]
+    feeds = [(edge.source, feed.parameter) for edge in known if _leads_to(edge, tool) for feed in edge.feeds]
+    return list(dict.fromkeys(source for source, path in feeds if _owner_of(path, tool) == parameter))
 
 
 def _owner_of(path: str, tool: Tool) -> str | None:
