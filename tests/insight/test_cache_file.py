@@ -22,7 +22,8 @@ def filled(folder):
 
 
 def _garbage(path):
-    path.write_bytes(b"no database" * 1000)
+    """Nothing is left but the head, which says whose it is."""
+    path.write_bytes(path.read_bytes()[:100] + b"no database" * 1000)
 
 
 def _zeros(path):
@@ -59,6 +60,36 @@ def test_damage_that_is_met_first_when_something_is_kept_makes_way_as_well(tmp_p
     _garbage(cache.path)
     cache.put_many("k", [(b"new", b"x")])
     assert cache.get_many("k", [b"new", b"0"]) == {b"new": b"x"}
+
+
+def _somebodys_text(path):
+    path.write_text("What I know of enrichments.\n" * 500)
+
+
+def _somebodys_note(path):
+    path.write_text("What I know.\n")
+
+
+def _somebodys_damaged_database(path):
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA application_id = 1234")
+        db.execute("CREATE TABLE theirs (value)")
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 8)
+
+
+@pytest.mark.parametrize("make", [_somebodys_text, _somebodys_note, _somebodys_damaged_database])
+def test_a_file_that_may_be_somebody_elses_stays_and_everything_is_computed(tmp_path, caplog, make):
+    path = tmp_path / FILE
+    make(path)
+    before = path.read_bytes()
+    cache = ItemCache(tmp_path)
+    for _ in range(2):
+        assert cache.fill("k", [b"0"], lambda places: [b"y"]) == [b"y"]
+    assert path.read_bytes() == before
+    assert all("cannot be used, so everything is computed" in record.message for record in caplog.records)
+    assert caplog.records
 
 
 def test_the_log_of_a_damaged_file_goes_with_it(tmp_path):

@@ -2,7 +2,7 @@
 
 Adding one tool to ten thousand computes one. Any number of threads and processes may share the file; what one of them
 has finished is there for all, and stays if it is killed. A cache that cannot be used is never an error: it is said
-once, and everything is computed. A damaged one is deleted, and a new one begun.
+once, and everything is computed. A damaged one is deleted, and a new one begun; what may be somebody else's file stays.
 Arrays derived from a whole set of tools are items too, found by a hash of all definitions.
 """
 
@@ -235,19 +235,30 @@ _deleting = threading.Lock()
 
 
 def _delete_file(path: Path, seen: tuple[int, int] | None) -> bool:
-    """Delete a damaged file and what SQLite has put beside it; False if that cannot be done.
+    """Delete a damaged file and what SQLite has put beside it; False if that cannot be done, or it may not be ours.
 
     One that is no longer the file that was seen is new, and stays.
     """
     try:
         with _deleting:
             if _identify_file(path) == seen:
+                if not _is_own(path):
+                    return False
                 # The file itself last: the log of an old file beside a new one would be played into it.
                 for ending in ("-wal", "-shm", ""):
                     path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
     except OSError:
         return False
     return True
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a damaged file has our mark, or has lost all that could tell whose it was."""
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100:
+        return head.startswith(b"SQLite format 3\0")
+    return head[68:72] == _APPLICATION.to_bytes(4, "big") or not any(head)
 
 
 def _identify_file(path: Path) -> tuple[int, int] | None:
