@@ -70,6 +70,37 @@ def test_a_call_with_an_id_behind_one_without_can_be_joined_too():
     assert slow.runs == [1]
 
 
+def test_a_call_that_is_answered_is_joined_until_its_whole_batch_is():
+    slow = Slow()
+    slow.start("a", call("other", "first", x=7), call("work", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("other", "first", x=7), call("other", "first", x="7"))
+    slow.in_line(1)
+    assert slow.finish() == {"a": [7, 1], "b": [7, 7]}
+    recorded = [entry["tool_call"]["arguments"] for entry in executions(slow.engine)]
+    assert recorded == [{"x": 7}, {"x": 1}, {"x": "7"}], "the last is spelt otherwise, so it is another call"
+
+
+def test_a_batch_that_has_waited_joins_none_of_its_own_calls():
+    slow = Slow()
+    slow.start("a", call("work", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", "id", x=2), call("work", "id", x=2))
+    slow.in_line(1)
+    assert slow.finish() == {"a": [1], "b": [2, 3]}
+
+
+def test_calls_without_an_id_read_nothing_of_what_was_recorded_while_they_waited():
+    slow = Slow()
+    slow.start("a", call("work", x=1))
+    assert slow.hung.began.wait(SOON)
+    for number in range(5):
+        slow.start(number, call("other", x=number))
+    slow.in_line(5)
+    slow.finish()
+    assert not slow.engine.sessions.find("s").tallies
+
+
 def test_the_same_id_with_other_arguments_is_another_call():
     slow = Slow()
     slow.start("a", call("work", "id", x=1))

@@ -20,11 +20,11 @@ import msgspec
 from toolyard.calls.approval import Approval
 from toolyard.calls.invocation import Invocation
 from toolyard.model.call import Mode, Notice, ToolCall, ToolResult
-from toolyard.model.errors import CallConflict, CallError, DefinitionError, Denied, StaleDefinition
+from toolyard.model.errors import CallConflict, CallError, DefinitionError, Denied, ErrorInfo, StaleDefinition
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound, bind, find
 from toolyard.registry.snapshot import Snapshot
-from toolyard.sessions.history import Entry, read_entry
+from toolyard.sessions.history import read_entry
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import State
 
@@ -148,7 +148,7 @@ class Batch(Conditions, eq=False):
     on_loop: bool = False
     """True in a task, which must not wait for a thread."""
     waits_since: int | None = None
-    """How many entries the session had when the batch was handed in while another had its turn."""
+    """For a batch that was handed in while another had its turn: how many entries there were when that turn began."""
     left_behind: Future[Any] | None = None
     """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
     begun: float = 0.0
@@ -196,17 +196,21 @@ def check_timeout(timeout: float | None) -> None:
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def list_joined(session: Session, batch: Batch) -> list[Entry]:
-    """The calls with ids that were under way, or ahead in line, when the batch was handed in; asked at its turn."""
-    if batch.waits_since is None:
-        return []
-    return [entry for entry in map(read_entry, session.history.since(batch.waits_since)) if entry.tool_call.call_id]
+def find_joined(session: Session, batch: Batch, call: ToolCall) -> ToolResult | None:
+    """The answer of the very same call, where it was under way, or ahead in line, when the batch was handed in.
 
-
-def find_joined(joined: Sequence[Entry], call: ToolCall) -> ToolResult | None:
-    """The answer of the very same call among those."""
-    same = (each for each in joined if each.tool_call.call_id == call.call_id and _is_same_call(each.tool_call, call))
-    return next((each.tool_output for each in same if not _was_stale(each.tool_output)), None)
+    Only for whoever has the session's turn.
+    """
+    if batch.waits_since is None or call.call_id is None:
+        return None
+    places = session.count_entries(_note_call_id, _note_call_id)
+    for number in reversed(range(places[call.call_id])):
+        if (place := places[call.call_id, number]) < batch.waits_since:
+            break
+        entry = read_entry(next(session.history.since(place)))
+        if place < session.turn_since and _is_same_call(entry.tool_call, call):
+            return entry.tool_output
+    return None
 
 
 def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
@@ -216,10 +220,10 @@ def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
     """
     if call.call_id is None:
         return None
-    place = session.count_entries(find_recorded, _note_call_id).get(call.call_id)
-    if place is None:
+    places = session.count_entries(_note_call_id, _note_call_id)
+    if call.call_id not in places:
         return None
-    entry = read_entry(next(session.history.since(place)))
+    entry = read_entry(next(session.history.since(places[call.call_id, 0])))
     if _is_same_call(entry.tool_call, call):
         return entry.tool_output
     conflict = CallConflict(
@@ -229,15 +233,32 @@ def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
     return ToolResult.failed(call, conflict.info)
 
 
-def _note_call_id(place: int, text: bytes, places: Counter[str]) -> None:
-    entry = read_entry(text)
+class _NotedCall(msgspec.Struct):
+    call_id: str | None = None
+
+
+class _NotedOutput(msgspec.Struct):
+    error_info: ErrorInfo | None = None
+
+
+class _NotedEntry(msgspec.Struct):
+    """What is looked at in every entry: of a large answer nothing is made."""
+
+    tool_call: _NotedCall
+    tool_output: _NotedOutput
+
+
+_read_noted = msgspec.json.Decoder(_NotedEntry).decode
+
+
+def _note_call_id(place: int, text: bytes, places: Counter[Any]) -> None:
+    """By an id, how often it was used; by an id and a number, counted from 0, the place of that use."""
+    noted = _read_noted(text)
+    call_id, failure = noted.tool_call.call_id, noted.tool_output.error_info
     # Refused for what came along with it, not for what it asks: with the new catalog it may be sent again.
-    if entry.tool_call.call_id is not None and not _was_stale(entry.tool_output):
-        places.setdefault(entry.tool_call.call_id, place)
-
-
-def _was_stale(result: ToolResult) -> bool:
-    return result.error_info is not None and result.error_info.code == StaleDefinition.code
+    if call_id is not None and (failure is None or failure.code != StaleDefinition.code):
+        places[call_id, places[call_id]] = place
+        places[call_id] += 1
 
 
 def _is_same_call(recorded: ToolCall, call: ToolCall) -> bool:

@@ -21,16 +21,7 @@ from msgspec.structs import astuple
 
 from toolyard.calls.asking import Asked, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
-from toolyard.calls.batch import (
-    Batch,
-    CallRequest,
-    bind_within,
-    check_calls,
-    check_known,
-    find_joined,
-    find_recorded,
-    list_joined,
-)
+from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_joined, find_recorded
 from toolyard.calls.budgets import count_calls
 from toolyard.calls.drive import (
     Flow,
@@ -118,7 +109,7 @@ def batch_flow(
     try:
         if take is not None:
             yield take
-        session.taken = True
+        session.taken, session.turn_since = True, len(session.history)
         if batch.on_loop:
             stay = Stay(gate)
             stay.enter()
@@ -131,6 +122,7 @@ def batch_flow(
     finally:
         if take is None or take.taken:
             try:
+                session.turn_since = len(session.history)
                 if stay is not None:
                     stay.over = True
                 if batch.left_behind is not None or deserted:
@@ -167,13 +159,12 @@ def _answer_calls(
             if path.counting:
                 count_calls(session, plans.snapshot)
             session = session.draft()
-    joined = list_joined(session, batch)
     since = time.monotonic() if batch.on_loop and len(calls) > 1 else None
     for call in calls:
         if since is not None and time.monotonic() - since > _HELD_SECONDS:
             yield pause(0)
             since = time.monotonic()
-        result = find_joined(joined, call) if joined else None
+        result = None if batch.waits_since is None else find_joined(session, batch, call)
         if result is None and (batch.replay or session.replays):
             result = find_recorded(session, call)
         if result is None:
@@ -197,7 +188,7 @@ def _take_turn(path: CallPath, session: Session, calls: Sequence[ToolCall], batc
         timeout = batch.at_most if timeout is None else min(timeout, batch.at_most)
     until = None if timeout is None else time.monotonic() + timeout
     if session.gate.busy and batch.mode == "execute":
-        batch.waits_since = len(session.history)
+        batch.waits_since = session.turn_since
     return TakeTurn(path.sessions, session, until, f"a{batch.mode}")
 
 

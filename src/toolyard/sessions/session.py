@@ -55,7 +55,8 @@ class Session:
 
     __slots__ = (
         *("branch", "counts", "drafted", "durable", "full", "gate", "history", "holder"),
-        *("is_alone", "kept", "key", "over", "parent", "replays", "room", "state", "taken", "tallies", "told", "used"),
+        *("is_alone", "kept", "key", "over", "parent", "replays", "room", "state", "taken", "tallies", "told"),
+        *("turn_since", "used"),
     )
 
     def __init__(
@@ -82,6 +83,8 @@ class Session:
         """The thread or task that has the turn, if it is known."""
         self.taken = False
         """True while somebody has the turn by `Sessions.enter`; cleared as it is given back."""
+        self.turn_since = 0
+        """How many entries there were when a batch last took its turn, or gave it back."""
         self.over = False
         self.parent: str | None = None
         """The session that it was forked from, where there is no store to ask."""
