@@ -90,8 +90,11 @@ def _parse(text: str) -> ast.expr:
     except SyntaxError as error:
         # What else Python supposes, a forgotten comma say, does not help here.
         reason = error.msg.partition(". ")[0].partition(";")[0]
-        at = error.offset - 1 if error.offset else len(text)
-        raise _Wrong(f"the expression cannot be read: {reason}", min(at, len(text)), _KNOWN) from None
+        at = min(error.offset - 1 if error.offset else len(text), len(text))
+        if reason == "invalid syntax":
+            ends = not text[at:].strip(" ")
+            reason = "it ends where a number is expected" if ends else "an operator or a number is missing"
+        raise _Wrong(f"the expression cannot be read: {reason}", at, _KNOWN) from None
 
 
 def _calculate(node: ast.expr, text: str) -> Number:
@@ -107,8 +110,11 @@ def _calculate(node: ast.expr, text: str) -> Number:
             left, right = _calculate(node.left, text), _calculate(node.right, text)
             at = text.index(sign, node.left.end_col_offset)
             value = apply(left, right)
+        elif isinstance(node, ast.Call):
+            at = text.index("(", node.func.end_col_offset)
+            raise _Wrong("an operator is missing", at, "write * for a product; functions are not calculated")
         else:
-            raise _Wrong("an operator is missing, or this is no number", at, _KNOWN)
+            raise _Wrong("this is no number", at, _KNOWN)
     except ZeroDivisionError:
         what = "zero has no negative power" if text.startswith("**", at) else "division by zero"
         raise _Wrong(what, at) from None
