@@ -107,6 +107,22 @@ def test_the_log_of_a_damaged_file_goes_with_it(tmp_path):
     assert cache.get_many("k", [b"late", b"new"]) == {b"new": b"y"}
 
 
+def test_a_new_file_that_another_process_has_put_in_place_of_a_damaged_one_stays(tmp_path):
+    cache = filled(tmp_path)
+    damage = sqlite3.DatabaseError("damaged")
+    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    met = []
+
+    def work(db):
+        if not met:
+            met.append(cache.path.unlink())
+            ItemCache(tmp_path).put_many("k", [(b"theirs", b"x")])
+            raise damage
+
+    assert cache._use_file(cache.path, work)
+    assert cache.get_many("k", [b"theirs"]) == {b"theirs": b"x"}
+
+
 _WRITER = """
 import sys
 from toolyard.insight.cache import ItemCache
