@@ -219,8 +219,8 @@ def test_a_bad_domain_is_listed_with_its_reason_and_the_others_go_on(site, domai
         ("yard_here:gone", "has no attribute 'gone'"),
         ("yard_here:weather.deeper", "has no attribute 'deeper'"),
         ("yard_here:number", "air has no function load_tools"),
-        ("yard-here", "air cannot be loaded"),
-        (":weather", "air cannot be loaded"),
+        ("yard-here", "the entry point of air is 'yard-here'; write module or module:object"),
+        (":weather", "the entry point of air is ':weather'; write module or module:object"),
         ("yard_fine [extra]", "No module named 'yard_fine'"),
     ],
 )

@@ -159,6 +159,8 @@ def _find_domain(domain: str) -> tuple[str, Any]:
             f"several packages give a domain of this name ({', '.join(sorted(targets))}); name its module instead"
         )
     for target in targets:
+        if EntryPoint.pattern.match(target) is None:
+            raise MalformedSource(f"the entry point of {domain} is {show(target)}; write module or module:object")
         return domain, EntryPoint(domain, target, _GROUP).load()
     if all(part.isidentifier() for part in domain.split(".")):
         module = _import_module(domain)
