@@ -3,6 +3,7 @@
 from engines.engine_support import ask, refused
 from engines.simulator.test_neighbours import played
 from engines.simulator.test_profile import TEXT, WHOLE, an_object, operation
+from toolyard.engines.simulator.values import SchemaValues
 
 
 def closed(kind, **properties):
@@ -276,3 +277,56 @@ def test_an_answer_may_have_the_thing_in_what_it_calls_metadata():
     )
     ask(engine, "make", name="a", size="s")
     assert ask(engine, "show", name="a")["metadata"]["size"] == "s"
+
+
+def test_what_stands_beside_metadata_with_a_name_is_the_thing():
+    marks = an_object(source=TEXT, campaign=TEXT, channel=TEXT, partner=TEXT)
+    thing = an_object(name=TEXT, size=TEXT, metadata=marks)
+    engine = played(
+        operation("make", "POST", "/buckets", thing, thing),
+        operation("show", "GET", "/buckets/{name}", thing),
+    )
+    made = ask(engine, "make", name="a", size="s", metadata={"source": "web"})
+    assert made["metadata"].keys() <= marks["properties"].keys()
+    assert ask(engine, "show", name="a") == made
+
+
+def test_an_update_does_not_forget_what_it_does_not_name():
+    told, shown = an_object(id=TEXT, size=WHOLE, color=TEXT), an_object(id=TEXT, size=TEXT, color=TEXT)
+    told["required"] = shown["required"] = ["id", "size", "color"]
+    engine = played(
+        operation("make", "POST", "/shirts", told, an_object(size=TEXT, color=TEXT)),
+        operation("change", "PATCH", "/shirts/{id}", told, an_object(size=TEXT, color=TEXT)),
+        operation("show", "GET", "/shirts/{id}", shown),
+    )
+    made = ask(engine, "make", size="large", color="blue")
+    ask(engine, "change", id=made["id"], color="red")
+    assert ask(engine, "show", id=made["id"]) == {"id": made["id"], "size": "large", "color": "red"}
+
+
+def test_the_names_of_an_update_that_no_branch_takes_are_tried_a_bounded_number_of_times():
+    class Counting(SchemaValues):
+        looked = 0
+
+        def checker(self, node):
+            check = super().checker(node)
+
+            def count(value):
+                self.looked += 1
+                return check(value)
+
+            return count
+
+    names = range(100)
+    values = Counting({"oneOf": [closed(kind, **{f"{kind}{n}": TEXT for n in names}) for kind in ("old", "new")]})
+    made, sent = {"kind": "old", **{f"old{n}": "x" for n in names}}, {f"new{n}": "y" for n in names}
+    assert values.overlay(values.root, made, sent, frozenset(sent)) == made
+    assert values.looked < 10 * len(names)
+
+
+def test_items_are_laid_over_only_if_the_list_still_holds_together():
+    item = an_object(id=WHOLE, tag=TEXT)
+    values = SchemaValues({"type": "array", "items": item, "uniqueItems": True})
+    made = [{"id": 1, "tag": "a"}, {"id": 1, "tag": "b"}]
+    assert values.overlay(values.root, made, [{"tag": "c"}, {"tag": "c"}]) == made
+    assert values.overlay(values.root, made, [{"tag": "c"}, {}]) == [{"id": 1, "tag": "c"}, {"id": 1, "tag": "b"}]

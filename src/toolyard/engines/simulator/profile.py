@@ -148,11 +148,15 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
             return name
     about = letters.get("metadata")
     inside = properties_of(root, properties[about]) if about is not None else None
-    others = [node for name, node in properties.items() if name != about]
-    plain_beside = all(properties_of(root, node) is None and item_node(root, node) is None for node in others)
-    if inside and plain_beside and len(inside) > len(properties):
-        return about  # where only texts and numbers stand beside it, it is not about anything else
+    beside = [node for name, node in properties.items() if name != about]
+    if inside and len(inside) > len(properties) and "name" not in letters and all(_is_scalar(root, x) for x in beside):
+        return about  # where only texts and numbers stand beside it, none a name, it is not about anything else
     return None
+
+
+def _is_scalar(root: dict[str, Any], node: SubSchema) -> bool:
+    kinds = [allowed_types(way.schema) for way in find_ways(root, node)]
+    return any(each is not None and {"object", "array"}.isdisjoint(each) for each in kinds)
 
 
 def _is_envelope(name: str, inside: Collection[str], all_names: Collection[str]) -> bool:
@@ -279,7 +283,7 @@ class Profile:
         root, found = self.values.root, {}
         for name, node in self.entity_path.properties.items() if self.entity_path is not None else ():
             inside = frozenset(map(plain_letters, properties_of(root, node) or ()))
-            found[plain_letters(name)] = None if self._is_scalar(node) else inside
+            found[plain_letters(name)] = None if _is_scalar(root, node) else inside
         return found
 
     def choose_shown(self, name: str, merged: Any, sent: Any) -> Any:
@@ -328,10 +332,6 @@ class Profile:
         if said == "list" and self.list_path is None and self.reader is not None:
             return False  # `index_document` puts one into an index
         return said in ("get", "list") or (filters and said != "create" and self.reader is None)
-
-    def _is_scalar(self, node: SubSchema) -> bool:
-        kinds = [allowed_types(way.schema) for way in find_ways(self.values.root, node)]
-        return any(each is not None and {"object", "array"}.isdisjoint(each) for each in kinds)
 
     @property
     def view(self) -> AnswerPath | None:

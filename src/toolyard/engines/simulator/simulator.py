@@ -84,11 +84,10 @@ class CrudCall:
             number = store.add(known, {"@": given, **called})
         else:
             known = merge_fields(self._fields_by_key(given), store.read(number))
-        if role.verb in ("update", "replace"):
-            store.keep_hidden(number, {})
         body, fresh = arguments.get(self._profile.body_argument or ""), frozenset[str]()
         if is_patch(body):
             known = apply_patch(known, body)
+            store.keep_hidden(number, {})
         elif role.verb in ("update", "replace"):
             reader = self._profile.reader
             name = None if reader is None else find_name(known, reader.role.fields, store.kind)
@@ -97,6 +96,8 @@ class CrudCall:
             sent = copied(self._profile.sent_fields(arguments))
             known = self._merge_sent(known, sent)
             fresh = frozenset(map(plain_letters, sent))
+            hidden = store.read_hidden(number)
+            store.keep_hidden(number, {name: hidden[name] for name in hidden if plain_letters(name) not in fresh})
         return self._writer.show_entity(number, known, arguments, fresh)
 
     def _merge_sent(self, known: Fields, sent: Fields) -> Fields:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import Any
 
 from toolyard.engines.simulator.containers import array_maker, object_maker, spellings_of
@@ -38,6 +38,8 @@ _FOLLOWED = 40
 """Parts in place that are looked at."""
 _LAID = 500
 """Names of an object that are laid over one that was made."""
+_TRIED = 200
+"""Objects without one of their names that are looked at for that."""
 _MENDED = 6
 """Values that are kept on the way to one that fits."""
 
@@ -283,10 +285,11 @@ class SchemaValues:
         """
         if type(value) is list and type(known) is list and len(value) == len(known):
             items = item_node(self.root, node)
-            return value if items is None else [self.overlay(items, *pair) for pair in zip(value, known, strict=True)]
+            laid = value if items is None else [self.overlay(items, *pair) for pair in zip(value, known, strict=True)]
+            return laid if self.checker(node)(laid) else value
         if type(value) is not dict or type(known) is not dict:
             return value
-        names, accepts = self._name_parts(node), self.checker(node)
+        names, accepts, tries = self._name_parts(node), self.checker(node), iter(range(_TRIED))
         for name, item in islice(known.items(), _LAID):
             own, part = names.get(name) or names.get(plain_letters(name), ("", True)) if names else (name, True)
             there, ways = value.get(own), spellings_of(item)
@@ -295,10 +298,11 @@ class SchemaValues:
             if type(there) is type(item) and type(item) in (dict, list):
                 ways = (self.overlay(part, there, item), *(() if type(item) is dict else ways))
             fitting = [{**value, own: way} for way in ways if way != there and self.checker(part)(way)]
-            if plain_letters(name) in fresh:
-                others = [other for other in value if plain_letters(other) not in fresh]
-                fitting += [_leave_out(way, other) for way in fitting for other in others]
-            value = next(filter(accepts, fitting), value)
+            others = (
+                [other for other in value if plain_letters(other) not in fresh] if plain_letters(name) in fresh else ()
+            )
+            shorter = (_leave_out(*pair) for _, pair in zip(tries, product(fitting, others), strict=False))
+            value = next(filter(accepts, chain(fitting, shorter)), value)
         return value
 
     def _name_parts(self, node: SubSchema) -> dict[str, tuple[str, SubSchema]]:
