@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import SessionError
@@ -71,24 +75,30 @@ async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> 
 class SessionQuota:
     """How many sessions each owner may have, counted where they are stored before one is begun.
 
-    An owner goes over it by at most what they begin at once, of which `server.concurrency` is the bound.
+    Here an owner begins one after the other; several processes together may go over it by one each.
     """
 
     def __init__(self, sessions: Sessions, most: int) -> None:
         self._sessions = sessions
         self._most = most
+        self._beginning: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def check_room(self, owner: str | None) -> None:
-        """`HttpFault` 429 if the owner has enough. Nobody's have no quota."""
-        if owner is None or await self._sessions.off_loop(lambda: self._sessions.count(owner)) < self._most:
+    @asynccontextmanager
+    async def place(self, owner: str | None) -> AsyncIterator[None]:
+        """Around the beginning of a session; `HttpFault` 429 if the owner has enough. Nobody's have no quota."""
+        if owner is None:
+            yield
             return
-        raise HttpFault(
-            429,
-            "session.quota",
-            f"this key has as many sessions as it may have: {self._most:,}",
-            details={"sessions_per_key": self._most},
-            hint="end those that are not needed any more, by DELETE /v1/sessions/{session_id}",
-        )
+        async with self._beginning.setdefault(owner, asyncio.Lock()):
+            if await self._sessions.off_loop(lambda: self._sessions.count(owner)) >= self._most:
+                raise HttpFault(
+                    429,
+                    "session.quota",
+                    f"this key has as many sessions as it may have: {self._most:,}",
+                    details={"sessions_per_key": self._most},
+                    hint="end those that are not needed any more, by DELETE /v1/sessions/{session_id}",
+                )
+            yield
 
 
 def may_begin(principal: Principal) -> bool:

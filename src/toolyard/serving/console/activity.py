@@ -172,8 +172,8 @@ async def _begin(service: Service, request: Request, form: Mapping[str, str], **
     principal = caller_of(request).principal
     check_may_begin(principal)
     session_id = form.get("session_id", "").strip() or secrets.token_urlsafe(9)
-    await service.quota.check_room(principal.owner)
-    await service.yard.tool_engine.asetup(session_id, owner=principal.owner, **options)
+    async with service.quota.place(principal.owner):
+        await service.yard.tool_engine.asetup(session_id, owner=principal.owner, **options)
     return redirect(request, item_path("sessions", session_id))
 
 

@@ -211,8 +211,8 @@ async def _begin_session(server: McpEndpoint, turn: RequestContext, wanted: str 
     principal, engine = turn.caller.principal, server.yard.tool_engine
     check_may_begin(principal)
     session_id = secrets.token_urlsafe(18) if wanted is UNSET else wanted
-    await server.quota.check_room(principal.owner)
-    await engine.asetup(session_id, owner=principal.owner, **options)
+    async with server.quota.place(principal.owner):
+        await engine.asetup(session_id, owner=principal.owner, **options)
     return _make_result("", await describe_session(engine.sessions, principal.owner, session_id))
 
 

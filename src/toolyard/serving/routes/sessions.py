@@ -205,8 +205,8 @@ class SessionRoutes:
         owner = caller_of(request).principal.owner
 
         async def make() -> Response:
-            await self._quota.check_room(owner)
-            await self._engine.asetup(session_id, owner=owner, **options)
+            async with self._quota.place(owner):
+                await self._engine.asetup(session_id, owner=owner, **options)
             return JsonResponse(await describe_session(self._engine.sessions, owner, session_id), 201)
 
         return await self._run_idempotent(request, plain, make)
