@@ -216,7 +216,8 @@ def test_keys_with_one_number_take_turns(tmp_path, monkeypatch):
 
 def test_locks_also_work_where_a_process_has_only_one_set(tmp_path, monkeypatch):
     monkeypatch.setattr(locks_module, "_OFD_SETLK", None)
-    one, two = locks_module.SessionLocks(tmp_path / "locks"), locks_module.SessionLocks(tmp_path / "locks")
+    (tmp_path / "same").symlink_to(tmp_path)
+    one, two = locks_module.SessionLocks(tmp_path / "locks"), locks_module.SessionLocks(tmp_path / "same/locks")
     assert one.try_hold(ANN)
     assert not two.try_hold(ANN)
     two.close()

@@ -309,17 +309,22 @@ class SessionLocks:
         """Where there are only process-wide locks: those of this process that do not exclude this one."""
         if _OFD_SETLK is not None:
             return []
-        return [other for other in self._all if other is not self and other._path == self._path]
+        mine, opened = self._file(), [other for other in self._all if other is not self and other._fd is not None]
+        # By the file, which may go by several paths.
+        return [other for other in opened if os.path.samefile(other._file(), mine)]
 
-    def _set(self, at: int, *, hold: bool) -> bool:
+    def _file(self) -> int:
         if self._fd is None:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return self._fd
+
+    def _set(self, at: int, *, hold: bool) -> bool:
         kind = fcntl.F_WRLCK if hold else fcntl.F_UNLCK
         try:
             if _OFD_SETLK is None:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB if hold else fcntl.LOCK_UN, 1, at)
+                fcntl.lockf(self._file(), fcntl.LOCK_EX | fcntl.LOCK_NB if hold else fcntl.LOCK_UN, 1, at)
             else:
-                fcntl.fcntl(self._fd, _OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, at, 1, 0))
+                fcntl.fcntl(self._file(), _OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, at, 1, 0))
         except (BlockingIOError, PermissionError):
             return False
         return True
