@@ -206,6 +206,28 @@ def test_the_walk_comes_to_the_validators_verdict_and_names_places_that_exist(sc
             place = place[step]
 
 
+_INNER = [None, 1, "xy", [1, "x"], {"a": 1}, {"a": None}]
+OBJECTS = [{}, *({name: value} for name in "abc" for value in _INNER), {"a": "x", "b": None, "c": {}}]
+
+
+# Few of the schemas that are drawn above say anything of members.
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"required": ["b"]},
+        {"additionalProperties": False},
+        {"additionalProperties": {"type": "integer"}},
+        {"patternProperties": {"^[bc]": {"type": ["object", "null"]}}, "additionalProperties": False},
+    ],
+)
+def test_members_get_the_validators_verdict_whether_or_not_they_tell_forms_apart(more):
+    schema = {"properties": {"a": {"enum": [1, "x"]}, "b": {"properties": {"a": {"type": "integer"}}}}, **more}
+    validator = jsonschema_rs.validator_for(schema)
+    for value in OBJECTS:
+        assert bool(walk_over(schema, value)[0]) is not validator.is_valid(value), value
+
+
 WIDTHS = (1, 30, 2_000) if os.environ.get("TOOLYARD_SOAK") is None else (1, 300, 90_000)
 
 
