@@ -35,6 +35,22 @@ async def test_a_step_that_fails_is_taken_again_said_once_and_forgotten_when_it_
     ] * 2
 
 
+async def test_a_step_may_say_when_it_is_taken_next():
+    rounds, enough = [], asyncio.Event()
+
+    async def step():
+        rounds.append(len(rounds))
+        if len(rounds) == 3:
+            enough.set()
+        return 0.0
+
+    tasks = BackgroundTasks([("mcp", 3600.0, step)], {})
+    tasks.start()
+    async with asyncio.timeout(30):
+        await enough.wait()
+    await tasks.stop()
+
+
 def test_what_goes_on_beside_the_requests_begins_again_after_a_fault(tmp_path, monkeypatch):
     config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
     with served(config) as server:

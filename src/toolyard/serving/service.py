@@ -34,7 +34,8 @@ from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.webhook import Webhook
 from toolyard.sessions.records import open_records
 
-Step = Callable[[], Awaitable[object]]
+Step = Callable[[], Awaitable[float | None]]
+"""Gives the seconds until the next, if they are others than usual."""
 
 _ALLOCATIONS = 10_000
 """Of the collector, between two looks; by itself it takes 700, which are fewer than those of a few requests."""
@@ -62,14 +63,15 @@ class BackgroundTasks:
 
     async def _repeat(self, name: str, every: float, step: Step) -> None:
         while True:
+            wait = None
             try:
-                await step()
+                wait = await step()
                 self._failing.pop(name, None)
             except Exception as error:  # noqa: BLE001 - nobody awaits this task; silence would be the worst of all
                 if name not in self._failing:
                     _log.warning("%s: failed with %s: %s; it is tried again", name, type(error).__name__, error)
                 self._failing[name] = type(error).__name__
-            await asyncio.sleep(every)
+            await asyncio.sleep(every if wait is None else wait)
 
 
 _READS = 8

@@ -81,6 +81,8 @@ IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 """Among a request's `_meta`: one that comes again with the same key gets the first answer again."""
 _CONTEXT, _TRACE = "toolyard/context", "toolyard/trace"
 _LONGEST_ID = 512
+_IDLE_LOOK = 0.25
+"""Seconds between two looks while no client is there."""
 _SWEEP = 30.0
 _SHOWN = 10_000
 
@@ -300,9 +302,9 @@ class McpEndpoint:
             names = self._names = McpNames(self._served_names.now, self._builtin, bare=self.block.names == "bare")
         return names
 
-    async def look_around(self) -> None:
+    async def look_around(self) -> float | None:
         """Tell clients if the catalog has changed, do what other workers were told to have done here, and now and then
-        forget what nobody uses.
+        forget what nobody uses; while no client is there that would have to be told, it is done less often.
         """
         self._notice_changes()
         if self._keys is not None and self._keys.required:
@@ -317,6 +319,7 @@ class McpEndpoint:
             self._cancelled = await heed_cancelled(self.sessions, records, self._cancelled)
         if records.shared and (self.sse_clients or self.sessions.asked):
             self._mail = await collect_mail(self.sse_clients, self.sessions.asked, records, self._mail)
+        return None if len(self.sessions) or len(self.subscribers) else _IDLE_LOOK
 
     def _notice_changes(self) -> None:
         """Tell clients if the catalog has changed since the last look."""
