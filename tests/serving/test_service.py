@@ -49,6 +49,7 @@ async def test_a_step_may_say_when_it_is_taken_next():
     async with asyncio.timeout(30):
         await enough.wait()
     await tasks.stop()
+    assert rounds[:3] == [0, 1, 2], "an hour was not waited for"
 
 
 def test_what_goes_on_beside_the_requests_begins_again_after_a_fault(tmp_path, monkeypatch):
