@@ -1,5 +1,6 @@
 """The manifest: the gate before a script directory, and the only way to open it."""
 
+import fcntl
 import json
 import os
 import signal
@@ -114,7 +115,7 @@ def test_a_missing_manifest_allows_nothing_and_cannot_be_appended_to(folder, cap
     assert f"there is no manifest; `toolyard manifest init {folder.path}` makes one" in caplog.text
     with pytest.raises(FileNotFoundError):
         changes.append_script("a.py", folder.path)
-    assert list(folder.path.iterdir()) == [], "not even a lock is left behind"
+    assert list(folder.path.iterdir()) == []
 
 
 def test_a_missing_directory_allows_nothing_and_cannot_be_appended_to(tmp_path, caplog):
@@ -189,7 +190,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_manifest_and_no_lock(folde
         before = len(folder.allowed())
     changes.append_script("last.py", folder.path)
     assert folder.allowed()[-1] == "last.py" and len(folder.allowed()) == before + 1
-    assert {path.name for path in folder.path.iterdir()} == {"_manifest.json", "._manifest.json.lock"}
+    assert {path.name for path in folder.path.iterdir()} == {"_manifest.json"}
 
 
 def test_a_file_may_be_allowed_before_it_is_there(folder):
@@ -408,3 +409,27 @@ def test_a_manifest_reads_back_as_it_was_written(folder):
         folder.manifest.write_bytes(manifest.to_json())
         again = read(folder)
         assert (again.allow, again.hashed) == (manifest.allow, manifest.hashed)
+
+
+def test_a_folder_with_the_name_of_a_leftover_is_in_nobodys_way(folder):
+    folder.allow("a.py")
+    left = folder.path / f"{changes._TEMPORARY}x"
+    left.mkdir()
+    (folder.path / f"{changes._TEMPORARY}y").touch()
+    changes.append_script("b.py", folder.path)
+    assert folder.allowed() == ["a.py", "b.py"]
+    assert [path.name for path in folder.path.glob(f"{changes._TEMPORARY}*")] == [left.name]
+
+
+def test_a_writer_waits_for_another_and_says_so_if_that_takes_too_long(folder, monkeypatch):
+    folder.allow("a.py")
+    monkeypatch.setattr(changes, "_WAIT", 0.0)
+    holder = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with pytest.raises(ManifestError, match="another writer has held the manifest"):
+            changes.append_script("b.py", folder.path)
+    finally:
+        os.close(holder)
+    changes.append_script("b.py", folder.path)
+    assert folder.allowed() == ["a.py", "b.py"]

@@ -75,19 +75,10 @@ class ScriptDirectory(Closing):
         _require_size(len(data), limit, where)
         return data
 
-    def require_lone_file(self, found: os.stat_result, where: str) -> None:
-        """Refuse what is no regular file, has another name elsewhere, or belongs to somebody else."""
-        self._require_regular(found, where)
-        if found.st_nlink > 1:
-            raise ManifestError(f"{where}: the file has {found.st_nlink} names (hard links); remove this one")
-
-    def _require_regular(self, found: os.stat_result, where: str) -> None:
+    def _require_safe(self, found: os.stat_result, where: str, limit: int, linked: bool) -> None:
         if not stat.S_ISREG(found.st_mode):
             raise ManifestError(f"{where}: this is {name_file_kind(found.st_mode)}; only regular files are read")
         self._require_owned(found, where)
-
-    def _require_safe(self, found: os.stat_result, where: str, limit: int, linked: bool) -> None:
-        self._require_regular(found, where)
         if found.st_nlink > 1 and not linked:
             raise ManifestError(
                 f"{where}: the file has {found.st_nlink} names (hard links), so it may change from elsewhere; copy it, "

@@ -34,7 +34,6 @@ _MAX_NAME_BYTES = 255
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _TAKEN = sys.stdlib_module_names | {"tools", "toolyard", "sitecustomize", "usercustomize"}
 _SUFFIX = ".py"
-LOCK = f".{MANIFEST}.lock"
 _TEMPORARY = f".{MANIFEST}.new-"
 _WAIT = 30.0
 _LOOK = 0.005
@@ -308,7 +307,6 @@ def create_manifest(path: AnyPath, *, hashed: bool = False, empty: bool = False)
 def change_manifest(path: AnyPath, edit: Callable[[ScriptDirectory, Manifest], Manifest]) -> Manifest:
     """Read, edit and write as the only writer; what is not changed is not written."""
     with ScriptDirectory(path) as directory:
-        read_manifest(directory)  # before the lock is made: where there is no manifest, nothing is left behind
         with _hold_lock(directory):
             manifest = read_manifest(directory)
             made = edit(directory, manifest)
@@ -345,64 +343,25 @@ def _hash_if_usable(directory: ScriptDirectory, name: str) -> str | None:
 
 @contextmanager
 def _hold_lock(directory: ScriptDirectory) -> Iterator[None]:
-    """Keep other writers out. The lock dies with its holder; its file stays, since to remove it would be a race."""
-    descriptor = _open_lock(directory)
+    """Keep other writers out, by a lock on the directory itself: it dies with its holder, and leaves no file behind."""
+    limit = time.monotonic() + _WAIT
+    while not _try_lock(directory):
+        if time.monotonic() > limit:
+            raise ManifestError(f"{directory.path}: another writer has held the manifest for {_WAIT:.0f} s")
+        time.sleep(_LOOK)
     try:
-        limit = time.monotonic() + _WAIT
-        while not _try_lock(descriptor):
-            if time.monotonic() > limit:
-                raise ManifestError(f"{directory.path / LOCK}: another writer has held the manifest for {_WAIT:.0f} s")
-            time.sleep(_LOOK)
         yield
     finally:
-        os.close(descriptor)
+        fcntl.flock(directory.fd, fcntl.LOCK_UN)
 
 
-def _open_lock(directory: ScriptDirectory) -> int:
-    """The lock file: made, or there already and such that only its makers can have put it there."""
-    where = directory.path / LOCK
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    limit = time.monotonic() + _WAIT
-    while True:
-        try:
-            with suppress(FileExistsError):
-                made = os.open(LOCK, flags | os.O_CREAT | os.O_EXCL, 0o660, dir_fd=directory.fd)
-                return _give_to_owner(directory, made)
-            found = directory.stat(LOCK)
-            if found is not None:
-                directory.require_lone_file(found, str(where))
-                descriptor = os.open(LOCK, flags, dir_fd=directory.fd)
-                break
-        except FileNotFoundError:
-            pass  # Somebody has removed it between two looks.
-        except OSError as error:
-            raise ManifestError(f"{where}: cannot be opened: {error.strerror}") from error
-        if time.monotonic() > limit:
-            raise ManifestError(f"{where}: comes and goes")
+def _try_lock(directory: ScriptDirectory) -> bool:
     try:
-        directory.require_lone_file(os.fstat(descriptor), str(where))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _give_to_owner(directory: ScriptDirectory, descriptor: int) -> int:
-    """What root has just made, given to who owns the directory: they must not be locked out."""
-    try:
-        if os.geteuid() == 0:
-            os.fchown(descriptor, os.fstat(directory.fd).st_uid, -1)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(directory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise ManifestError(f"{directory.path}: cannot be locked: {error.strerror}") from error
     return True
 
 
