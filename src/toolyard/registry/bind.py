@@ -23,7 +23,8 @@ from toolyard.schema.coerce import Coercion, coerce, integral_floats
 from toolyard.schema.compile import QUICK_BYTES
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit, Violation, describe
 
-_has_float = re.compile(rb"[0-9][.eE]").search
+_has_integral = re.compile(rb"\.0+(?![0-9])|[0-9][eE]").search
+"""Whether JSON text may hold 3.0, or 1e16."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -88,11 +89,7 @@ def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
     except (ValueError, TypeError):
         return None
     repairs: Sequence[Coercion] = ()
-    if integers is not None and (
-        float in kinds and any(type(value) is float and value.is_integer() for value in copy.values())
-        if is_flat
-        else _has_float(sent)
-    ):
+    if integers is not None and (float in kinds or not is_flat) and _has_integral(sent):
         if len(sent) > QUICK_BYTES:
             return None
         copy, repairs = integral_floats(copy, integers)
@@ -105,7 +102,7 @@ def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sen
     repairs: Sequence[Coercion] = ()
     if winner is None:
         winner, arguments, repairs = _coerced(candidates, arguments)
-    if winner.integers is not None and _has_float(sent):
+    if winner.integers is not None and _has_integral(sent):
         arguments, integers = integral_floats(arguments, winner.integers)
         repairs = (*repairs, *integers)
     return Bound(winner.tool, winner.with_defaults(arguments), winner, tuple(repairs), sent)

@@ -32,7 +32,7 @@ from toolyard.registry.function_call import (
     wait_for,
 )
 from toolyard.schema.admission import Kept, keep_schema, read_kept
-from toolyard.schema.coerce import IntegerPlan, integer_plan
+from toolyard.schema.coerce import mentions_integers
 from toolyard.schema.compile import QUICK_BYTES, SMALL_BYTES, CompiledSchema, compile_schema
 from toolyard.schema.subschemas import declared_properties
 from toolyard.schema.violations import MAX_VIOLATIONS, Violation, describe
@@ -199,7 +199,7 @@ class PreparedTool:
         return min(SMALL_BYTES, self.compiled.max_bytes)
 
     @cached_property
-    def terms(self) -> tuple[Callable[[Any], bool], int, IntegerPlan | None, Arguments]:
+    def terms(self) -> tuple[Callable[[Any], bool], int, Schema | None, Arguments]:
         """What every call needs of it: the verdict on small arguments, `small_bytes`, `integers` and `defaults`."""
         return self.compiled.judge_small, self.small_bytes, self.integers, self.defaults
 
@@ -215,10 +215,9 @@ class PreparedTool:
         return compile_schema(self.output_parameters)
 
     @cached_property
-    def integers(self) -> IntegerPlan | None:
-        """Where the schema wants integers; None for nowhere."""
-        plan = integer_plan(self.parameters)
-        return None if plan.is_empty else plan
+    def integers(self) -> Schema | None:
+        """The schema, if it may want integers somewhere; None for nowhere."""
+        return self.parameters if mentions_integers(self.parameters) else None
 
     @cached_property
     def declared(self) -> frozenset[str]:

@@ -8,17 +8,17 @@ the schema asks for there, and only if nothing is lost on the way. Every repair 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from toolyard.model.errors import MalformedSource
 from toolyard.model.names import copied, json_type, pointer_of
+from toolyard.model.tool import Schema
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
-from toolyard.schema.subschemas import resolve_pointer, types_of
+from toolyard.schema.subschemas import iter_schemas, resolve_pointer, types_of
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit
 
 _ROUNDS = 4
@@ -123,18 +123,25 @@ def convert(value: Any, types: Sequence[str]) -> Any:
     return parsed
 
 
-def integral_floats(value: Any, plan: IntegerPlan) -> tuple[Any, list[Coercion]]:
-    """3.0 -> 3 wherever the schema wants an integer; a copy only if something changed."""
+def integral_floats(value: Any, root: Schema) -> tuple[Any, list[Coercion]]:
+    """3.0 -> 3 wherever the schema wants an integer; a copy only if something changed.
+
+    The schema is followed beside the value, by `properties`, `items` and local `$ref`s.
+    """
     found: list[tuple[str | int, ...]] = []
-    stack: list[tuple[Any, IntegerPlan, tuple[str | int, ...]]] = [(value, plan, ())]
+    stack: list[tuple[Any, Any, tuple[str | int, ...]]] = [(value, root, ())]
     while stack:
-        node, here, path = stack.pop()
-        if here.is_integer and isinstance(node, float) and math.isfinite(node) and node.is_integer():
-            found.append(path)
+        node, schema, path = stack.pop()
+        here = _follow(root, schema)
+        if not isinstance(here, dict):
+            continue
+        if isinstance(node, float):
+            if math.isfinite(node) and node.is_integer() and _wants_integer(here):
+                found.append(path)
         elif isinstance(node, dict):
-            stack.extend((node[key], sub, (*path, key)) for key, sub in here.properties.items() if key in node)
-        elif isinstance(node, list) and here.items is not None:
-            stack.extend((item, here.items, (*path, index)) for index, item in enumerate(node))
+            stack.extend((node[key], sub, (*path, key)) for key, sub in _mapping_of(here).items() if key in node)
+        elif isinstance(node, list) and not _is_plain_number(here.get("items")):
+            stack.extend((item, here.get("items"), (*path, index)) for index, item in enumerate(node))
     if not found:
         return value, []
     copy = copied(value)
@@ -147,54 +154,19 @@ def integral_floats(value: Any, plan: IntegerPlan) -> tuple[Any, list[Coercion]]
     return copy, listed
 
 
-class IntegerPlan(msgspec.Struct):
-    """Where a schema wants integers: computed once per tool, empty for most."""
-
-    is_integer: bool = False
-    properties: dict[str, IntegerPlan] = {}
-    items: IntegerPlan | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """True when no value below needs a look."""
-        return not self.is_integer and not self.properties and self.items is None
+def mentions_integers(root: Schema) -> bool:
+    """Whether the schema says `integer` anywhere: most do not, and then no value needs a look."""
+    return any("integer" in types_of(node.get("type")) for node in iter_schemas(root))
 
 
-def integer_plan(root: dict[str, Any]) -> IntegerPlan:
-    """Read the plan off a schema: `properties`, `items` and local `$ref`s. Of one that refers to itself, so does it."""
-    top = _follow(root, root)
-    if not isinstance(top, dict):
-        return IntegerPlan()
-    nodes, users, todo = {id(top): top}, defaultdict[int, list[int]](list), [top]
-    while todo:
-        node = todo.pop()
-        for _, sub in _list_subschemas(root, node):
-            users[id(sub)].append(id(node))
-            if id(sub) not in nodes:
-                nodes[id(sub)] = sub
-                todo.append(sub)
-    wanting = [place for place, node in nodes.items() if _wants_integer(node)]
-    plans: dict[int, IntegerPlan] = {}
-    while wanting:
-        place = wanting.pop()
-        if place not in plans:
-            plans[place] = IntegerPlan(is_integer=_wants_integer(nodes[place]))
-            wanting += users[place]
-    for place, plan in plans.items():
-        for key, sub in _list_subschemas(root, nodes[place]):
-            if key is None:
-                plan.items = plans.get(id(sub))
-            elif id(sub) in plans:
-                plan.properties[key] = plans[id(sub)]
-    return plans.get(id(top), IntegerPlan())
+def _mapping_of(schema: Schema) -> Schema:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
-def _list_subschemas(root: dict[str, Any], node: dict[str, Any]) -> Iterator[tuple[str | None, dict[str, Any]]]:
-    """Those of its properties by name, that of its items by None."""
-    for key, sub in (*(node.get("properties") or {}).items(), (None, node.get("items"))):
-        found = _follow(root, sub)
-        if isinstance(found, dict):
-            yield key, found
+def _is_plain_number(schema: Any) -> bool:
+    """Whether the items of a list, which may be long, can want no integer."""
+    return isinstance(schema, dict) and schema.get("type") == "number"
 
 
 def _follow(root: dict[str, Any], node: Any) -> Any:
