@@ -33,7 +33,6 @@ SMALL_BYTES = 1 << 16
 """JSON text of a few values that is judged at once."""
 QUICK_BYTES = 4096
 """JSON text of a value that is wrong, of which that is found and repaired in a few milliseconds."""
-_FEW = 32
 _ODD = (InvalidSchemaError, ValueError, RecursionError, TypeError, AttributeError, LookupError)
 """What a walk may raise: a part does not compile by itself, or a value is no JSON (the first two); combinations nest
 hundreds deep; a keyword that its draft does not know has a value of another shape, which no meta-schema refused."""
@@ -52,27 +51,23 @@ class CompiledSchema:
     judged by a walk that remembers what it has seen; what is too much for that, too, is refused.
     """
 
-    __slots__ = ("_assert_formats", "_explainer", "_judge_any", "_schema", "_weight", "is_valid", "judge_small")
+    __slots__ = ("_assert_formats", "_explainer", "_schema", "_weight", "is_valid", "judge_small")
 
     def __init__(self, schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> None:
         self.is_valid: Callable[[Any], bool]
         """The verdict; raises ValueError for what is no JSON. Made when first asked for, since it needs the weight."""
         self.judge_small: Callable[[Any], bool] = _compile_cached(schema, assert_formats).is_valid
         """The same without a look at the value's size, for those whose JSON text is no longer than `max_bytes`."""
-        self._judge_any: Callable[[Any], bool]
-        """The verdict on arguments of any size."""
         self._schema = schema
         self._assert_formats = assert_formats
         self._weight: Weight | None = None
         self._explainer: Explainer | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("is_valid", "_judge_any"):
+        if name != "is_valid":
             raise AttributeError(name)
-        weight = self.weight
-        self.is_valid = self.judge_small if weight.is_light else self.judge
-        self._judge_any = self._judge_few if weight.is_light and weight.compares else self.is_valid
-        return getattr(self, name)
+        self.is_valid = self.judge_small if self.weight.is_light else self.judge
+        return self.is_valid
 
     @property
     def weight(self) -> Weight:
@@ -101,7 +96,7 @@ class CompiledSchema:
     def accepts(self, value: Any) -> bool:
         """`judge` that refuses what is no JSON, too."""
         try:
-            return self._judge_any(value)
+            return self.judge(value)
         except ValueError:
             return False
 
@@ -127,28 +122,12 @@ class CompiledSchema:
             return found or [_DOES_NOT_FIT]
         return found if not walk.is_spent and self.explainer.references.is_plain else [_TOO_COSTLY]
 
-    def _judge_few(self, value: Any) -> bool:
-        return self.judge_small(value) if _are_few(value) else self.judge(value)
-
     def _is_affordable(self, value: Any) -> bool:
         weight = self.weight
         if weight.is_light and not weight.compares:
             return True
         size = measure(value, STEPS // weight.levels[0], weight)
         return size is not None and weight.of(size) <= STEPS
-
-
-def _are_few(arguments: Any) -> bool:
-    """True for the few values that most arguments are; not even numbers of many digits make those expensive."""
-    if type(arguments) is not dict:
-        return False
-    count = len(arguments)
-    for item in arguments.values():
-        if type(item) is dict or type(item) is list:
-            count += len(item)
-            if not {dict, list}.isdisjoint(map(type, item.values() if type(item) is dict else item)):
-                return False
-    return count <= _FEW
 
 
 def compile_schema(schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> CompiledSchema:
