@@ -89,7 +89,9 @@ def test_kinds_that_all_refer_to_each_other_are_each_read_once_and_at_any_depth(
 
 
 def test_a_schema_is_looked_beside_values_only_if_it_says_integer_somewhere():
-    assert mentions_integers({"$defs": {"n": {"type": ["integer", "null"]}}, "properties": {"n": {"$ref": "#/$defs/n"}}})
+    assert mentions_integers(
+        {"$defs": {"n": {"type": ["integer", "null"]}}, "properties": {"n": {"$ref": "#/$defs/n"}}}
+    )
     assert not mentions_integers({"properties": {"integer": {"type": "number"}}, "description": "integer"})
 
 

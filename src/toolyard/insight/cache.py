@@ -2,8 +2,8 @@
 
 Adding one tool to ten thousand computes one. Any number of threads and processes may share the file; what one of them
 has finished is there for all, and stays if it is killed. A cache that cannot be used is never an error: it is said
-once, and everything is computed. A damaged one is deleted, and a new one begun; what may be somebody else's file stays.
-Arrays derived from a whole set of tools are items too, found by a hash of all definitions.
+once, and everything is computed. Arrays derived from a whole set of tools are items too, found by a hash of all
+definitions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import sqlite3
-import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -144,7 +143,6 @@ class ItemCache:
         found: dict[bytes, bytes] = {}
 
         def read(db: sqlite3.Connection) -> None:
-            found.clear()
             for start in range(0, len(wanted), _AT_ONCE):
                 some = wanted[start : start + _AT_ONCE]
                 marks = ", ".join("?" * len(some))
@@ -204,69 +202,16 @@ class ItemCache:
         return [found[key] for key in keys]
 
     def _use_file(self, path: Path, work: Callable[[sqlite3.Connection], object]) -> bool:
-        """Open the file for some work; whatever is wrong with it ends the work, not the caller. Whether it was done.
-
-        A file that is damaged is deleted, and the work is done on a new one.
-        """
-        for again in (True, False):
-            seen = _identify_file(path)
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with closing(_connect_database(path)) as db:
-                    work(db)
-                return True
-            except (sqlite3.Error, OSError) as error:
-                if again and _is_damage(error) and _delete_file(path, seen):
-                    say_once("the cache %s is damaged (%s), and a new one is begun", path, error)
-                    continue
-                say_once("the cache %s cannot be used, so everything is computed: %s", path, error)
-                break
-        return False
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether SQLite says that the file is none of its own, or no longer whole."""
-    # Of an extended code, the last byte is the kind. What is raised for another program's database has none.
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-
-
-_deleting = threading.Lock()
-
-
-def _delete_file(path: Path, seen: tuple[int, int] | None) -> bool:
-    """Delete a damaged file and what SQLite has put beside it; False if that cannot be done, or it may not be ours.
-
-    One that is no longer the file that was seen is new, and stays.
-    """
-    try:
-        with _deleting:
-            if _identify_file(path) == seen:
-                if not _is_own(path):
-                    return False
-                # The file itself last: the log of an old file beside a new one would be played into it.
-                for ending in ("-wal", "-shm", ""):
-                    path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-    except OSError:
-        return False
-    return True
-
-
-def _is_own(path: Path) -> bool:
-    """Whether a damaged file has our mark, or has lost all that could tell whose it was."""
-    with path.open("rb") as file:
-        head = file.read(100)
-    if len(head) < 100:
-        return head.startswith(b"SQLite format 3\0")
-    return head[68:72] == _APPLICATION.to_bytes(4, "big") or not any(head)
-
-
-def _identify_file(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+        """Open the file for some work; whatever is wrong with it ends the work, not the caller. Whether it was done."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(_connect_database(path)) as db:
+                work(db)
+        except (sqlite3.Error, OSError) as error:
+            advice = "; if it is damaged, delete it" if isinstance(error, sqlite3.DatabaseError) else ""
+            say_once("the cache %s cannot be used, so everything is computed: %s%s", path, error, advice)
+            return False
+        return True
 
 
 def _connect_database(path: Path) -> sqlite3.Connection:

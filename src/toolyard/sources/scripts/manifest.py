@@ -306,13 +306,12 @@ def create_manifest(path: AnyPath, *, hashed: bool = False, empty: bool = False)
 
 def change_manifest(path: AnyPath, edit: Callable[[ScriptDirectory, Manifest], Manifest]) -> Manifest:
     """Read, edit and write as the only writer; what is not changed is not written."""
-    with ScriptDirectory(path) as directory:
-        with _hold_lock(directory):
-            manifest = read_manifest(directory)
-            made = edit(directory, manifest)
-            if made != manifest:
-                _write_manifest(directory, made)
-            return made
+    with ScriptDirectory(path) as directory, _hold_lock(directory):
+        manifest = read_manifest(directory)
+        made = edit(directory, manifest)
+        if made != manifest:
+            _write_manifest(directory, made)
+        return made
 
 
 def _refuse_twins(allow: dict[str, str | None], names: Sequence[str]) -> None:
