@@ -66,9 +66,7 @@ class Subscriber(msgspec.Struct, eq=False):
     changed: Callable[[], None]
     """Told of each change; returns at once."""
     end: Callable[[], None]
-    """Asked to make room."""
-    stop: Callable[[], None]
-    """Told that the server stops."""
+    """Asked to make room, or told that the server stops."""
 
 
 class Subscribers:
@@ -99,7 +97,7 @@ class Subscribers:
     def end_all(self) -> None:
         """The server stops: end every stream that would go on."""
         for subscriber in list(self._open):
-            subscriber.stop()
+            subscriber.end()
 
     def keep_only(self, stays: Callable[[str], bool]) -> None:
         """End the streams of owners who may not have any more."""

@@ -9,18 +9,19 @@ from waiting import until
 from serving.mcp.mcp_support import request
 from serving.mcp.test_sse import Older
 from serving.service_support import CORE, served
-from toolyard.serving.mcp.sessions import pass_on_cancel
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.mcp.sessions import post_mail
 from toolyard.sessions.records import MemoryRecords
 
 
-async def test_cancels_of_what_is_not_here_are_few_and_small():
+async def test_messages_that_nobody_takes_are_few():
     records = MemoryRecords()
-    records.shared = True
-    for number in range(200):
-        await pass_on_cancel(records, "session", f"{number}" + "x" * 60_000)
-    kept = records.all("mcp_cancel")
-    assert len(kept) == 64
-    assert max(len(record.name) for record in kept) <= 64
+    for _ in range(256):
+        await post_mail(records, "session", b"{}")
+    with pytest.raises(HttpFault, match="not taken yet"):
+        await post_mail(records, "session", b"{}")
+    await post_mail(records, "another", b"{}")
+    assert len(records.all("mcp_mail")) == 257
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
-"""Streams of server-sent events: what is written to one, how it is read, and those whose reader may come back."""
+"""Streams of server-sent events: what is written to one, and how it is read."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 
 from starlette.requests import Request
@@ -19,7 +18,6 @@ from toolyard.serving.streams import (
     BEAT,
     COMMENT,
     HEAD,
-    RETRY_MS,
     Subscriber,
     Subscribers,
     nothing,
@@ -37,29 +35,20 @@ _CHUNK = 256 * 1024
 _log = logging.getLogger(__name__)
 
 
-def new_stream_name() -> str:
-    """A name for a stream, which no other has, in whatever process."""
-    return secrets.token_hex(8)
-
-
 class EventStream:
-    """Events in the order in which they were put, for one reader at a time.
+    """Events in the order in which they were put, for one reader.
 
     A reader that is too slow loses notifications, the oldest first. Answers are never lost: a stream with too many of
-    them is given up as a whole. With a name, events have ids, `name.number`, and are kept to be read again from one of
-    them; without, an event is gone once it was read.
+    them is given up as a whole. An event is gone once it was read.
     """
 
-    __slots__ = ("_events", "_loose", "_waiter", "count", "is_broken", "name", "over", "reader", "size")
+    __slots__ = ("_count", "_events", "_loose", "_waiter", "is_broken", "over", "size")
 
-    def __init__(self, name: str | None = None) -> None:
-        self.name = name
-        self.count = 0
+    def __init__(self) -> None:
+        self._count = 0
         self.over = False
         self.is_broken = False
         """True once it was given up."""
-        self.reader: object = None
-        """Who reads it now; whoever comes later takes over."""
         self._events: OrderedDict[int, bytes] = OrderedDict()
         self._loose: deque[int] = deque()
         """The numbers of events that may be lost."""
@@ -80,11 +69,6 @@ class EventStream:
         """Add a message that must not be lost."""
         self._put(message, loose=False)
 
-    def prime(self) -> None:
-        """Begin with an event without a message, whose id can be named should the connection break at once."""
-        assert self.name is not None
-        self._add(write_event(b"", id=self._next_id(), retry=RETRY_MS), loose=True)
-
     def put_raw(self, event: bytes) -> None:
         """Add an event that is written already, and must not be lost."""
         self._add(event, loose=False)
@@ -94,17 +78,6 @@ class EventStream:
         self.over = True
         self.wake()
 
-    def take_over(self, reader: object) -> None:
-        """Have a new reader, for `read`; the one before, if any, is done."""
-        self.reader = reader
-        self.wake()
-
-    def detach(self, reader: object) -> None:
-        """That reader is done, if it still reads; another may come."""
-        if self.reader is reader:
-            self.reader = None
-            self.wake()
-
     def wake(self) -> None:
         """Have the reader look again."""
         waiter, self._waiter = self._waiter, None
@@ -113,17 +86,14 @@ class EventStream:
 
     def _put(self, message: bytes, loose: bool) -> None:
         if not self.over:
-            self._add(write_event(message, kind="message", id=None if self.name is None else self._next_id()), loose)
-
-    def _next_id(self) -> str:
-        return f"{self.name}.{self.count + 1}"
+            self._add(write_event(message, kind="message"), loose)
 
     def _add(self, event: bytes, loose: bool) -> None:
-        self.count += 1
-        self._events[self.count] = event
+        self._count += 1
+        self._events[self._count] = event
         self.size += len(event)
         if loose:
-            self._loose.append(self.count)
+            self._loose.append(self._count)
         # The newest of all is never lost: it may be what makes up for the others.
         while len(self._loose) > loose and (len(self._loose) > _MOST_EVENTS or self.size > _MOST_BYTES):
             self.size -= len(self._events.pop(self._loose.popleft()))
@@ -138,12 +108,11 @@ class EventStream:
         self._loose.clear()
         self.size = 0
 
-    async def read(self, reader: object, after: int = 0) -> AsyncIterator[bytes]:
-        """What comes after event `after`, as it comes, until the end; a comment now and then where nothing comes."""
-        while self.reader is reader:
-            chunk = self._taken() if self.name is None else self._since(after)
+    async def read(self) -> AsyncIterator[bytes]:
+        """What was put, as it comes, until the end; a comment now and then where nothing comes."""
+        while True:
+            chunk = self._taken()
             if chunk:
-                after = self.count
                 yield chunk
                 # It may be large, and the next may be long in coming.
                 del chunk
@@ -156,7 +125,7 @@ class EventStream:
                     await waiter
                 finally:
                     beat.cancel()
-                if self.count == after and not self.over and self.reader is reader:
+                if not self._events and not self.over:
                     yield COMMENT
 
     def _taken(self) -> bytes:
@@ -172,22 +141,14 @@ class EventStream:
         self.size -= size
         return b"".join(chunk)
 
-    def _since(self, after: int) -> bytes:
-        fresh = []
-        for number in reversed(self._events):
-            if number <= after:
-                break
-            fresh.append(self._events[number])
-        return b"".join(reversed(fresh))
 
-
-async def send_stream(send: Send, stream: EventStream, reader: object, *, after: int = 0, silent: bool = False) -> None:
-    """Answer a request with a stream, until it ends or another reader takes over."""
+async def send_stream(send: Send, stream: EventStream, *, silent: bool = False) -> None:
+    """Answer a request with a stream, until it ends."""
     await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
     if silent:
         # Nothing else may come for long, and the client is to know that it is heard.
         await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
-    async for chunk in stream.read(reader, after):
+    async for chunk in stream.read():
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
         del chunk
     if stream.is_broken:
@@ -203,29 +164,16 @@ async def stand(
     stream: EventStream,
     changed: Callable[[], None] = nothing,
     *,
-    after: int = 0,
     silent: bool = False,
-    answering: bool = False,
 ) -> None:
-    """Have a client read a stream until it is gone, or the server stops, or somebody else needs the room.
-
-    `answering`: the stream is the answer to a request, which ends it, and for which a stop waits.
-    """
-    reader = object()
-
-    def detach() -> None:
-        # Whoever is gone may come back for the rest, so only a stop ends the stream itself.
-        stream.detach(reader)
-
-    owner = caller_of(request).principal.owner or ""
-    subscriber = Subscriber(owner, changed, detach if answering else stream.end, nothing if answering else stream.end)
-    subscribers.join(subscriber)
-    stream.take_over(reader)
+    """Have a client read a stream until it is gone, or the server stops, or somebody else needs the room."""
+    subscriber = Subscriber(caller_of(request).principal.owner or "", changed, stream.end)
     try:
-        async with watch_disconnect(request.receive, detach):
-            await send_stream(send, stream, reader, after=after, silent=silent)
+        subscribers.join(subscriber)
+        async with watch_disconnect(request.receive, stream.end):
+            await send_stream(send, stream, silent=silent)
     finally:
-        stream.detach(reader)
+        stream.end()
         subscribers.leave(subscriber)
 
 
@@ -262,46 +210,3 @@ class _ClosingStream(EventStream):
         """With the result of the request that began it."""
         self.put_answer(self._last)
         super().end()
-
-
-_KEPT_BYTES = 16 * 1024 * 1024
-_KEPT = 1000
-
-
-class Replays:
-    """Streams whose reader may come back, oldest first. Of too many, whoever keeps most loses the oldest."""
-
-    def __init__(self, most: int = _KEPT, most_bytes: int = _KEPT_BYTES) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
-        self._kept: dict[tuple[str, str, str], EventStream] = {}
-        """By owner, session and name."""
-
-    def add(self, owner: str, session_id: str, stream: EventStream) -> None:
-        """Keep a stream that has begun."""
-        assert stream.name is not None
-        self._kept[owner, session_id, stream.name] = stream
-        if len(self._kept) > self._most:
-            self._drop_oldest(Counter(owner for owner, _, _ in self._kept))
-
-    def find(self, owner: str, session_id: str, name: str) -> EventStream | None:
-        """The stream of that name, if it is still kept."""
-        return self._kept.get((owner, session_id, name))
-
-    def settle(self) -> None:
-        """One of them has grown: let those go that are too much."""
-        sizes: Counter[str] = Counter()
-        for (owner, _, _), stream in self._kept.items():
-            sizes[owner] += stream.size
-        while sizes.total() > self._most_bytes and len(self._kept) > 1:
-            owner, dropped = self._drop_oldest(sizes)
-            sizes[owner] -= dropped.size
-
-    def forget(self, owner: str, session_id: str) -> None:
-        """Its session is over."""
-        for key in [key for key in self._kept if key[:2] == (owner, session_id)]:
-            del self._kept[key]
-
-    def _drop_oldest(self, shares: Counter[str]) -> tuple[str, EventStream]:
-        (owner, _), *_ = shares.most_common(1)
-        return owner, self._kept.pop(next(key for key in self._kept if key[0] == owner))

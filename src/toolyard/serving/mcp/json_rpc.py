@@ -32,9 +32,6 @@ from toolyard.dialects.mcp_protocol import (
 )
 from toolyard.serving.http_fault import HttpFault
 
-WITH_PRIMING = "2025-11-25"
-"""From this version on, clients know that a stream may begin with an empty event."""
-
 Id = str | int
 Json = dict[str, Any]
 NOTHING: Json = {}

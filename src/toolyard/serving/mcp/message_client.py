@@ -47,7 +47,14 @@ from toolyard.serving.mcp.json_rpc import (
     read_message,
 )
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
-from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request, forget_request, post_mail
+from toolyard.serving.mcp.sessions import (
+    InflightRequest,
+    Running,
+    cancel_request,
+    find_cancelled,
+    forget_request,
+    post_mail,
+)
 from toolyard.serving.mcp.streamable_http import find_address, only_streams, read_accept, read_document, refuse_head
 from toolyard.serving.routing import BODY, JsonResponse, caller_of, query_str
 from toolyard.sessions.records import Records
@@ -95,6 +102,10 @@ class MessageClient:
         """True if nothing more should be taken until the peer has read what it was sent."""
         return False
 
+    def wants(self, document: Json) -> bool:
+        """Every message that is for it."""
+        return True
+
     def take(self, document: Any, principal: Principal | None = None) -> None:
         """One message; it is answered now or later. `principal` is who sent it, if that is known better now."""
         if principal is not None:
@@ -109,7 +120,8 @@ class MessageClient:
                 self._questions.take(document)
                 return
             if message.id is None:
-                self._take_notification(message)
+                if (number := find_cancelled(document)) is not None and self._listening.pop(number, None) is None:
+                    cancel_request(self.running, document)
             elif message.method == "initialize":
                 version = negotiate_version(message)
                 self._greeted, self._elicits = True, can_elicit(message.params.get("capabilities"))
@@ -123,13 +135,6 @@ class MessageClient:
         """The peer is gone: nobody waits for what runs."""
         for inflight in list(self.running.values()):
             inflight.stop("over")
-
-    def _take_notification(self, message: RpcMessage) -> None:
-        if message.method == "notifications/cancelled":
-            number = message.params.get("requestId")
-            if (type(number) is str or type(number) is int) and self._listening.pop(number, None) is not None:
-                return
-            cancel_request(self.running, message)
 
     def _begin(self, message: RpcMessage, number: Id) -> None:
         stateless = PROTOCOL_VERSION in message.meta

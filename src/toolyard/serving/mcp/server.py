@@ -47,7 +47,6 @@ from toolyard.serving.mcp.approving import (
     make_input_request,
     take_input,
 )
-from toolyard.serving.mcp.event_stream import Replays
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
     NOTHING,
@@ -64,14 +63,7 @@ from toolyard.serving.mcp.json_rpc import (
     refuse_request,
 )
 from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
-from toolyard.serving.mcp.sessions import (
-    McpSession,
-    McpSessions,
-    MessageTaker,
-    collect_mail,
-    forget_lost,
-    heed_cancelled,
-)
+from toolyard.serving.mcp.sessions import MailTaker, McpSession, McpSessions, StreamClient, collect_mail, forget_lost
 from toolyard.serving.routing import JsonResponse, digest_json
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.streams import Subscribers
@@ -235,11 +227,8 @@ class McpEndpoint:
         self.reads = reads
         self.quota = quota
         self.subscribers = Subscribers(self.block.max_streams)
-        self.replays = Replays()
-        self.sessions = McpSessions(
-            *(records, self.replays.forget), idle=self.block.session_idle_seconds, most=self.block.max_sessions
-        )
-        self.sse_clients: dict[tuple[str, str], MessageTaker] = {}
+        self.sessions = McpSessions(records, idle=self.block.session_idle_seconds, most=self.block.max_sessions)
+        self.sse_clients: dict[tuple[str, str], StreamClient] = {}
         """Clients of the older transport whose stream is here, by owner and session."""
         self._keys = keys
         self._admission = admission
@@ -254,7 +243,7 @@ class McpEndpoint:
         self._served_names = catalog.names
         self._names: McpNames | None = None
         self._catching_up = asyncio.Lock()
-        self._cancelled = self._mail = -1
+        self._mail = -1
         self._sweep = 0.0
         self._shown: Snapshot | None = None
         stateless: dict[str, Callable[[RequestContext], Awaitable[bytes]]] = {
@@ -315,10 +304,10 @@ class McpEndpoint:
             self._sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
             await self.sessions.sweep()
             await forget_lost(records)
-        if records.shared and self.sessions.is_busy:
-            self._cancelled = await heed_cancelled(self.sessions, records, self._cancelled)
-        if records.shared and (self.sse_clients or self.sessions.asked):
-            self._mail = await collect_mail(self.sse_clients, self.sessions.asked, records, self._mail)
+        takers: dict[str, MailTaker] = {session_id: client for (_, session_id), client in self.sse_clients.items()}
+        takers |= self.sessions.busy
+        if records.shared and takers:
+            self._mail = await collect_mail(takers, records, self._mail)
         return None if len(self.sessions) or len(self.subscribers) else _IDLE_LOOK
 
     def _notice_changes(self) -> None:

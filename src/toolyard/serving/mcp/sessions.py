@@ -9,7 +9,6 @@ about those is left for it as a record.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 import sys
 import time
@@ -25,7 +24,7 @@ from toolyard.serving.http_fault import make_overloaded
 from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.approving import ClientQuestions
 from toolyard.serving.mcp.event_stream import EventStream
-from toolyard.serving.mcp.json_rpc import CHANGED, RANK, Id, RpcMessage
+from toolyard.serving.mcp.json_rpc import CHANGED, RANK, Id, Json
 from toolyard.sessions.records import Records
 
 Reason = Literal["cancelled", "over"]
@@ -48,17 +47,23 @@ class InflightRequest(msgspec.Struct, eq=False):
 Running = dict[Id, InflightRequest]
 
 
-def cancel_request(running: Running, message: RpcMessage) -> Id | None:
-    """Stop the request that a notification names, if it is under way; its id if it is not."""
-    number = message.params.get("requestId")
-    if type(number) is not str and type(number) is not int:
-        return None
+CANCEL = "notifications/cancelled"
+
+
+def find_cancelled(document: Json) -> Id | None:
+    """The id of the request that a message wants cancelled; None if it is no such message, or names none."""
+    params = document.get("params") if document.get("method") == CANCEL else None
+    number = params.get("requestId") if type(params) is dict else None
+    return number if type(number) is str or type(number) is int else None
+
+
+def cancel_request(running: Running, document: Json) -> None:
+    """Stop the request that a message wants cancelled, if it is under way."""
+    number = find_cancelled(document)
     # Out of the table first: its id may be used again at once.
-    found = running.pop(number, None)
-    if found is None:
-        return number
-    found.stop("cancelled")
-    return None
+    found = None if number is None else running.pop(number, None)
+    if found is not None:
+        found.stop("cancelled")
 
 
 def forget_request(running: Running, number: Id, inflight: InflightRequest) -> None:
@@ -96,26 +101,33 @@ class McpSession(msgspec.Struct, eq=False):
     running: Running = {}
     """Calls under way here, by the id of their request."""
     notices: EventStream | None = None
-    """What its `GET` reads, from the first one on."""
+    """What its latest `GET` reads."""
     questions: ClientQuestions | None = None
     """What whoever sits there was asked here; None if they cannot be."""
 
     @property
     def is_busy(self) -> bool:
         """True if calls are under way in it, or somebody reads its notices."""
-        return bool(self.running) or (self.notices is not None and self.notices.reader is not None)
+        return bool(self.running) or (self.notices is not None and not self.notices.over)
+
+    def wants(self, document: Json) -> bool:
+        """True if a message is about a call that is under way here: its end, or what its client was asked."""
+        is_answer = self.questions is not None and self.questions.awaits(document)
+        return is_answer or find_cancelled(document) in self.running
+
+    def take(self, document: Json) -> None:
+        """A message that is wanted here."""
+        cancel_request(self.running, document)
+        if self.questions is not None:
+            self.questions.take(document)
 
 
 class McpSessions:
-    """All sessions, as far as this process knows. `idle` is in seconds; `most` are those at hand here.
-
-    `forget` is told owner and id of each that is no longer at hand.
-    """
+    """All sessions, as far as this process knows. `idle` is in seconds; `most` are those at hand here."""
 
     def __init__(
         self,
         records: Records,
-        forget: Callable[[str, str], None] = lambda owner, session_id: None,
         *,
         idle: float,
         most: int,
@@ -127,7 +139,6 @@ class McpSessions:
         self._most = most
         self._clock = clock
         self._wall = records.clock if wall is None else wall
-        self._forget = forget
         self._here: dict[tuple[str, str], McpSession] = {}
         """By owner and id."""
 
@@ -196,18 +207,9 @@ class McpSessions:
         return now - session.stored <= self._idle / 4 or await self.keep(session)
 
     @property
-    def is_busy(self) -> bool:
-        """True if calls are under way in some session."""
-        return any(session.running for session in self._here.values())
-
-    @property
-    def asked(self) -> dict[str, ClientQuestions]:
-        """What clients were asked here and have not answered, by session."""
-        return {session.id: session.questions for session in self._here.values() if session.questions}
-
-    def running(self, session_id: str) -> Running:
-        """The calls under way in a session."""
-        return next((session.running for session in self._here.values() if session.id == session_id), {})
+    def busy(self) -> dict[str, McpSession]:
+        """Those in which calls are under way here, by their ids."""
+        return {session.id: session for session in self._here.values() if session.running}
 
     async def end(self, owner: str, session_id: str) -> bool:
         """It is over, and so is what runs in it; False if there was none."""
@@ -228,7 +230,7 @@ class McpSessions:
         await self._records.aexpire(KIND, self._wall() - self._idle * 1.25)
 
     def notify_all(self) -> None:
-        """The catalog has changed: whoever has a stream is told, now or when it comes back."""
+        """The catalog has changed: whoever has a stream is told."""
         for session in self._here.values():
             if session.notices is not None:
                 session.notices.put(CHANGED)
@@ -247,7 +249,6 @@ class McpSessions:
             session.notices.end()
         for inflight in session.running.values():
             inflight.stop("over")
-        self._forget(owner, session_id)
 
     async def _make_room(self, owner: str) -> None:
         """Where there are too many, end one in which nothing happens, of nobody who has fewer than `owner`, or 429."""
@@ -261,40 +262,27 @@ class McpSessions:
         await self.end(oldest.owner, oldest.id)
 
 
-_CANCEL, _MAIL = "mcp_cancel", "mcp_mail"
+_MAIL = "mcp_mail"
 _LOST_SECONDS = 60.0
-_MOST_CANCELS = 64
-"""Of one session, that nobody has heeded yet."""
+_MOST_MAIL = 256
+"""Messages for one session that nobody has taken yet."""
 
 
-async def pass_on_cancel(records: Records, session_id: str, number: Id) -> None:
-    """A request is to be cancelled that is not under way here."""
-    if records.shared and len(await records.aall(_CANCEL, session_id)) < _MOST_CANCELS:
-        await records.aput(_CANCEL, session_id, _digest_id(number), b"")
+class MailTaker(Protocol):
+    """A client, or a session, that messages for it can be handed to."""
 
+    def wants(self, document: Json) -> bool:
+        """True if a message is to be taken here, and by no other worker."""
 
-async def heed_cancelled(sessions: McpSessions, records: Records, seen: int) -> int:
-    """Cancel what other workers were told to; returns the version that was looked at."""
-    version = await records.aversion(_CANCEL)
-    if version != seen:
-        for record in await records.aall(_CANCEL):
-            running = sessions.running(record.owner)
-            for number in [number for number in running if _digest_id(number) == record.name]:
-                running.pop(number).stop("cancelled")
-                await records.aremove(_CANCEL, record.owner, record.name)
-    return version
-
-
-def _digest_id(number: Id) -> str:
-    """An id in few characters, however long it is."""
-    return hashlib.blake2b(msgspec.json.encode(number), digest_size=16).hexdigest()
-
-
-class MessageTaker(Protocol):
-    """A client that messages for it can be handed to."""
-
-    def take(self, document: Any, principal: Principal | None = None) -> None:
+    def take(self, document: Json) -> None:
         """One message, which is answered now or later."""
+
+
+class StreamClient(MailTaker, Protocol):
+    """A client whose answers come on a stream of its own."""
+
+    def take(self, document: Json, principal: Principal | None = None) -> None:
+        """`principal` is who sent it, if that is known better now."""
 
     @property
     def is_full(self) -> bool:
@@ -302,26 +290,22 @@ class MessageTaker(Protocol):
 
 
 async def post_mail(records: Records, session_id: str, body: bytes) -> None:
-    """Leave a message for a client whose stream, or the answer of one whose question, another worker has."""
+    """Leave a message for whichever worker has the stream, or the call, that it is about."""
+    if len(await records.aall(_MAIL, session_id)) >= _MOST_MAIL:
+        raise make_overloaded("many messages of this session were not taken yet; wait, and send it again", 1)
     await records.aput(_MAIL, session_id, f"{time.time_ns():020d}-{secrets.token_hex(4)}", body)
 
 
-async def collect_mail(
-    clients: Mapping[tuple[str, str], MessageTaker],
-    asked: Mapping[str, ClientQuestions],
-    records: Records,
-    seen: int,
-) -> int:
-    """Take what other workers were sent for clients whose streams are here, or who were `asked` here, in order.
+async def collect_mail(takers: Mapping[str, MailTaker], records: Records, seen: int) -> int:
+    """Take what other workers were sent for those who are here, by their session's id, in order.
 
     Returns the version of it.
     """
     version = await records.aversion(_MAIL)
     if version != seen:
-        here = {session_id: client for (_, session_id), client in clients.items()}
         for record in await records.aall(_MAIL):
-            client, questions = here.get(record.owner), asked.get(record.owner)
-            if client is None and questions is None:
+            taker = takers.get(record.owner)
+            if taker is None:
                 continue
             try:
                 # Whoever took it has measured it.
@@ -330,8 +314,7 @@ async def collect_mail(
                 # What nobody can read must not keep the rest from whom it is for.
                 await records.aremove(_MAIL, record.owner, record.name)
                 continue
-            taker = client or (questions if questions and questions.awaits(document) else None)
-            if taker is not None and await records.aremove(_MAIL, record.owner, record.name):
+            if taker.wants(document) and await records.aremove(_MAIL, record.owner, record.name):
                 taker.take(document)
     return version
 
@@ -339,5 +322,4 @@ async def collect_mail(
 async def forget_lost(records: Records) -> None:
     """Throw away what was meant for somebody who is gone."""
     if records.shared:
-        for kind in (_CANCEL, _MAIL):
-            await records.aexpire(kind, records.clock() - _LOST_SECONDS)
+        await records.aexpire(_MAIL, records.clock() - _LOST_SECONDS)

@@ -167,7 +167,7 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
     client, out, patience = wire.client, wire.out, server.server_block.shutdown_timeout
     await out.open(writing)
     # The one client is not asked to make room for others.
-    subscriber = Subscriber("", client.notify_changed, nothing, nothing)
+    subscriber = Subscriber("", client.notify_changed, nothing)
     server.subscribers.join(subscriber)
     await _open_input(wire, reading)
     stopping = asyncio.ensure_future(stop.wait())

@@ -29,10 +29,9 @@ from toolyard.dialects.mcp_protocol import (
 )
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.approving import can_elicit, is_answer
-from toolyard.serving.mcp.event_stream import EventStream, Replays, listen, new_stream_name, send_stream, stand
+from toolyard.serving.mcp.event_stream import EventStream, listen, send_stream, stand
 from toolyard.serving.mcp.json_rpc import (
     CHANGED,
-    WITH_PRIMING,
     Json,
     RpcFault,
     RpcMessage,
@@ -48,16 +47,9 @@ from toolyard.serving.mcp.json_rpc import (
     refuse_request,
 )
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, Tell, negotiate_version
-from toolyard.serving.mcp.sessions import (
-    InflightRequest,
-    McpSession,
-    cancel_request,
-    forget_request,
-    pass_on_cancel,
-    post_mail,
-)
-from toolyard.serving.routing import BODY, JsonResponse, base_url, caller_of, read_json
-from toolyard.serving.streams import Subscribers, await_disconnect
+from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request, post_mail
+from toolyard.serving.routing import BODY, LARGE_BODY, JsonResponse, base_url, caller_of, read_json
+from toolyard.serving.streams import await_disconnect
 
 _BOTH = b"application/json, text/event-stream"
 _UNWATCHED_SECONDS = 0.02
@@ -142,13 +134,11 @@ class DisconnectWatch:
 class Reply:
     """Collects what is said before the answer. From the first such thing on, the answer is a stream."""
 
-    __slots__ = ("_replays", "_send", "_session", "_takes", "_task", "stream")
+    __slots__ = ("_send", "_takes", "_task", "stream")
 
-    def __init__(self, replays: Replays, send: Send, takes: AcceptedTypes, session: McpSession | None = None) -> None:
-        self._replays = replays
+    def __init__(self, send: Send, takes: AcceptedTypes) -> None:
         self._send = send
         self._takes = takes
-        self._session = session
         self._task: asyncio.Task[None] | None = None
         self.stream: EventStream | None = None
 
@@ -166,14 +156,8 @@ class Reply:
         (self.stream or self._begin()).put(message)
 
     def _begin(self) -> EventStream:
-        session = self._session
-        stream = self.stream = EventStream() if session is None else EventStream(new_stream_name())
-        if session is not None:
-            self._replays.add(session.owner, session.id, stream)
-            if session.version >= WITH_PRIMING:
-                stream.prime()
-        stream.take_over(self)
-        self._task = asyncio.get_running_loop().create_task(send_stream(self._send, stream, self))
+        stream = self.stream = EventStream()
+        self._task = asyncio.get_running_loop().create_task(send_stream(self._send, stream))
         return stream
 
     async def finish(self, message: bytes) -> Response | None:
@@ -183,8 +167,6 @@ class Reply:
         stream = self.stream or self._begin()
         stream.put_answer(message)
         stream.end()
-        if self._session is not None:
-            self._replays.settle()
         assert self._task is not None
         await self._task
         return None
@@ -247,7 +229,13 @@ class StreamableHttp:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
         if not read_accept(request).stream:
             raise only_streams("what comes here is")
-        await stand_in_session(self._server.subscribers, self._server.replays, request, send, session)
+        before, session.notices = session.notices, EventStream()
+        if before is not None:
+            before.end()
+        if before is not None or self._server.records.shared:
+            # It may come back, perhaps from another worker: whatever it missed meanwhile, this makes up for it.
+            session.notices.put(CHANGED)
+        await stand(self._server.subscribers, request, send, session.notices, silent=True)
         return None
 
     async def end_session(self, request: Request) -> Response:
@@ -282,7 +270,7 @@ class StreamableHttp:
             await self._server.catch_up()
             if await request.is_disconnected():
                 raise _STOPPED["cancelled"]  # of one that hung up meanwhile, nothing is begun
-        reply = Reply(self._server.replays, send, takes)
+        reply = Reply(send, takes)
         turn = RequestContext(message, caller_of(request), tell=reply.tell, headers=headers)
         turn.find_address = partial(find_address, self._server, request)
         call = self._watch.begin(request.receive)
@@ -313,14 +301,10 @@ class StreamableHttp:
         if message is not None and message.method == "initialize" and message.id is not None:
             return await self._initialize(request, message)
         session = await self._find_session(request)
-        if message is None:
-            await self._take_answer(request, session, document)
+        if message is None or message.id is None:
+            await self._take_notice(request, session, document)
             return Response(status_code=202)
-        if message.id is None:
-            if message.method == "notifications/cancelled":
-                await self._cancel(session, message)
-            return Response(status_code=202)
-        reply = Reply(self._server.replays, send, takes, session)
+        reply = Reply(send, takes)
         questions, tell = session.questions, reply.tell
         ask = None if questions is None or tell is None else partial(questions.ask, tell)
         turn = RequestContext(message, caller_of(request), client=session, tell=tell, ask=ask)
@@ -368,18 +352,15 @@ class StreamableHttp:
             raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
         return session
 
-    async def _take_answer(self, request: Request, session: McpSession, document: Json) -> None:
-        """The answer to what a client was asked in a call, which another worker may be answering."""
-        questions, records = session.questions, self._server.records
-        if questions is not None and questions.awaits(document):
-            questions.take(document)
-        elif questions is not None and records.shared and is_answer(document):
-            await post_mail(records, session.id, request.scope[BODY])
-
-    async def _cancel(self, session: McpSession, message: RpcMessage) -> None:
-        elsewhere = cancel_request(session.running, message)
-        if elsewhere is not None:
-            await pass_on_cancel(self._server.records, session.id, elsewhere)
+    async def _take_notice(self, request: Request, session: McpSession, document: Json) -> None:
+        """A cancellation, or the answer to what a client was asked in a call, which another worker may be answering."""
+        body, records = request.scope[BODY], self._server.records
+        if session.wants(document):
+            session.take(document)
+        elif (
+            records.shared and len(body) <= LARGE_BODY and (is_answer(document) or find_cancelled(document) is not None)
+        ):
+            await post_mail(records, session.id, body)
 
 
 async def read_document(request: Request) -> Json:
@@ -418,31 +399,3 @@ def _only_post() -> HttpFault:
         "only POST is allowed here in this version of the protocol",
         headers=((b"allow", b"POST"),),
     )
-
-
-async def stand_in_session(
-    subscribers: Subscribers, replays: Replays, request: Request, send: Send, session: McpSession
-) -> None:
-    """`GET`: what happens in a session beside its requests, or the rest of an answer that broke off."""
-    last = request.headers.get("last-event-id")
-    name, number = ("", 0) if last is None else _read_event_id(last)
-    stream = replays.find(session.owner, session.id, name)
-    if stream is not None and number <= stream.count:
-        await stand(subscribers, request, send, stream, after=number, answering=True)
-        return
-    if session.notices is None or session.notices.over:
-        session.notices = EventStream(new_stream_name())
-    notices = session.notices
-    after = notices.count
-    if name == notices.name and number <= after:
-        after = number
-    elif last is not None:
-        # Of a stream that is not kept, or not here: what happened since then, nobody knows.
-        notices.put(CHANGED)
-    await stand(subscribers, request, send, notices, after=after, silent=True)
-
-
-def _read_event_id(last: str) -> tuple[str, int]:
-    name, _, number = last.partition(".")
-    usable = number.isascii() and number.isdigit() and len(number) < 12
-    return (name, int(number)) if usable else ("", 0)

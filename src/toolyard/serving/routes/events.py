@@ -224,7 +224,7 @@ class EventRoutes:
             over[0] = True
             feed.wake()
 
-        subscriber = Subscriber(caller.principal.owner or "", nothing, end, end)
+        subscriber = Subscriber(caller.principal.owner or "", nothing, end)
         self._subscribers.join(subscriber)
         try:
             await feed.join()
