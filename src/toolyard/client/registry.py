@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Iterable, Sequence
-from contextvars import ContextVar
 from typing import Any, NoReturn, Self, Unpack
 
 import msgspec
@@ -39,21 +37,13 @@ ATTEMPTS = 5
 """How often reading starts over because the catalog changed between two pages."""
 
 _DERIVED = ("qualified_name", "fingerprint", "definition_hash")
-_tickets = itertools.count(1)
 
 
-class Fetched(msgspec.Struct, frozen=True):
-    """What a server's catalog was at one moment, or why it could not be read."""
+class FetchedCatalog(msgspec.Struct, frozen=True):
+    """What a server's catalog was at one moment."""
 
-    ticket: int
-    """Grows from one reading to the next, in the order in which they began."""
-    entries: list[dict[str, Any]] = []
-    generation: int = 0
-    error: ToolyardError | None = None
-
-
-FETCHED: ContextVar[Fetched | None] = ContextVar("toolyard_fetched_catalog", default=None)
-"""What the load that this context is in has to give: the reading was done before, with or without an event loop."""
+    entries: list[dict[str, Any]]
+    generation: int
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -62,25 +52,18 @@ class _Page(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-async def fetch(wire: ServerWire, *, greet: bool) -> Fetched:
-    """Read the whole catalog; a failure is part of what it returns, as it is the loader's to raise."""
-    ticket = next(_tickets)
-    wire.link.check_open()
-    try:
-        if greet:
-            await wire.greet()
-        for _ in range(ATTEMPTS):
-            found = await _read_once(wire, ticket)
-            if found is not None:
-                return found
-        raise SourceUnavailable(
-            f"the catalog of {wire.url} changed {ATTEMPTS} times while it was read; try again later"
-        )
-    except ToolyardError as error:
-        return Fetched(ticket, error=error)
+async def fetch(wire: ServerWire, *, greet: bool) -> FetchedCatalog:
+    """Read the whole catalog; with `greet`, make sure first that this is a server of ours."""
+    if greet:
+        await wire.greet()
+    for _ in range(ATTEMPTS):
+        found = await _read_once(wire)
+        if found is not None:
+            return found
+    raise SourceUnavailable(f"the catalog of {wire.url} changed {ATTEMPTS} times while it was read; try again later")
 
 
-async def _read_once(wire: ServerWire, ticket: int) -> Fetched | None:
+async def _read_once(wire: ServerWire) -> FetchedCatalog | None:
     """Every page of one state of the catalog; None if it changed meanwhile."""
     entries: list[dict[str, Any]] = []
     cursors: set[str] = set()
@@ -96,7 +79,7 @@ async def _read_once(wire: ServerWire, ticket: int) -> Fetched | None:
         entries.extend(page.tools)
         cursor = page.next_cursor
         if cursor is None:
-            return Fetched(ticket, entries, generation)
+            return FetchedCatalog(entries, generation)
         if cursor in cursors or not page.tools:
             break
         cursors.add(cursor)
@@ -117,7 +100,7 @@ def _read_page(wire: ServerWire, body: Any) -> _Page:
 
 
 class Catalog(ToolLoader):
-    """Gives a registry the tools that were fetched from a server.
+    """Gives a registry the tools of a server, from when it is `wanted` on.
 
     A definition that is not what its hash says is left out and listed, like one that breaks a rule of ours: calls
     checked against it here would not be the calls the server accepts.
@@ -128,7 +111,7 @@ class Catalog(ToolLoader):
 
     def __init__(self, wire: ServerWire) -> None:
         self._wire = wire
-        self._taken = 0
+        self.wanted = False
         self.generation: int | None = None
         """The server's own; None before the first load."""
 
@@ -138,16 +121,17 @@ class Catalog(ToolLoader):
         return self._wire.url
 
     def load(self) -> list[Tool]:
-        """The tools of what was fetched, unless something fetched later is here already; none before that."""
-        fetched = FETCHED.get()
-        if fetched is not None:
-            if fetched.error is not None:
-                raise _source_fault(fetched.error)
-            if fetched.ticket > self._taken:
-                self._take_page(fetched)
+        """The tools that the server has now; none before that is wanted."""
+        if self.wanted:
+            try:
+                fetched = home_loop.run(fetch(self._wire, greet=self.generation is None), twin="arefresh")
+            except CallError as error:
+                # No call failed: a source could not be read.
+                raise SourceUnavailable(f"{error}; {error.info.hint}" if error.info.hint else str(error)) from None
+            self._take_entries(fetched)
         return [candidate.tool for candidate in self.admitted]
 
-    def _take_page(self, fetched: Fetched) -> None:
+    def _take_entries(self, fetched: FetchedCatalog) -> None:
         candidates: list[AdmittedTool] = []
         rewrites: list[Rewrite] = []
         rejected: list[Rejection] = []
@@ -163,15 +147,7 @@ class Catalog(ToolLoader):
             rewrites.extend(changes)
         self.admitted = candidates
         self._report = SourceReport(self.source, len(candidates), tuple(rewrites), tuple(rejected))
-        self._taken, self.generation = fetched.ticket, fetched.generation
-
-
-def _source_fault(error: ToolyardError) -> ToolyardError:
-    """No call failed: a source could not be read."""
-    if not isinstance(error, CallError):
-        return error
-    hint = f"; {error.info.hint}" if error.info.hint else ""
-    return SourceUnavailable(f"{error}{hint}")
+        self.generation = fetched.generation
 
 
 def _admit_definition(entry: dict[str, Any]) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
@@ -208,9 +184,10 @@ class RemoteToolRegistry(ToolRegistry):
         self._catalog = Catalog(self.wire)
         super().__init__()
         super().attach(self._catalog)
+        self._catalog.wanted = True
         if load:
             try:
-                home_loop.run(self.arefresh(strict=True), twin="RemoteToolRegistry.aopen")
+                self.refresh(strict=True)
             except BaseException:
                 self.wire.close()
                 raise
@@ -271,13 +248,12 @@ class RemoteToolRegistry(ToolRegistry):
         """
         if only is not None and only is not self._catalog:
             raise ConfigError(f"{self.url} is the one source of this registry")
-        return home_loop.run(self.arefresh(strict=strict), twin="arefresh")
+        self.wire.link.check_open()
+        return super().refresh(strict=strict)
 
     async def arefresh(self, *, strict: bool = False) -> LoadReport:
         """`refresh` for async code."""
-        fetched = await fetch(self.wire, greet=not self.loaded)
-        # Checking a large catalog takes a while.
-        return await asyncio.to_thread(self._take_catalog, fetched, strict)
+        return await asyncio.to_thread(self.refresh, strict=strict)
 
     async def areload(self) -> LoadReport:
         """Have the server load its own sources again: its report. The catalog here is read again, too."""
@@ -352,13 +328,6 @@ class RemoteToolRegistry(ToolRegistry):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r}, {len(self)} tools, generation={self.generation})"
-
-    def _take_catalog(self, fetched: Fetched, strict: bool) -> LoadReport:
-        mark = FETCHED.set(fetched)
-        try:
-            return super().refresh(strict=strict)
-        finally:
-            FETCHED.reset(mark)
 
     async def _ask_report(self, method: str, what: str) -> LoadReport:
         body = await self.wire.ask(method, f"/{API}/{what}")
