@@ -57,7 +57,7 @@ def create_(
     concurrency: Annotated[int | None, Parameter(help="Requests running at the same time.")] = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Make a key and print its token, this once.
+    """Make a key and print its token, this once; every running server knows it by then.
 
     Parameters
     ----------
@@ -68,6 +68,7 @@ def create_(
     until = None if expires is None else time.time() + _read_span(expires)
     with _open_ring(options.config) as ring:
         key, token = ring.create(name, scopes, expires=until, limits=KeyLimits(rate, burst, concurrency))
+        _let_servers_see()
         keys = ring.list()
     if options.json:
         print_json({**_describe_key(key), "token": token})
@@ -113,9 +114,13 @@ def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
         key = ring.revoke(key_id) or ring.revoke(_find_named(ring, key_id))
         if key is None:
             raise NotFoundError(describe_missing("key", key_id, [known.id for known in ring.list()], "key list"))
-        # Servers look every POLL seconds; the second period is for the look itself.
-        time.sleep(2 * POLL)
+        _let_servers_see()
     return print_either(options.json, _describe_key(key), f"{key.id} ({key.name}) is revoked")
+
+
+def _let_servers_see() -> None:
+    # They look every POLL seconds; the second period is for the look itself.
+    time.sleep(2 * POLL)
 
 
 def _find_named(ring: KeyRing, name: str) -> str:

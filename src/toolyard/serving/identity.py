@@ -5,7 +5,6 @@ Keys are kept hashed beside the sessions, and are at hand in every process that 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import fnmatch
 import hmac
@@ -17,7 +16,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Literal, NoReturn, get_args
@@ -25,7 +23,7 @@ from typing import Any, Literal, NoReturn, get_args
 import msgspec
 
 from toolyard.model.call import Mode, ToolResult
-from toolyard.model.errors import ConfigError, SessionError
+from toolyard.model.errors import ConfigError
 from toolyard.model.names import nearest
 from toolyard.model.tool import Tool
 from toolyard.serving.http_fault import HttpFault
@@ -180,11 +178,9 @@ def _read_verb(verb: str, text: str) -> Verb:
 
 
 POLL = 0.2
-"""Seconds between two looks at the store: how long a revoked key may still work elsewhere."""
+"""Seconds between two looks at the store: how long a new key may not work elsewhere yet, and a revoked one still."""
 PATIENCE = 5.0
 """Seconds without a look at the store after which no key is believed any more."""
-AGAIN = 0.05
-"""Seconds between two looks for the sake of keys that are not known."""
 
 LASTS = 12 * 3600
 """Seconds after which somebody has to sign in again."""
@@ -226,10 +222,6 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and now >= self.expires else "usable"
-
-
-class UnknownKeyFault(HttpFault):
-    """Of a key that may have been made a moment ago by another process: after `look_again`, ask once more."""
 
 
 class SignIns:
@@ -297,8 +289,6 @@ class KeyRing:
         self.every = POLL
         self._lock = threading.Lock()
         self._sign_ins: SignIns | None = None
-        self._last_look = float("-inf")
-        self._next_look: asyncio.Task[None] | None = None
         self.required = False
         """True from the first key on, whatever became of it: a server that has keys never goes back to having none."""
 
@@ -353,9 +343,7 @@ class KeyRing:
             return key
 
     def find(self, token: str | None) -> Principal:
-        """Whose token this is; `HttpFault` 401 if nobody's (`UnknownKeyFault`: as far as this process knows), 503 if
-        that cannot be known just now.
-        """
+        """Whose token this is; `HttpFault` 401 if nobody's, 503 if that cannot be known just now."""
         if token is None:
             raise HttpFault(
                 401, "auth.missing", "an API key is needed: send Authorization: Bearer ty_...", headers=(_CHALLENGE,)
@@ -364,11 +352,8 @@ class KeyRing:
         found = self._keys.get(token[3 : 3 + _ID])
         # Compared in any case, so that the time taken says nothing about which ids there are.
         same = hmac.compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
-        if len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
+        if found is None or not same or len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
             _refuse("no such API key")
-        if found is None or not same:
-            # Of a wrong secret, too: how long the answer takes says nothing about which ids there are.
-            _refuse("no such API key", UnknownKeyFault)
         return self._usable(found)
 
     def sign(self, principal: Principal) -> str:
@@ -384,10 +369,8 @@ class KeyRing:
         self._check_sight()
         read = self.notes().read(note)
         found = None if read is None else self._keys.get(read[0])
-        if read is None or self._clock() >= read[1]:
+        if read is None or found is None or self._clock() >= read[1]:
             _refuse("this sign-in has ended; sign in again")
-        if found is None:
-            _refuse("this sign-in has ended; sign in again", UnknownKeyFault)
         return self._usable(found)
 
     def _check_sight(self) -> None:
@@ -417,18 +400,6 @@ class KeyRing:
         if version != self._version:
             self._take(version, await self._records.aall(_KIND), seen)
         self._seen = seen
-
-    async def look_again(self) -> None:
-        """Wait for a look that begins after now, which all share who wait: a flood has one made in `AGAIN` seconds."""
-        if self._next_look is None:
-            self._next_look = asyncio.create_task(self._look_soon())
-        await asyncio.wait([self._next_look], timeout=PATIENCE)
-
-    async def _look_soon(self) -> None:
-        await asyncio.sleep(max(self._last_look + AGAIN - self._monotonic(), 0))
-        self._next_look, self._last_look = None, self._monotonic()
-        with suppress(SessionError):  # whoever serves looks, too, and says so
-            await self.poll()
 
     def notes(self) -> SignIns:
         """What signs for all processes with this store; waits for it the first time."""
@@ -480,5 +451,5 @@ def _digest(secret: str) -> bytes:
     return sha256(secret.encode(errors="surrogatepass")).digest()
 
 
-def _refuse(message: str, kind: type[HttpFault] = HttpFault) -> NoReturn:
-    raise kind(401, "auth.invalid", message, headers=(_CHALLENGE_INVALID,))
+def _refuse(message: str) -> NoReturn:
+    raise HttpFault(401, "auth.invalid", message, headers=(_CHALLENGE_INVALID,))

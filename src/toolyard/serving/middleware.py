@@ -29,7 +29,7 @@ from toolyard.dialects.telemetry import TRACE_KEYS, follow_trace
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.admission import Admission, BodyBudget, Place
 from toolyard.serving.http_fault import HttpFault, find_session_fault
-from toolyard.serving.identity import CALLER, NOBODY, Caller, KeyRing, Principal, UnknownKeyFault
+from toolyard.serving.identity import CALLER, NOBODY, Caller, KeyRing, Principal
 from toolyard.serving.metrics import Metrics, RequestLog
 from toolyard.serving.routing import (
     BODY,
@@ -343,11 +343,7 @@ class OperationGate:
         caller.route = operation.path
         if scope["query_string"] and not operation.is_page:
             check_query(operation.query, request)
-        try:
-            principal = caller.principal = self._identify(scope, caller.headers)
-        except UnknownKeyFault:
-            await self._keys.look_again()
-            principal = caller.principal = self._identify(scope, caller.headers)
+        principal = caller.principal = self._identify(scope, caller.headers)
         try:
             if operation.access != "open":
                 if principal is not NOBODY:

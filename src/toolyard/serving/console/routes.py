@@ -166,7 +166,7 @@ class Console:
         if not keys.required:
             return redirect(request, CONSOLE)
         try:
-            note = await sign_note(keys, form.get("key", "").strip())
+            note = sign_note(keys, form.get("key", "").strip())
         except HttpFault as fault:
             if fault.status != 401:
                 raise

@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyRing, UnknownKeyFault
+from toolyard.serving.identity import KeyRing
 from toolyard.serving.routing import BODY
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
@@ -71,15 +71,11 @@ class BrowserSignIn:
         return fields
 
 
-async def sign_note(keys: KeyRing, token: str) -> str:
+def sign_note(keys: KeyRing, token: str) -> str:
     """What the cookie of whoever holds that key says; `HttpFault` 401 if nobody does."""
     if not _KEY.fullmatch(token):
         raise HttpFault(401, "auth.invalid", "a key begins with ty_ and is one long word")
-    try:
-        return keys.sign(keys.find(token))
-    except UnknownKeyFault:
-        await keys.look_again()
-        return keys.sign(keys.find(token))
+    return keys.sign(keys.find(token))
 
 
 def _read_fields(request: Request) -> dict[str, str]:
