@@ -35,15 +35,14 @@ def test_a_charge_is_a_debt_of_at_most_one_burst():
 def test_what_is_given_back_never_overfills_it():
     bucket = TokenBucket(rate=1, burst=5, now=0.0)
     bucket.take(-10, 0.0)
-    assert bucket.is_full(0.0)
     assert [bucket.try_take(0.0) for _ in range(6)] == [0, 0, 0, 0, 0, 1]
 
 
 def test_a_rested_bucket_is_full_again():
     bucket = TokenBucket(rate=2, burst=4, now=0.0)
     bucket.take(4, 0.0)
-    assert not bucket.is_full(1.9)
-    assert bucket.is_full(2.0)
+    assert bucket.seconds_until(4, 1.5) == 0.5
+    assert [bucket.try_take(2.0) for _ in range(5)] == [0, 0, 0, 0, 0.5]
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 3)), max_size=50))

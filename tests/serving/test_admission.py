@@ -178,20 +178,6 @@ def test_a_place_goes_by_what_a_key_may_have_now_whether_or_not_its_rate_was_loo
     assert not admission.try_place(key("a", concurrency=1))
 
 
-def test_only_so_many_keys_are_remembered_and_none_that_is_at_work():
-    clock = Clock(100.0)
-    admission = Admission(10, 10, rate=1, burst=1, clock=clock, max_known=3)
-    busy = key("busy")
-    try_enter(admission, busy)
-    for number in range(20):
-        one = key(f"key{number}")
-        try_enter(admission, one)
-        admission.leave(one)
-    assert len(admission._tenants) <= 3
-    admission.leave(busy)
-    assert admission.running == 0
-
-
 async def overdue(admission, principal, count):
     """So many requests that were given up at their deadline, and whose work goes on."""
     work = [Future() for _ in range(count)]

@@ -49,10 +49,6 @@ class TokenBucket:
         # Not more than a burst's worth: one large request must not lock its owner out for long.
         self._tokens = max(self._tokens - amount, -self.burst)
 
-    def is_full(self, now: float) -> bool:
-        """True if forgetting this bucket would change nothing."""
-        return self._tokens + (now - self._at) * self.rate >= self.burst
-
     def _refill(self, now: float) -> None:
         self._tokens = min(self._tokens + (now - self._at) * self.rate, self.burst)
         self._at = now

@@ -23,7 +23,6 @@ from toolyard.serving.identity import KeyLimits, Principal
 
 Clock = Callable[[], float]
 
-_MAX_KNOWN = 10_000
 _BUSY_RETRY = 1
 _BYTES = 16 * 1024
 """Of a large request that count as one more request."""
@@ -32,10 +31,9 @@ _BYTES = 16 * 1024
 class KeyUse:
     """What one principal does at the moment."""
 
-    __slots__ = ("bucket", "concurrency", "key_id", "limits", "queue", "running")
+    __slots__ = ("bucket", "concurrency", "limits", "queue", "running")
 
-    def __init__(self, key_id: str | None) -> None:
-        self.key_id = key_id
+    def __init__(self) -> None:
         self.limits: KeyLimits | None = None
         self.bucket: TokenBucket | None = None
         self.concurrency = 0
@@ -60,7 +58,6 @@ class Admission:
         burst: float = math.inf,
         concurrency: int | None = None,
         clock: Clock = time.monotonic,
-        max_known: int = _MAX_KNOWN,
     ) -> None:
         self.max_running = max_running
         self.max_waiting = max_waiting
@@ -74,7 +71,6 @@ class Admission:
         self._burst = burst
         self._concurrency = max_running if concurrency is None else concurrency
         self._clock = clock
-        self._max_known = max_known
         self._tenants: dict[str | None, KeyUse] = {}
         self._ring: dict[KeyUse, None] = {}
         """Those who wait and may run, in the order of their turns."""
@@ -236,9 +232,7 @@ class Admission:
     def _known(self, principal: Principal) -> KeyUse:
         tenant = self._tenants.get(principal.key_id)
         if tenant is None:
-            if len(self._tenants) >= self._max_known:
-                self._forget()
-            tenant = self._tenants[principal.key_id] = KeyUse(principal.key_id)
+            tenant = self._tenants[principal.key_id] = KeyUse()
         limits = tenant.limits = principal.limits
         if principal.key_id is None:
             tenant.concurrency = self.max_running
@@ -251,14 +245,6 @@ class Admission:
         elif tenant.bucket is None or (tenant.bucket.rate, tenant.bucket.burst) != (rate, burst):
             tenant.bucket = TokenBucket(rate, burst, self._clock())
         return tenant
-
-    def _forget(self) -> None:
-        """Those who do nothing: first who lose nothing by it, else the one known longest."""
-        now = self._clock()
-        idle = [tenant for tenant in self._tenants.values() if not tenant.running and not tenant.queue]
-        rested = [tenant for tenant in idle if tenant.bucket is None or tenant.bucket.is_full(now)]
-        for tenant in rested or idle[:1]:
-            del self._tenants[tenant.key_id]
 
 
 class Place:

@@ -16,6 +16,7 @@ from toolyard.app.blocks import HIGHEST_PORT, ServerBlock
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.tool import Effects, Tool
+from toolyard.serving.console.form import form_fields, skeleton
 from toolyard.serving.middleware import is_loopback
 from toolyard.serving.service import Service, list_problems
 
@@ -156,9 +157,8 @@ def _find_example(service: Service) -> tuple[str, dict[str, Any]] | None:
     registry = service.yard.tool_registry
     tools = [tool for tool in _list_open(service)[:_TRIED] if tool.binding is not None and tool.name.isascii()]
     for tool in sorted(tools, key=lambda tool: _rank_tool(tool, service)):
-        arguments = _make_value(tool.parameters or {})
-        if not isinstance(arguments, dict):
-            continue
+        drafted = skeleton(form_fields(tool.parameters))
+        arguments = {name: "hello" if value == "" else value for name, value in drafted.items()}
         try:
             bound = registry.bind(ToolCall(tool.qualified_name, arguments), coerce=False)
         except CallError:
@@ -176,25 +176,3 @@ def _list_open(service: Service) -> list[Tool]:
 def _rank_tool(tool: Tool, service: Service) -> tuple[bool, bool, bool]:
     domain = tool.namespace in service.yard.domains
     return (not (domain and tool.name == _PREFERRED), tool.effects is not Effects.READ, not domain)
-
-
-def _make_value(schema: Any) -> Any:
-    """A value of that schema in plain cases; whoever asks checks it."""
-    if not isinstance(schema, dict):
-        return "hello"
-    for key in ("const", "default"):
-        if key in schema:
-            return schema[key]
-    for key in ("enum", "examples"):
-        if schema.get(key):
-            return schema[key][0]
-    kind = schema.get("type", "object" if "properties" in schema else "string")
-    kind = kind[0] if isinstance(kind, list) else kind
-    if kind == "object":
-        known = schema.get("properties", {})
-        return {name: _make_value(known.get(name)) for name in schema.get("required", ())}
-    if kind == "array":
-        return [_make_value(schema.get("items"))] * schema.get("minItems", 0)
-    if kind in ("integer", "number"):
-        return max(1, schema.get("minimum", 1))
-    return {"boolean": True, "null": None}.get(kind, "hello")
