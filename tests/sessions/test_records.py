@@ -175,9 +175,7 @@ def test_a_name_that_is_taken_does_not_break_up_the_transaction(sqlite_place):
     records.put("answer", "ann", "x", b"1")
     commits, told = [], []
     store._writer.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
-    writes = [
-        PutRecord("answer", "ann", name, b"2", 0.0, number, AffectedRows(), True) for number, name in enumerate("wxy")
-    ]
+    writes = [PutRecord("answer", "ann", name, b"2", 0.0, AffectedRows(), True) for name in "wxy"]
     with store._group._mutex:
         for write in writes:
             store.submit(write, told.append)
@@ -303,9 +301,7 @@ def test_a_value_written_again_does_not_stand_for_what_was_lost_beside_it(postgr
     told = []
     with store._group._mutex:
         for name in ("x", "lost?"):
-            store.submit(
-                PutRecord("tool", "ann", name, b"same", 0.0, len(told) + ord(name[0]), AffectedRows()), told.append
-            )
+            store.submit(PutRecord("tool", "ann", name, b"same", 0.0, AffectedRows()), told.append)
         store.submit(Create(ANN, "b1"), told.append)
     store._group.close()
     assert told == [None] * 3

@@ -5,8 +5,6 @@ They live beside its sessions, written in the same transactions, or in memory wh
 
 from __future__ import annotations
 
-import itertools
-import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -58,13 +56,10 @@ class Records(ABC):
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
-        # Counted from a random number: no two objects, in whatever process, give the same stamp.
-        self._stamps = itertools.count(secrets.randbits(62))
 
     def put(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
         """Keep a value. With `new`, False if there is one of that name already, which then stays."""
-        stamp = next(self._stamps)
-        return self._write(PutRecord(kind, owner, name, value, self.clock(), stamp, AffectedRows(), new)) == 1
+        return self._write(PutRecord(kind, owner, name, value, self.clock(), AffectedRows(), new)) == 1
 
     def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
         """Forget a value, if it is `old` where that is given; False if there was nothing to forget."""
@@ -72,8 +67,7 @@ class Records(ABC):
 
     def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
         """Change a value that is still `old`; False if it is not."""
-        stamp = next(self._stamps)
-        return self._write(PutRecord(kind, owner, name, value, self.clock(), stamp, AffectedRows(), old=old)) == 1
+        return self._write(PutRecord(kind, owner, name, value, self.clock(), AffectedRows(), old=old)) == 1
 
     def expire(self, kind: str, before: float) -> int:
         """Forget what was written before that; says how many."""

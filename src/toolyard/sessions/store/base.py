@@ -28,10 +28,6 @@ class AffectedRows(msgspec.Struct, eq=False):
         """What the last attempt did."""
         self.rows = rows
 
-    def tell_most(self, rows: int) -> None:
-        """What any attempt did: a removal that has to be repeated finds nothing left to remove."""
-        self.rows = max(self.rows, rows)
-
 
 class PutRecord(msgspec.Struct, frozen=True):
     """A value under a name."""
@@ -41,8 +37,6 @@ class PutRecord(msgspec.Struct, frozen=True):
     name: str
     value: bytes
     at: float
-    stamp: int
-    """Of the store's making, unique for ever: tells whether a write whose commit was not answered is there."""
     outcome: AffectedRows
     new: bool = False
     """Only if nothing has that name."""

@@ -23,7 +23,7 @@ from psycopg.rows import TupleRow
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import Create, Delete, Run, Touch, TrimLog, Withdraw, Write, lock_number
+from toolyard.sessions.store.base import Create, Delete, Run, Write, lock_number
 from toolyard.sessions.store.group_commit import StoreFailing
 
 _T = TypeVar("_T")
@@ -247,10 +247,9 @@ class Writer:
     def _attempt(self, writes: Sequence[Write], receipt: list[object], *, last: bool) -> bool:
         """True if committed, False if nothing was written and another try may help."""
         conn = self._link.connection()
-        asked = False
+        number = None
         try:
-            self._send(conn, writes)
-            asked = True
+            number = self._send(conn, writes)
             if conn.execute("COMMIT").statusmessage != "COMMIT":
                 raise SessionError(f"Postgres {self._address.place} rolled the write back; try again")
             receipt.append(True)
@@ -259,7 +258,7 @@ class Writer:
             # Read before cleaning up, which closes the connection.
             lost = conn.closed
             self._clean_up(conn, drop=interrupted)
-            if not receipt and asked and (lost or interrupted) and self._landed(writes):
+            if not receipt and number is not None and (lost or interrupted) and self._landed(number):
                 receipt.append(True)
             if receipt and not interrupted:
                 return True
@@ -272,19 +271,23 @@ class Writer:
             return False
         return True
 
-    def _send(self, conn: Connection, writes: Sequence[Write]) -> None:
-        """Everything up to the commit, in one round trip unless there are deletes; raises the first refusal."""
+    def _send(self, conn: Connection, writes: Sequence[Write]) -> str:
+        """Everything up to the commit, in one round trip unless there are deletes; raises the first refusal.
+
+        The number of the transaction, by which the server knows for long what became of it.
+        """
         opening: list[tuple[bytes, tuple[object, ...]]] = [(b"BEGIN", ())]
         # A fork must not race with the pruning of what it inherits; forks do not disturb each other.
         if any(isinstance(write, Delete) for write in writes):
             opening.append((b"SELECT pg_advisory_xact_lock(%s)", (self._tree,)))
         elif any(isinstance(write, Create) and write.parent is not None for write in writes):
             opening.append((b"SELECT pg_advisory_xact_lock_shared(%s)", (self._tree,)))
+        opening.append((b"SELECT pg_current_xact_id()::text", ()))
+        begun: list[psycopg.Cursor[TupleRow]] = []
         for _, group in groupby(writes, lambda write: isinstance(write, Delete)):
             deletes: list[Delete] = []
             with conn.pipeline():
-                for query, values in opening:
-                    conn.execute(query, values)
+                begun += [conn.execute(query, values) for query, values in opening]
                 sent = []
                 for write in group:
                     if isinstance(write, Delete):
@@ -298,6 +301,7 @@ class Writer:
                 step.check(done.rowcount)
             for write in deletes:
                 tables.delete_session(runner(conn), write.key)
+        return str(begun[-1].fetchall()[0][0])
 
     def _clean_up(self, conn: Connection, *, drop: bool) -> None:
         if not drop and not conn.closed:
@@ -306,13 +310,11 @@ class Writer:
                 return
         self._link.drop()
 
-    def _landed(self, writes: Sequence[Write]) -> bool:
-        """Whether the last transaction, whose commit was not answered, is there: one of its rows stands for all."""
+    def _landed(self, number: str) -> bool:
+        """Whether a transaction whose commit was not answered is there; whoever ran it has ended (see `_succeed`)."""
         try:
-            run = runner(self._link.connection())
-            # The others leave no trace, and may be done twice.
-            telling = [write for write in writes if not isinstance(write, Delete | Withdraw | Touch | TrimLog)]
-            return any(tables.is_written(run, write) for write in telling)
+            status = self._link.connection().execute("SELECT pg_xact_status(%s::text::xid8)", (number,)).fetchone()
+            return status == ("committed",)
         except (psycopg.Error, SessionError) as error:
             raise StoreFailing(
                 f"Postgres {self._address.place} was lost during a commit and does not come back: the write may"

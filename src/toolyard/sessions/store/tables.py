@@ -79,24 +79,17 @@ def record_steps(write: RecordWrite) -> list[Step]:
 def _record_step(write: RecordWrite) -> Step:
     if isinstance(write, PutRecord):
         this = (write.kind, write.owner, write.name)
-        content = (write.value, write.at, write.stamp)
+        # The last column told writes apart whose commit was not answered, before Postgres was asked for that.
+        content = (write.value, write.at, 0)
         if write.old is not None:
             return Step(_REPLACE, (*content, *this, write.old), tell=write.outcome.tell)
         return Step(_PUT_NEW if write.new else _PUT, (*this, *content), tell=write.outcome.tell)
     if isinstance(write, RemoveRecord):
         this = (write.kind, write.owner, write.name)
         if write.old is not None:
-            return Step(_REMOVE_OLD, (*this, write.old), tell=write.outcome.tell_most)
-        return Step(_REMOVE, this, tell=write.outcome.tell_most)
-    return Step(_EXPIRE, (write.kind, write.before, write.most), tell=write.outcome.tell_most)
-
-
-def is_record_written(run: Run, write: RecordWrite) -> bool:
-    """Whether a write whose commit was never answered is there, if it is one that leaves a trace."""
-    if not isinstance(write, PutRecord) or not write.outcome.rows:
-        return False
-    row = run(f"SELECT stamp FROM records WHERE {_THIS}", (write.kind, write.owner, write.name)).fetchone()  # noqa: S608 - constants only
-    return row is not None and row[0] == write.stamp
+            return Step(_REMOVE_OLD, (*this, write.old), tell=write.outcome.tell)
+        return Step(_REMOVE, this, tell=write.outcome.tell)
+    return Step(_EXPIRE, (write.kind, write.before, write.most), tell=write.outcome.tell)
 
 
 def get_record(run: Run, kind: str, owner: str, name: str) -> bytes | None:
@@ -231,24 +224,6 @@ def _create_steps(write: Create) -> list[Step]:
     root = Step(_ROOT, (branch, write.changes), lambda: _no_parent_error(write))
     first = [Step(_FIRST, (branch, seq, entry, b"")) for seq, entry in enumerate(write.entries, 1)]
     return [name, root, *first]
-
-
-def is_written(run: Run, write: Create | Append | Intend | RecordWrite | AddRows) -> bool:
-    """Whether a write whose commit was never answered is there. Only to be asked if all its checks had passed: then
-    the row did not exist before.
-    """
-    if isinstance(write, RecordWrite):
-        return is_record_written(run, write)
-    if isinstance(write, AddRows):
-        return _are_rows_written(run, write)
-    if isinstance(write, Create):
-        return run("SELECT 1 FROM branches WHERE id = ?", (write.branch,)).fetchone() is not None
-    if isinstance(write, Append):
-        sql, values = "SELECT entry, changes FROM entries WHERE branch = ? AND seq = ?", (write.entry, write.changes)
-    else:
-        sql, values = "SELECT call, call FROM intents WHERE branch = ? AND seq = ?", (write.call, write.call)
-    row = run(sql, (write.branch, write.seq)).fetchone()
-    return row is not None and tuple(map(bytes, row)) == values
 
 
 def delete_session(run: Run, key: Key) -> None:
@@ -435,21 +410,11 @@ def _log_steps(write: LogWrite) -> list[Step]:
     table, place = write.table, _PLACE[write.table]
     old = f"SELECT id FROM {table} WHERE {place} < ? ORDER BY {place} LIMIT ?"  # noqa: S608 - constants only
     trim = f"DELETE FROM {table} WHERE id IN ({old})"  # noqa: S608 - constants only
-    return [Step(trim, (write.before, write.most), tell=write.outcome.tell_most)]
+    return [Step(trim, (write.before, write.most), tell=write.outcome.tell)]
 
 
 def _row_steps(rows: tuple[LogRow, ...]) -> list[Step]:
     return [Step(_ADD_ROW[row.table], row.values) for row in rows]
-
-
-def _are_rows_written(run: Run, write: AddRows) -> bool:
-    """Whether rows whose commit was never answered are there: they were written together."""
-    for row in write.rows[:1]:
-        # A call has a number, and an event a stamp, that no other has; there are few events.
-        is_call = row.table == "calls"
-        sql = "SELECT 1 FROM calls WHERE id = ?" if is_call else "SELECT 1 FROM events WHERE stamp = ?"
-        return run(sql, (row.values[is_call],)).fetchone() is not None
-    return False
 
 
 def list_calls(
