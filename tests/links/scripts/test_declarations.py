@@ -90,7 +90,7 @@ TOOLS = [
         ("raise SystemExit(2)", "error", "SystemExit: 2"),
         ("import os; os._exit(3)", "crash", "status 3"),
         ("import os; os.kill(os.getpid(), 9)", "crash", "SIGKILL"),
-        ("import os; os.closerange(0, 60)", "crash", "status 0"),
+        ("import os; os.closerange(0, 60)", "refused", "declares no tool"),
         ("x = [0]\nwhile True: x += x", "error", "MemoryError"),
         ("x = '" + "\\ud800" + "'\nTOOL_NAME = x\nTOOL_PARAMETERS={}\ndef run(): pass", "error", "surrogates"),
         ("\x00", "error", "null bytes"),

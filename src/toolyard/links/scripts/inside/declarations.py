@@ -6,8 +6,8 @@ Each file is executed in a fork of its own.
 from __future__ import annotations
 
 import gc
+import mmap
 import os
-import select
 import sys
 import types
 from contextlib import suppress
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _IMPORT = rb"(?m)^(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))"
 _NOT_AHEAD = frozenset({"antigravity", "this", "idlelib", "test", "turtledemo", "__main__", "readline"})
 _FLAGS = {"timeout": "TOOL_TIMEOUT", "effects": "TOOL_EFFECTS", "tags": "TOOL_TAGS", "version": "TOOL_VERSION"}
-_LAST_MOMENT = 500
+_HEAD = 8
 _COROUTINE = 0x80
 """The flag of code that makes coroutines."""
 _SWITCHES = {"no_background": "NO_BACKGROUND", "allow_repeat": "ALLOW_REPEAT"}
@@ -71,41 +71,39 @@ def _import_ahead(source: bytes, tried: set[str]) -> None:
 
 def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
     flush()
-    reader, writer = os.pipe()
     try:
+        # Not a pipe: whoever else has its end, such as a process that the file leaves behind, would keep it open.
+        said = mmap.mmap(-1, _HEAD + limit)
         pid = os.fork()
     except OSError as error:
         # Another file may hold all the processes that scripts may have.
-        os.close(reader)
-        os.close(writer)
         return frames.encode({"unforked": f"a process could not be forked: {error.strerror}"}).encode(), True
     if pid == 0:
-        try:
-            os.setpgid(0, 0)
-            kernel.die_with_parent(SIGKILL)
-            os.close(reader)
-            os.close(IN)
-            os.close(OUT)
-            gc.disable()
-            said = frames.encode(_declare(file, source, limit)).encode()
-            flush()
-            frames.write(writer, said)
-        finally:
-            os._exit(0)
-    os.close(writer)
-    try:
-        body = _receive_from_fork(reader, pid, limit)
-    finally:
-        os.close(reader)
+        _become_reader(file, source, limit, said)
+    # Waited for, and not yet buried: until then its group is nobody else's.
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     end_group(pid)
-    with suppress(ProcessLookupError):
-        os.kill(pid, SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    is_clean = _has_no_children()
-    if body is None:
-        code = os.waitstatus_to_exitcode(status)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with said:
+        size = int.from_bytes(said[:_HEAD], "big")
+        body = said[_HEAD : _HEAD + size]
+    if code or not 0 < size <= limit:
         body = frames.encode({"ended": code}).encode()
-    return body, is_clean
+    return body, _has_no_children()
+
+
+def _become_reader(file: str, source: bytes, limit: int, said: mmap.mmap) -> None:
+    try:
+        os.setpgid(0, 0)
+        kernel.die_with_parent(SIGKILL)
+        os.close(IN)
+        os.close(OUT)
+        gc.disable()
+        body = frames.encode(_declare(file, source, limit)).encode()
+        flush()
+        said[: _HEAD + len(body)] = len(body).to_bytes(_HEAD, "big") + body
+    finally:
+        os._exit(0)
 
 
 def _has_no_children() -> bool:
@@ -116,33 +114,6 @@ def _has_no_children() -> bool:
     except ChildProcessError:
         return True
     return False
-
-
-def _receive_from_fork(reader: int, pid: int, limit: int) -> bytes | None:
-    """The one frame of a fork; None if it ended without."""
-    handle = os.pidfd_open(pid)
-    os.set_blocking(reader, False)
-    poll = select.poll()
-    poll.register(reader, select.POLLIN)
-    poll.register(handle, select.POLLIN)
-    data = bytearray()
-    try:
-        while True:
-            ready = {fd for fd, _ in poll.poll()}
-            chunk = b""
-            with suppress(BlockingIOError):
-                chunk = os.read(reader, 1 << 20)
-            data += chunk
-            size = int.from_bytes(data[:4], "big") if len(data) >= 4 else None
-            if size is not None and (size > limit or len(data) >= size + 4):
-                return bytes(data[4 : size + 4]) if size <= limit else None
-            if not chunk and (handle in ready or reader in ready):
-                # It has closed the pipe; it may be about to end, and then how it ends is worth knowing.
-                poll.unregister(reader)
-                poll.poll(_LAST_MOMENT)
-                return None
-    finally:
-        os.close(handle)
 
 
 def _declare(file: str, source: bytes, limit: int) -> Said:
