@@ -11,7 +11,7 @@ import sys
 import time
 
 from toolyard.serving.idempotency import Idempotency
-from toolyard.serving.stored_answers import StoredResponse as Response
+from toolyard.serving.stored_answers import StoredAnswer
 from toolyard.sessions.records import open_records
 
 
@@ -26,7 +26,7 @@ def open_store(kind, address, schema):
 
 
 def interrupted():
-    return Response(500, b"interrupted")
+    return StoredAnswer(status=500, body=b"interrupted")
 
 
 class Requests:
@@ -41,7 +41,7 @@ class Requests:
         async def make():
             os.write(self.ledger, b"%d\n" % number)
             await asyncio.sleep(0.001 * (number % 4))
-            return Response(200, b"%d:%d:%d" % (number, os.getpid(), time.monotonic_ns()))
+            return StoredAnswer(status=200, body=b"%d:%d:%d" % (number, os.getpid(), time.monotonic_ns()))
 
         response = await self.once.answer("ann", f"k{number}", b"d", make, repeatable=False, interrupted=interrupted)
         return response.body.decode()

@@ -5,6 +5,7 @@ import gc
 import logging
 
 import pytest
+from msgspec.structs import replace
 from sessions import conftest as places
 from sessions.store.test_postgres import Cut, kill_connections
 from waiting import SOON, Clock
@@ -13,10 +14,17 @@ from toolyard.model.errors import SessionBusyError, SessionError
 from toolyard.serving import idempotency as once_module
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
-from toolyard.serving.stored_answers import StoredResponse as Response
+from toolyard.serving.stored_answers import StoredAnswer
 from toolyard.sessions.records import open_records
 
 REPLAYED = (b"idempotent-replayed", b"true")
+
+
+def Response(status, body, content_type=b"", headers=()):
+    """An answer, as a request's `make` gives it."""
+    return StoredAnswer(status=status, content_type=content_type, body=body, headers=headers)
+
+
 INTERRUPTED = Response(500, b"interrupted")
 
 place, postgres_place, sqlite_place = places.place, places.postgres_place, places.sqlite_place
@@ -92,7 +100,7 @@ async def test_the_first_answer_is_given_again_without_running(server):
     first = await server.ask(tool)
     again = await server.ask(tool)
     assert first == Response(201, b"run 1", b"text/plain", ((b"location", b"/x"),))
-    assert again == Response(201, b"run 1", b"text/plain", ((b"location", b"/x"), REPLAYED))
+    assert replace(again, digest=b"") == Response(201, b"run 1", b"text/plain", ((b"location", b"/x"), REPLAYED))
     assert tool.runs == 1
     assert await server.ask(tool, "other") == Response(201, b"run 2", b"text/plain", ((b"location", b"/x"),))
     assert (await server.ask(tool, owner="bob")).body == b"run 3", "keys of two owners have nothing in common"
@@ -396,7 +404,7 @@ async def test_patience_with_another_process_ends(place):
 
 async def test_answers_are_forgotten_when_they_are_old(server):
     clock, monotonic = Clock(1_000_000.0), Clock(1_000_000.0)
-    once = Idempotency(server.records, clock, keep=100.0, monotonic=monotonic)
+    once = Idempotency(server.records, keep=100.0, monotonic=monotonic)
     server.records.clock = clock
     server.once, tool = once, Tool()
     await server.ask(tool)
@@ -404,26 +412,6 @@ async def test_answers_are_forgotten_when_they_are_old(server):
         moment.now += 601
     await once.poll()
     assert (await server.ask(tool)).body == b"run 2"
-
-
-@pytest.mark.parametrize("jump", [-10_000_000, 10_000_000])
-async def test_a_clock_that_is_set_makes_nothing_old(server, jump):
-    clock, monotonic = Clock(1_000_000.0), Clock(1_000_000.0)
-    once = Idempotency(server.records, clock, keep=10_000.0, monotonic=monotonic)
-    server.records.clock = clock
-    server.once, tool = once, Tool()
-    await server.ask(tool)
-    clock.now += jump
-    for _ in range(10):
-        for moment in (clock, monotonic):
-            moment.now += 700
-        await once.poll()
-    assert (await server.ask(tool)).body == b"run 1"
-    for moment in (clock, monotonic):
-        moment.now += 700_000
-    await once.poll()
-    await once.poll()
-    assert server.records.all("answer") == [] or jump < 0
 
 
 async def test_closing_cuts_short_and_says_so_to_whoever_waits_and_whoever_comes(server):

@@ -12,12 +12,12 @@ from conftest import examples
 from toolyard.serving import idempotency as once_module
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
-from toolyard.serving.stored_answers import StoredResponse as Response
+from toolyard.serving.stored_answers import StoredAnswer
 from toolyard.sessions.records import open_records
 from toolyard.sessions.store.sqlite import SqliteStore
 
 BUSY = HttpFault(429, "x.busy", "nothing ran", retryable=True)
-INTERRUPTED = Response(500, b"interrupted")
+INTERRUPTED = StoredAnswer(status=500, body=b"interrupted")
 
 
 class Run:
@@ -95,7 +95,11 @@ class Machine(RuleBasedStateMachine):
             self.runner.run(self._finish(going_on[pick % len(going_on)], how))
 
     async def _finish(self, run, how):
-        outcome = {"answer": Response(200, b"%d" % run.number), "fault": BUSY, "bug": ValueError("a bug")}[how]
+        outcome = {
+            "answer": StoredAnswer(status=200, body=b"%d" % run.number),
+            "fault": BUSY,
+            "bug": ValueError("a bug"),
+        }[how]
         if how == "answer":
             self.over[run.key] = outcome.body
         elif how == "bug" and run.key.startswith("w"):

@@ -24,6 +24,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from toolyard.loop.threads import outlast
 from toolyard.model.errors import (
     SessionBusyError,
@@ -36,15 +38,12 @@ from toolyard.model.errors import (
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.stored_answers import (
     StoredAnswer,
-    StoredResponse,
     answer_unrecorded,
-    encode_answer,
-    encode_claim,
+    encode_entry,
     key_conflict,
     mark_replayed,
     read_entry,
     replay_answer,
-    response_of,
     server_stopping,
     still_in_progress,
     store_unavailable,
@@ -64,8 +63,6 @@ _PROBE = 1.0
 """Seconds between two looks whether the process that runs a request elsewhere still lives."""
 _MOST_UNSETTLED = 10_000
 _SWEEP = 600.0
-_JUMP = 60.0
-"""Seconds by which two clocks may drift apart between two looks before one of them was set."""
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -90,9 +87,9 @@ class KeyedRequest(NamedTuple):
 
     slot: KeySlot
     digest: bytes
-    make: Callable[[], Awaitable[StoredResponse]]
+    make: Callable[[], Awaitable[StoredAnswer]]
     repeatable: bool
-    interrupted: Callable[[], StoredResponse]
+    interrupted: Callable[[], StoredAnswer]
     resume: Callable[[bytes], None] | None = None
 
 
@@ -101,13 +98,13 @@ class KeyedWork:
 
     __slots__ = ("digest", "task", "waiting")
 
-    def __init__(self, digest: bytes, task: asyncio.Task[StoredResponse]) -> None:
+    def __init__(self, digest: bytes, task: asyncio.Task[StoredAnswer]) -> None:
         self.digest = digest
         self.task = task
         self.waiting = 0
         """How many wait for it: whoever gives up takes neither the work nor the others' answer along."""
 
-    async def wait(self) -> StoredResponse:
+    async def wait(self) -> StoredAnswer:
         """What came of it."""
         self.waiting += 1
         try:
@@ -121,23 +118,24 @@ class KeyedWork:
             self.waiting -= 1
 
 
-async def carry_out(job: KeyedRequest, earlier: bytes) -> tuple[StoredResponse, bytes | None, BaseException | None]:
+async def carry_out(job: KeyedRequest, claim: bytes) -> tuple[StoredAnswer, bytes | None, BaseException | None]:
     """Carry out the request: the response, what is to be stored (None: as if it had never come), and the error."""
+    earlier = read_entry(claim).unfinished
     if earlier and job.resume is not None:
         job.resume(earlier)
     try:
         response = await job.make()
     except _NOTHING_RAN as error:
-        return StoredResponse(), None, error
+        return StoredAnswer(), None, error
     except asyncio.CancelledError:
         if job.repeatable:
-            return StoredResponse(), None, server_stopping()
+            return StoredAnswer(), None, server_stopping()
         response = job.interrupted()
     except Exception as error:  # noqa: BLE001 - raised again, once the store knows that something may have run
         if job.repeatable:
-            return StoredResponse(), None, error
-        return StoredResponse(), encode_answer(job.digest, job.interrupted()), error
-    return response, encode_answer(job.digest, response), None
+            return StoredAnswer(), None, error
+        return StoredAnswer(), encode_entry(replace(job.interrupted(), digest=job.digest)), error
+    return response, encode_entry(replace(response, digest=job.digest)), None
 
 
 async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, BaseException | None]:
@@ -153,14 +151,12 @@ class Idempotency:
     def __init__(
         self,
         records: Records,
-        clock: Callable[[], float] | None = None,
         *,
         keep: float = KEEP,
         patience: float = 90.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records
-        self._clock = records.clock if clock is None else clock
         self._keep = keep
         self._patience = patience
         self._monotonic = monotonic
@@ -170,7 +166,6 @@ class Idempotency:
         self._name = secrets.token_hex(12)
         self._signing_on: asyncio.Task[None] | None = None
         self._claims = 0
-        self._offset = self._clock() - monotonic()
         self._sweep_at = monotonic() + _SWEEP
         self._closing = False
 
@@ -179,12 +174,12 @@ class Idempotency:
         owner: str,
         key: str,
         digest: bytes,
-        make: Callable[[], Awaitable[StoredResponse]],
+        make: Callable[[], Awaitable[StoredAnswer]],
         *,
         repeatable: bool,
-        interrupted: Callable[[], StoredResponse],
+        interrupted: Callable[[], StoredAnswer],
         resume: Callable[[bytes], None] | None = None,
-    ) -> StoredResponse:
+    ) -> StoredAnswer:
         """The answer of `make`, which is called only if nobody has called it for this key before.
 
         `digest` stands for the request: another one under the same key is a 409. `repeatable` says that running it
@@ -209,7 +204,15 @@ class Idempotency:
             # A probe may have it for a moment; then the next round gets it.
             await self._records.ahold(_HOLDER, "", self._name)
         for slot in list(self._unsettled):
-            await self._settle_in_passing(slot)
+            if slot in self._running or slot not in self._unsettled:
+                continue
+            try:
+                await self._settle(slot)
+            except StoreFailing:
+                raise
+            except SessionError as error:
+                # Only this one is refused. It must not be forgotten: a claim without it would look never acted on.
+                log.warning("an answer cannot be stored: %s", error)
         await self._sweep()
 
     async def close(self) -> None:
@@ -243,7 +246,7 @@ class Idempotency:
         work.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return work
 
-    async def _run(self, job: KeyedRequest) -> StoredResponse:
+    async def _run(self, job: KeyedRequest) -> StoredAnswer:
         try:
             return await self._carry_out_once(job)
         except Exception as failure:
@@ -253,41 +256,44 @@ class Idempotency:
         finally:
             del self._running[job.slot]
 
-    async def _carry_out_once(self, job: KeyedRequest) -> StoredResponse:
+    async def _carry_out_once(self, job: KeyedRequest) -> StoredAnswer:
         claim, cancelled = await finish_uncancelled(self._claim(job))
-        if isinstance(claim, StoredResponse):
+        if isinstance(claim, StoredAnswer):
             return claim
-        if cancelled is not None or self._closing:
-            await finish_uncancelled(self._settle(job.slot, claim, withdraw_claim(claim)))
-            raise server_stopping()
-        response, entry, error = await carry_out(job, read_entry(claim).unfinished)
+        is_stopping = cancelled is not None or self._closing
+        carried_out = (StoredAnswer(), None, server_stopping()) if is_stopping else await carry_out(job, claim)
+        response, entry, error = carried_out
+        self._unsettled[job.slot] = (claim, entry or withdraw_claim(claim))
         try:
-            stored, _ = await finish_uncancelled(self._settle(job.slot, claim, entry or withdraw_claim(claim)))
-        except HttpFault:
-            if error is None:
-                raise
+            stored, _ = await finish_uncancelled(self._settle(job.slot))
+        except SessionError as failure:
+            log.warning("what came of a request cannot be stored yet: %s", failure)
+            raise (answer_unrecorded() if error is None else error) from failure
         if error is not None:
             raise error
         # Another process may have given an answer already; then that is the one.
         return response if stored is None else mark_replayed(stored)
 
-    async def _claim(self, job: KeyedRequest) -> bytes | StoredResponse:
+    async def _claim(self, job: KeyedRequest) -> bytes | StoredAnswer:
         """The claim, now stored, or the answer that is there. Waits for whoever has the key now."""
-        if job.slot in self._unsettled:
-            await self._settle_first(job.slot)
+        _, entry = self._unsettled.get(job.slot, (b"", None))
         self._claims += 1
         who = f"{self._name}.{self._claims}"
         try:
+            if job.slot in self._unsettled:
+                # What an earlier request with the key left to be stored comes before anything else.
+                await self._settle(job.slot)
+                entry = None
             await self._sign_on()
             return await self._put_claim(job, who)
         except SessionError as error:
             # A commit that was not answered may have left the claim there, and nobody will act on it.
             if len(self._unsettled) < _MOST_UNSETTLED:
-                self._unsettled.setdefault(job.slot, (encode_claim(job.digest, who), None))
-            raise store_unavailable() from error
+                self._unsettled.setdefault(job.slot, (encode_entry(StoredAnswer(job.digest, who)), None))
+            raise (store_unavailable() if entry is None else answer_unrecorded()) from error
 
-    async def _put_claim(self, job: KeyedRequest, who: str) -> bytes | StoredResponse:
-        mine = encode_claim(job.digest, who)
+    async def _put_claim(self, job: KeyedRequest, who: str) -> bytes | StoredAnswer:
+        mine = encode_entry(StoredAnswer(job.digest, who))
         give_up = self._monotonic() + self._patience
         probe_at, pause = float("-inf"), _POLL
         value: bytes | None = None
@@ -321,7 +327,7 @@ class Idempotency:
 
     async def _take_over(
         self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str
-    ) -> bytes | StoredResponse | None:
+    ) -> bytes | StoredAnswer | None:
         """What to do about a claim whose holder will not answer; None if it may yet, or somebody was quicker."""
         holder = (found.claim or "").partition(".")[0]
         # What began here is running or unsettled, and this is neither: a claim of our own was never acted on.
@@ -331,12 +337,12 @@ class Idempotency:
         if again or job.repeatable:
             return await self._claim_over(job, value, found, who)
         response = job.interrupted()
-        entry = encode_answer(job.digest, response, guess=True)
+        entry = encode_entry(replace(response, digest=job.digest, guess=True))
         return mark_replayed(response) if await self._records.areplace(_KIND, *job.slot, value, entry) else None
 
     async def _claim_over(self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str) -> bytes | None:
         """The claim, in the place of what was found, and with what came of it so far; None if somebody was quicker."""
-        mine = encode_claim(job.digest, who, found)
+        mine = encode_entry(replace(found, digest=job.digest, claim=who))
         try:
             return mine if await self._records.areplace(_KIND, *job.slot, value, mine) else None
         except SessionError:
@@ -349,38 +355,11 @@ class Idempotency:
         await self._records.arelease(_HOLDER, "", holder)
         return True
 
-    async def _settle(self, slot: KeySlot, claim: bytes, entry: bytes | None) -> StoredResponse | None:
-        """Put the answer, or nothing, in the place of the claim; the answer of another process if it stands."""
-        self._unsettled[slot] = (claim, entry)
-        try:
-            stored = await self._settle_again(slot)
-        except SessionError as error:
-            if entry is None:
-                log.warning("a claim could not be withdrawn yet: %s", error)
-                return None
-            raise answer_unrecorded() from error
-        return stored
+    async def _settle(self, slot: KeySlot) -> StoredAnswer | None:
+        """Put the answer, or nothing, in the place of the claim; the answer of another process if it stands.
 
-    async def _settle_first(self, slot: KeySlot) -> None:
-        """What an earlier request with the key left to be stored comes before anything else."""
-        _, entry = self._unsettled[slot]
-        try:
-            await self._settle_again(slot)
-        except SessionError as error:
-            raise (store_unavailable() if entry is None else answer_unrecorded()) from error
-
-    async def _settle_in_passing(self, slot: KeySlot) -> None:
-        if slot in self._running or slot not in self._unsettled:
-            return
-        try:
-            await self._settle_again(slot)
-        except StoreFailing:
-            raise
-        except SessionError as error:
-            # Only this one is refused. It must not be forgotten: a claim without it would look like one never acted on.
-            log.warning("an answer cannot be stored: %s", error)
-
-    async def _settle_again(self, slot: KeySlot) -> StoredResponse | None:
+        If the store fails, it raises, and the same is to be tried again later.
+        """
         pending = self._unsettled[slot]
         claim, entry = pending
         stored = None
@@ -393,7 +372,7 @@ class Idempotency:
             del self._unsettled[slot]
         return stored
 
-    async def _store(self, slot: KeySlot, claim: bytes, entry: bytes) -> StoredResponse | None:
+    async def _store(self, slot: KeySlot, claim: bytes, entry: bytes) -> StoredAnswer | None:
         while not await self._records.areplace(_KIND, *slot, claim, entry):
             # Somebody took this process for dead; or the store did it before, and could not say so.
             value = await self._records.aget(_KIND, *slot)
@@ -405,7 +384,7 @@ class Idempotency:
                 continue
             found = read_entry(value)
             if found.claim is None and not found.guess:
-                return response_of(found)
+                return found
             claim = value
         return None
 
@@ -418,12 +397,8 @@ class Idempotency:
         await self._records.ahold(_HOLDER, "", self._name)
 
     async def _sweep(self) -> None:
-        """Forget old answers. If the clock was set, ages mean nothing until everything of before is old anyway."""
-        now, wall = self._monotonic(), self._clock()
-        if abs(wall - now - self._offset) > _JUMP:
-            log.warning("the clock was set by %.0f s; answers are kept longer", wall - now - self._offset)
-            self._sweep_at = now + self._keep
-        self._offset = wall - now
+        """Forget old answers; the clock of records passes evenly, whoever sets that of the machine."""
+        now = self._monotonic()
         if now >= self._sweep_at:
             self._sweep_at = now + _SWEEP
-            await self._records.aexpire(_KIND, wall - self._keep)
+            await self._records.aexpire(_KIND, self._records.clock() - self._keep)

@@ -31,7 +31,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import NOBODY, Caller, Principal
 from toolyard.serving.metrics import Metrics
-from toolyard.serving.stored_answers import StoredResponse
+from toolyard.serving.stored_answers import StoredAnswer
 
 TOOL_ID = "tool_"
 
@@ -261,10 +261,10 @@ class Invoker:
             tools = self._yard.tool_registry.get(tool_name)
             repeatable = bool(tools) and all(tool.effects is Effects.READ for tool in tools)
 
-        async def make_stored() -> StoredResponse:
+        async def make_stored() -> StoredAnswer:
             response = await make()
             unfinished = [result.to_dict() for result in caller.unfinished]
-            return StoredResponse.of(response, msgspec.json.encode(unfinished) if unfinished else b"")
+            return StoredAnswer.of(response, msgspec.json.encode(unfinished) if unfinished else b"")
 
         def resume(unfinished: bytes) -> None:
             caller.unfinished = tuple(map(ToolResult.from_dict, msgspec.json.decode(unfinished or b"[]")))
@@ -272,7 +272,7 @@ class Invoker:
         answer = await self._idempotency.answer(
             *(caller.principal.owner or "", key, digest, make_stored),
             repeatable=repeatable,
-            interrupted=lambda: StoredResponse.of(interrupted(_INTERRUPTED.info)),
+            interrupted=lambda: StoredAnswer.of(interrupted(_INTERRUPTED.info)),
             resume=resume,
         )
         # Another request with the key may have made it.

@@ -9,30 +9,42 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.routing import JSON
 
 REPLAYED = (b"idempotent-replayed", b"true")
-
-
 _OF_THE_BODY = (b"content-length", b"content-type")
 
 
-class StoredResponse(msgspec.Struct, frozen=True):
-    """An answer as data, which can be stored and given again."""
+class StoredAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored under a key: who carries the request out, and then the answer as data, to be given again."""
 
+    digest: bytes = b""
+    """Of the request: the same key with another request is a mistake."""
+    claim: str | None = None
+    """Who runs it: a holder's name and a number; None once it is over."""
+    guess: bool = False
+    """The answer is `interrupted`, on the evidence of a lock."""
     status: int = 200
+    content_type: bytes = b""
     body: bytes = b""
-    content_type: bytes = JSON.encode()
     headers: tuple[tuple[bytes, bytes], ...] = ()
     unfinished: bytes = b""
-    """What came of calls of which some are held: no answer to be given again, and sent again, only those run."""
+    """What came of calls of which some are held: no answer to be given again, and sent again, only those run.
+
+    A claim keeps it for whoever must go on from there.
+    """
 
     @classmethod
-    def of(cls, response: Response, unfinished: bytes = b"") -> StoredResponse:
+    def of(cls, response: Response, unfinished: bytes = b"") -> StoredAnswer:
         """What is to be stored of an answer."""
-        headers = dict(response.raw_headers)
+        kind = dict(response.raw_headers).get(b"content-type", b"")
         rest = tuple(header for header in response.raw_headers if header[0] not in _OF_THE_BODY)
-        return cls(response.status_code, bytes(response.body), headers.get(b"content-type", b""), rest, unfinished)
+        return cls(
+            status=response.status_code,
+            content_type=kind,
+            body=bytes(response.body),
+            headers=rest,
+            unfinished=unfinished,
+        )
 
     def to_response(self) -> Response:
         """The answer again."""
@@ -43,36 +55,14 @@ class StoredResponse(msgspec.Struct, frozen=True):
         return response
 
 
-class StoredAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored under a key."""
-
-    digest: bytes
-    """Of the request: the same key with another request is a mistake."""
-    claim: str | None = None
-    """Who runs it: a holder's name and a number; None once it is over."""
-    guess: bool = False
-    """The answer is `interrupted`, on the evidence of a lock."""
-    status: int = 0
-    content_type: bytes = b""
-    body: bytes = b""
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    unfinished: bytes = b""
-    """As of the response; a claim keeps it for whoever must go on from there."""
-
-
-_encode = msgspec.msgpack.Encoder().encode
+encode_entry = msgspec.msgpack.Encoder().encode
 read_entry = msgspec.msgpack.Decoder(StoredAnswer).decode
-
-
-def encode_claim(digest: bytes, who: str, over: StoredAnswer | None = None) -> bytes:
-    """The request is being carried out; `over` is what it was before that, where it goes on from something."""
-    return _encode(StoredAnswer(digest, who) if over is None else replace(over, claim=who))
 
 
 def withdraw_claim(claim: bytes) -> bytes | None:
     """What is to be there again if nothing came of a claim; None: nothing."""
     entry = read_entry(claim)
-    return _encode(replace(entry, claim=None)) if entry.unfinished else None
+    return encode_entry(replace(entry, claim=None)) if entry.unfinished else None
 
 
 def stored_name(key: str) -> str:
@@ -82,25 +72,14 @@ def stored_name(key: str) -> str:
     return "#" + blake2b(key.encode(errors="surrogatepass"), digest_size=32).hexdigest()
 
 
-def encode_answer(digest: bytes, response: StoredResponse, *, guess: bool = False) -> bytes:
-    """The request is over."""
-    told = (response.status, response.content_type, response.body, response.headers, response.unfinished)
-    return _encode(StoredAnswer(digest, None, guess, *told))
-
-
-def response_of(entry: StoredAnswer) -> StoredResponse:
-    """The answer as it was."""
-    return StoredResponse(entry.status, entry.body, entry.content_type, entry.headers, entry.unfinished)
-
-
-def replay_answer(entry: StoredAnswer, digest: bytes) -> StoredResponse:
+def replay_answer(entry: StoredAnswer, digest: bytes) -> StoredAnswer:
     """The answer for one who asks again; a 409 if the request is not the same."""
     if entry.digest != digest:
         raise key_conflict()
-    return mark_replayed(response_of(entry))
+    return mark_replayed(entry)
 
 
-def mark_replayed(response: StoredResponse) -> StoredResponse:
+def mark_replayed(response: StoredAnswer) -> StoredAnswer:
     """The same, marked as not of this request's making."""
     if REPLAYED in response.headers:
         return response
