@@ -246,19 +246,18 @@ def read_count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
-def _parse_query(text: bytes) -> dict[str, list[str]]:
+def parse_pairs(text: bytes, most: int) -> list[tuple[str, str]] | None:
+    """Names and values as queries and forms have them; None if they are no UTF-8, or there are more."""
     try:
-        pairs = parse_qsl(
-            text.decode("ascii"),
-            keep_blank_values=True,
-            strict_parsing=False,
-            max_num_fields=_MAX_PARAMETERS,
-            errors="strict",
-        )
+        return parse_qsl(text.decode("ascii"), keep_blank_values=True, max_num_fields=most, errors="strict")
     except ValueError:
-        raise _invalid_query(
-            f"the query must be percent-encoded UTF-8 with at most {_MAX_PARAMETERS} parameters"
-        ) from None
+        return None
+
+
+def _parse_query(text: bytes) -> dict[str, list[str]]:
+    pairs = parse_pairs(text, _MAX_PARAMETERS)
+    if pairs is None:
+        raise _invalid_query(f"the query must be percent-encoded UTF-8 with at most {_MAX_PARAMETERS} parameters")
     found: dict[str, list[str]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)

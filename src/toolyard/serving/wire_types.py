@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.calls.approval import Outcome, Preview
 from toolyard.model.bindings import RestBody, RestParameter
+from toolyard.model.call import ToolResult
 
 SCHEMA_VERSION = "0.1.0"
 
@@ -207,34 +208,10 @@ class LooseCallsBody(CallsBody):
     mode: Literal["execute", "simulate"] = "execute"
 
 
-class WireErrorInfo(Shape):
-    """Why a call failed; `effect` says whether the world may have changed all the same."""
-
-    code: str
-    message: str
-    retryable: bool
-    effect: Literal["none", "done", "unknown"]
-    retry_after: float | UnsetType = UNSET
-    hint: str | UnsetType = UNSET
-    details: Json | UnsetType = UNSET
-
-
-class WireResult(Shape):
-    """What came of a call: `result`, or `error` and `error_info`."""
-
-    call_id: str | None
-    name: str
-    result: Any
-    error: str | None
-    metadata: Json
-    error_info: WireErrorInfo | UnsetType = UNSET
-    overload: str | UnsetType = UNSET
-
-
 class Results(Shape):
     """Results in the order of the calls."""
 
-    results: list[WireResult]
+    results: list[ToolResult]
 
 
 class DecisionBody(Shape):

@@ -200,7 +200,7 @@ def test_under_tls_the_cookie_cannot_be_set_by_anybody_else():
     from toolyard.serving.console.sign_in import BrowserSignIn
 
     cookie = BrowserSignIn(None, 443)
-    scope = {"scheme": "https", "headers": [(b"cookie", b"toolyard_443=a; __Host-toolyard_443=b")]}
+    scope = {"type": "http", "scheme": "https", "headers": [(b"cookie", b"toolyard_443=a; __Host-toolyard_443=b")]}
     assert cookie.write_cookie(scope, "x")[1] == b"__Host-toolyard_443=x; Path=/; HttpOnly; SameSite=Strict; Secure"
     assert cookie.read_cookie(scope) == "b"
     assert cookie.read_cookie({**scope, "headers": [(b"cookie", b"toolyard_443=a")]}) is None

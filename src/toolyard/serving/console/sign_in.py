@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import re
-from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -12,7 +11,7 @@ from starlette.types import Scope
 from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing
-from toolyard.serving.routing import BODY
+from toolyard.serving.routing import BODY, parse_pairs
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(rf"{CONSOLE}(?:/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)*/?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")
@@ -34,13 +33,7 @@ class BrowserSignIn:
 
     def read_cookie(self, scope: Scope) -> str | None:
         """The value; None if nobody is signed in."""
-        wanted = self._name(scope)
-        header = next((value for name, value in scope["headers"] if name == b"cookie"), b"")
-        for part in header.decode("latin-1").split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == wanted:
-                return str(value)
-        return None
+        return Request(scope).cookies.get(self._name(scope))
 
     def write_cookie(self, scope: Scope, value: str, more: str = "") -> tuple[bytes, bytes]:
         """The header that leaves it in a browser."""
@@ -85,15 +78,11 @@ def _read_fields(request: Request) -> dict[str, str]:
         raise HttpFault(
             415, "request.unsupported_media_type", "a form must be sent as application/x-www-form-urlencoded"
         )
-    body: bytes = request.scope[BODY]
-    try:
-        pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, encoding="utf-8", errors="strict"
-        )
-    except ValueError:
+    pairs = parse_pairs(request.scope[BODY], _MAX_FIELDS)
+    if pairs is None:
         raise HttpFault(
             400, "request.invalid_form", f"a form must be percent-encoded UTF-8 with at most {_MAX_FIELDS} fields"
-        ) from None
+        )
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise HttpFault(400, "request.invalid_form", "a field of the form was sent twice")
