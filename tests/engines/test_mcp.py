@@ -184,6 +184,22 @@ class TestProgress:
             await engine.arun(CallRequest(calls=calls, notify=lambda call, notice: told.append((call.name, notice))))
         assert told[-1] == ("raw::slow", Progress(15, 20, "step 15"))
 
+    def test_a_tool_that_runs_as_a_task_alone_is_waited_for_with_its_progress(self, folder):
+        folder.mkdir()
+        put_tools(folder, entry("task", execution={"taskSupport": "required"}))
+        told = []
+        with yard(folder, on_progress=lambda call, notice: told.append(notice)) as (_, engine):
+            result = call(engine, "task", {"seconds": 0.2})
+        assert (result.result, told[-1]) == ("done", Progress(15, 20, "step 15"))
+
+    def test_a_task_that_takes_too_long_is_cancelled_and_may_have_had_an_effect(self, folder):
+        folder.mkdir()
+        put_tools(folder, entry("task", execution={"taskSupport": "required"}))
+        with yard(folder) as (_, engine):
+            late = call(engine, "task", {"seconds": 30}, timeout=0.5)
+            until(lambda: "tasks/cancel" in log(folder))
+        assert (late.error_info.code, late.error_info.effect) == ("tool.timeout", "unknown")
+
     def test_a_callback_that_fails_hurts_no_call(self, folder, caplog):
         def fails(call, progress):
             raise ZeroDivisionError

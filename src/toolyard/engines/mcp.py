@@ -147,11 +147,13 @@ class MCPToolEngine(OutwardEngine):
         tool, arguments = invocation.tool, invocation.arguments
         binding, server = self._resolve_server(tool)
         reads = tool.effects is Effects.READ
+        execution = tool.metadata.get("execution")
         conditions: dict[str, Any] = {
             "deadline": invocation.deadline,
             "notify": self._make_notifier(invocation),
             "mirrored": binding.mirrored,
             "reads": reads,
+            "as_task": isinstance(execution, dict) and execution.get("taskSupport") == "required",
         }
         # A call in no session has nothing that a later one could find again.
         per_session = self.connection == "per_session" and invocation.session_id

@@ -4,7 +4,7 @@
 
 The folder is where it and its test meet: `tools.json`, if there, adds to the tools and is read for every list;
 `log.txt` gets a line for each message. A file `dead` there keeps it from starting, `mute` from answering. The tool
-`stir` announces that the list has changed.
+`stir` announces that the list has changed. A tool `task` runs as a task alone, and does what `slow` does.
 """
 
 import json
@@ -88,6 +88,7 @@ def contents():
 
 
 WAITING = {}
+TASKS = {}
 
 
 def ask(number, method, params):
@@ -166,6 +167,12 @@ def handle(message):
             tools, start = listed(), int(params.get("cursor", 0))
             more = {"nextCursor": str(start + 10)} if start + 10 < len(tools) else {}
             send({"id": number, "result": {"tools": tools[start : start + 10], **more}})
+        case "tools/call" if params["name"] == "task" and "task" in params:
+            TASKS[f"t{number}"] = params
+            send({"id": number, "result": {"task": {"taskId": f"t{number}", "status": "working"}}})
+        case "tasks/result":
+            begun = {**TASKS[params["taskId"]], "name": "slow"}
+            threading.Thread(target=called, args=(number, begun), daemon=True).start()
         case "tools/call":
             threading.Thread(target=called, args=(number, params), daemon=True).start()
         case "notifications/cancelled":

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -54,6 +55,8 @@ class ToolsCall(msgspec.Struct, frozen=True):
     """Arguments to be repeated in headers."""
     reads: bool = False
     """The tool is known to change nothing, so a failure has no effect."""
+    as_task: bool = False
+    """The tool runs as a task alone, a word of the versions before 2026."""
 
 
 MOST = 256
@@ -145,6 +148,8 @@ class Connection:
             if call.mirrored:
                 headers += mirrored_headers(call.mirrored, call.arguments)
         params: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
+        if call.as_task and not self.agreement.modern:
+            params["task"] = {}
         seconds = None if call.deadline is None else call.deadline - asyncio.get_running_loop().time()
         result = await self._call_once(dict(params), headers, call.deadline, notify)
         for number in range(self.peer.limits.max_rounds):
@@ -216,12 +221,32 @@ class Connection:
             told |= describe_tool(params["name"])
             try:
                 reply = await self.wire.request(request)
+                if "task" in params:
+                    reply = await self._finish_task(reply, deadline)
             finally:
                 del self.peer.calls[number]
             if not isinstance(reply.result, dict):
                 raise ToolFailed(f"{self.peer.name} answered with something that is no result of a tool")
             told |= describe_result(reply.result)
         return reply.result
+
+    async def _finish_task(self, reply: McpReply, deadline: float | None) -> McpReply:
+        """What came of a task: whoever asks for its result is answered when there is one."""
+        task = reply.result.get("task") if isinstance(reply.result, dict) else None
+        if not isinstance(task, dict) or not isinstance(task.get("taskId"), str):
+            return reply
+        about = {"taskId": task["taskId"]}
+        try:
+            return await self._send_request("tasks/result", about, deadline)
+        except SessionLostError:
+            raise Interrupted(f"{self.peer.name} was lost before its task was done") from None
+        except (CallError, asyncio.CancelledError) as error:
+            self.peer.start(self._cancel_task(about))
+            raise taken(error) if isinstance(error, CallError) else error from None
+
+    async def _cancel_task(self, about: dict[str, Any]) -> None:
+        with suppress(CallError):
+            await self._send_request("tasks/cancel", about, asyncio.get_running_loop().time() + PATIENCE)
 
     async def _send_request(self, method: str, params: dict[str, Any] | None, deadline: float | None) -> McpReply:
         headers = modern_headers(self.agreement.version, method) if self.agreement.modern else ()
