@@ -5,6 +5,7 @@ import time
 import pytest
 from waiting import until
 
+from toolyard import PythonToolEngine, ToolCall, ToolRegistry, function_tool
 from toolyard.links.scripts import ScriptFailed
 from toolyard.model.errors import CallTimeout, InvalidArguments, ToolFailed, Unavailable
 
@@ -97,9 +98,10 @@ async def test_large_values_go_there_and_back(pools, size):
     ("handler", "words"),
     [
         ("lambda: object()", "a object that is not JSON"),
-        ("lambda: {1}", "a set that is not JSON"),
         ("lambda: float('nan')", "a float that is not JSON"),
-        ("lambda: b'x'", "a bytes that is not JSON"),
+        ("lambda: b'\\xff'", "a bytes that is not JSON"),
+        ("lambda: ({}[n] for n in [1])", "a generator that is not JSON"),
+        ("lambda: (exit() for n in [1])", "a generator that is not JSON"),
         ("lambda: '\\ud800'", "a str that is not JSON"),
         ("lambda: 'x' * 5000", "more than the 4000"),
         ("3", "run is not a function"),
@@ -112,6 +114,32 @@ def test_what_cannot_be_an_answer_is_a_failure_that_says_so(pools, handler, word
     arguments = {"ctx": 1} if "ctx" in handler else {}
     with pytest.raises(ScriptFailed, match=words):
         pool.call(code, "run", arguments, deadline=soon())
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("{1}", [1]),
+        ("{'a': [frozenset({'b'})]}", {"a": [["b"]]}),
+        ("(n * 2 for n in (1, 2))", [2, 4]),
+        ("range(2)", [0, 1]),
+        ("{'a': 1}.keys()", ["a"]),
+        ("b'x'", "x"),
+        ("__import__('collections').UserDict(a=1)", {"a": 1}),
+        ("__import__('datetime').date(2024, 1, 2)", "2024-01-02"),
+        ("__import__('decimal').Decimal('1.50')", "1.50"),
+        ("__import__('uuid').UUID(int=1)", "00000000-0000-0000-0000-000000000001"),
+        ("__import__('pathlib').Path('a/b')", "a/b"),
+        ("__import__('enum').Enum('E', 'A B').B", 2),
+        ("__import__('dataclasses').make_dataclass('D', ['x'])({1})", {"x": [1]}),
+    ],
+)
+def test_values_that_json_has_no_word_for_are_written_as_those_of_functions_are(pools, value, written):
+    assert pools("rlimits").call(script(f"run = lambda: {value}\n"), "run", {}, deadline=soon()).value == written
+    function = function_tool(lambda: eval(value), namespace="f", name="f")
+    with PythonToolEngine(ToolRegistry([function])) as engine:
+        engine.setup("s")
+        assert engine.execute("s", [ToolCall("f::f")])[0].result == written
 
 
 def test_an_answer_may_be_deep(pools):

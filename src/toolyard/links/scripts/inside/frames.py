@@ -11,7 +11,29 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHUNK = 65536
-encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+_TEXTS = frozenset({"decimal", "fractions", "ipaddress", "uuid"})
+
+
+def _write_unknown(value: Any) -> Any:
+    """What JSON has no word for, as functions outside of scripts have it written; by looks, as nothing is imported."""
+    kind = type(value)
+    if kind.__module__ in _TEXTS:
+        return str(value)
+    for method in ("tolist", "isoformat", "__fspath__", "decode"):
+        if hasattr(kind, method):
+            return getattr(value, method)()
+    if hasattr(kind, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(kind, "__members__"):
+        return value.value
+    if hasattr(kind, "__dataclass_fields__"):
+        return {name: getattr(value, name) for name in kind.__dataclass_fields__}
+    if hasattr(kind, "__iter__"):
+        return dict(value) if hasattr(kind, "keys") else list(value)
+    raise TypeError(f"Object of type {kind.__name__} is not JSON serializable")
+
+
+encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_write_unknown).encode
 _decode = json.JSONDecoder().decode
 
 

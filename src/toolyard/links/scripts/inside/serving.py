@@ -133,7 +133,7 @@ class Script:
         try:
             again = "true" if _is_quiet() else "false"
             body = f'{{"token":"{token}","again":{again},"value":{frames.encode(value)}}}'.encode()
-        except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+        except BaseException as error:  # noqa: BLE001 - what is returned may be a generator, code of the script too
             kind = type(value).__name__
             return self._failed(token, ScriptRefused(f"it returned a {kind} that is not JSON: {error}"), returned=True)
         if len(body) > self._limit:
