@@ -164,6 +164,8 @@ class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
     """By place."""
     lower: Mapping[str, tuple[int, ...]]
     """Places by name in lower case: bare and qualified, of aliases too."""
+    homes: Mapping[str, Sequence[int]]
+    """Places by namespace."""
 
 
 _SOFT_FROM = 0.3

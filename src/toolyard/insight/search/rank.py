@@ -208,19 +208,19 @@ def _first_look(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray
 def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: Floats) -> Floats:
     """What each lacks, whether its namespace is named or near, and what it does, where that is asked or told."""
     said = set(query.stems)
-    entries = [view.entries[row] for row in rows]
-    count = [sum(said.isdisjoint(words) for words in entry.lacks) for entry in entries]
+    entries = [view.entries[row] for row in rows.tolist()]
+    count = [sum(map(said.isdisjoint, entry.lacks)) for entry in entries]
     # Required parameters that the query neither names nor seems to have a value for: 0, 1/2, 2/3, 3/4, ...
     lacking = np.maximum(np.array(count, np.float32) - query.values, 0)
-    spaces = {entry.tool.namespace: entry.home for entry in entries}
-    named = {name: len(home & said) / max(len(home), 1) for name, home in spaces.items()}
-    kin: dict[str, list[float]] = {}
-    for entry, value in zip(entries, near.tolist(), strict=True):
-        kin.setdefault(entry.tool.namespace, []).append(value)
+    spaces = [entry.tool.namespace for entry in entries]
+    homes = {name: entry.home for name, entry in zip(spaces, entries, strict=True)}
+    named = {name: len(home & said) / max(len(home), 1) for name, home in homes.items()}
+    kin: dict[str, list[float]] = {name: [] for name in homes}
+    for name, value in zip(spaces, near.tolist(), strict=True):
+        kin[name].append(value)
     shared = {name: sum(sorted(values)[-_KIN:]) / _KIN for name, values in kin.items()}
     kinds = (np.array(KINDS)[:, None] == np.array([entry.kind for entry in entries])).astype(np.float32)
-    home = np.array([named[entry.tool.namespace] for entry in entries])
-    near_by = np.array([shared[entry.tool.namespace] for entry in entries])
+    home, near_by = [named[name] for name in spaces], [shared[name] for name in spaces]
     found = [lacking / (1 + lacking), home, near_by, *(kinds * query.asks), *(kinds * (not query.asks))]
     return np.array(found, np.float32)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -99,12 +100,16 @@ class ToolIndex:
                 entry = SearchEntry(tool, self._vocabulary.row(tool), lacks, home, kind_of(tool))
             self._entries[id(tool)] = entry
         entries = [self._entries[id(tool)] for tool in snapshot.tools]
+        homes: dict[str, list[int]] = {}
+        for place, tool in enumerate(snapshot.tools):
+            homes.setdefault(tool.namespace, []).append(place)
         return IndexView(
             tools=tuple(snapshot.tools),
             postings=build_postings([entry.row for entry in entries]),
             numbers=self._vocabulary.numbers,
             entries=entries,
             lower=_index_lower_names(snapshot),
+            homes=homes,
         )
 
 
@@ -199,17 +204,16 @@ class Searcher:
         _check_arguments(query, k, threshold)
         index = self._choose_index(snapshot)
         view = index.view(snapshot)
-        allowed = _find_allowed(snapshot, namespace, tags, where)
-        mask = _mask_rows(view, allowed)
-        if not query.strip() or (allowed is not None and not len(allowed)):
+        mask = _mask_rows(view, namespace, tags, where)
+        if not query.strip() or (mask is not None and not mask.any()):
             # Nothing is looked for, so nothing is made for it either.
             lexical = index.meaning is None
-            note = _nobody_there(snapshot, namespace) or self._explain_mode(index, lexical)
+            note = _nobody_there(view, namespace) or self._explain_mode(index, lexical)
             return SearchResults(mode="lexical" if lexical else "hybrid", note=note)
         known = index.known(view, wait=wait)
         note = self._explain_mode(index, known is None)
         results = SearchResults(mode="lexical" if known is None else "hybrid", note=note)
-        named = _find_named(view, snapshot, query, allowed)
+        named = _find_named(view, snapshot, query, mask)
         read = read_query(query)
         vectors = None if known is None else self._embed_query(index, read, known, results)
         known = known if vectors is not None else None
@@ -260,32 +264,30 @@ def _check_arguments(query: str, k: int, threshold: float | None) -> None:
         raise ValueError(f"threshold must be a number from 0 to 1, not {threshold!r}")
 
 
-def _find_allowed(
-    snapshot: Snapshot,
+def _mask_rows(
+    view: IndexView,
     namespace: str | Collection[str] | None,
     tags: str | Collection[str] | None,
     where: Callable[[Tool], bool] | None,
-) -> np.ndarray[tuple[int], np.dtype[np.intp]] | None:
-    """The places that the filters leave; None if there are no filters."""
+) -> Mask | None:
+    """Which tools the filters leave; None if there are no filters."""
     if namespace is None and not tags and where is None:
         return None
-    names = None if namespace is None else _as_set(namespace)
-    wanted = _as_set(tags or ())
-    return np.array(
-        [
-            place
-            for place, tool in enumerate(snapshot.tools)
-            if (names is None or tool.namespace in names)
-            and (not wanted or wanted <= set(tool.tags))
-            and (where is None or where(tool))
-        ],
-        np.intp,
-    )
+    places: Iterable[int] = range(len(view.tools))
+    if namespace is not None:
+        places = chain.from_iterable(view.homes.get(name, ()) for name in _as_set(namespace))
+    if wanted := _as_set(tags or ()):
+        places = [place for place in places if wanted <= set(view.tools[place].tags)]
+    if where is not None:
+        places = [place for place in places if where(view.tools[place])]
+    mask = np.zeros(len(view.tools), np.bool_)
+    mask[list(places)] = True
+    return mask
 
 
-def _nobody_there(snapshot: Snapshot, namespace: str | Collection[str] | None) -> str:
+def _nobody_there(view: IndexView, namespace: str | Collection[str] | None) -> str:
     """What to say of namespaces that no tool is in; nothing if there is one in each."""
-    there = {tool.namespace for tool in snapshot.tools}
+    there = view.homes.keys()
     unknown = sorted(_as_set(namespace or ()) - there)
     if not unknown:
         return ""
@@ -301,17 +303,7 @@ def _as_set(value: str | Iterable[str]) -> set[str]:
     return found
 
 
-def _mask_rows(view: IndexView, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None) -> Mask | None:
-    if allowed is None:
-        return None
-    mask = np.zeros(len(view.tools), np.bool_)
-    mask[allowed] = True
-    return mask
-
-
-def _find_named(
-    view: IndexView, snapshot: Snapshot, query: str, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None
-) -> dict[int, float]:
+def _find_named(view: IndexView, snapshot: Snapshot, query: str, mask: Mask | None) -> dict[int, float]:
     """Places of the tools that the query names, whole or in passing; what is named whole comes first."""
     found: dict[int, float] = {}
     text = query[:MOST_QUERY].strip()
@@ -324,10 +316,7 @@ def _find_named(
         if _is_identifier(spelt):
             for place in _resolve_name(view, spelt.lower()):
                 found.setdefault(place, _MENTIONED)
-    if allowed is None:
-        return found
-    inside = set(allowed.tolist())
-    return {place: score for place, score in found.items() if place in inside}
+    return {place: score for place, score in found.items() if mask is None or mask[place]}
 
 
 def _resolve_name(view: IndexView, name: str) -> tuple[int, ...]:

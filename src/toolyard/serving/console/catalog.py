@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -58,13 +60,6 @@ class CatalogRow(msgspec.Struct, frozen=True):
     fit: str = ""
     """The same in a word."""
 
-    def values(self, facet: str) -> tuple[str, ...]:
-        """What it is found under."""
-        if facet == "tag":
-            return self.tags
-        value: str = getattr(self, facet)
-        return (value,) if value else ()
-
 
 async def show_catalog(service: Service, request: Request) -> Data:
     """`GET /console/tools`: every tool that the key may see, searched, narrowed down by facets, a hundred a page."""
@@ -80,16 +75,16 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     by_name = catalog.keep(principal, "console rows", partial(_make_rows, catalog, principal))
     rows = by_name.values()
     # Kept, because pages of one list are looked at one after the other.
-    found, facets = catalog.keep(
+    found, names, facets = catalog.keep(
         *(principal, ("console facets", *filters.items())),
-        lambda _: (_narrow(rows, filters), _count_facets(rows, filters)),
+        lambda _: (left := _narrow(rows, filters), {row.name for row in left}, _count_facets(rows, filters)),
     )
     mode = None
     if query.strip():
         hits = _search(catalog, principal, query, None, nearest)
         offered, mode = _take_hits(by_name, hits), hits.mode
-        facets, left = _count_facets(offered, filters), found
-        found = _take_hits(by_name, _search(catalog, principal, query, left, nearest)) if filters else offered
+        facets = _count_facets(offered, filters)
+        found = _take_hits(by_name, _search(catalog, principal, query, names, nearest)) if filters else offered
     pages = max(1, -(-len(found) // PAGE_SIZE))
     page = min(max(read_count(query_str(request, "page") or "") or 1, 1), pages)
     stale = list_stale(catalog)
@@ -121,14 +116,14 @@ def list_stale(catalog: CatalogView) -> set[str]:
 
 
 def _search(
-    catalog: CatalogView, principal: Principal, query: str, left: list[CatalogRow] | None, nearest: bool
+    catalog: CatalogView, principal: Principal, query: str, left: Collection[str] | None, nearest: bool
 ) -> CatalogHits:
     """What fits among the tools that are left: what is left out before it is ranked makes room for others."""
     snapshot = catalog.registry.snapshot
     where = catalog.filter_visible(principal, snapshot)
     if left is not None:
-        names, shows = {row.name for row in left}, where
-        where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
+        shows = where
+        where = lambda tool: tool.qualified_name in left and (shows is None or shows(tool))  # noqa: E731
     return search_tools(catalog.registry, snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
 
 
@@ -161,7 +156,16 @@ def _take_hits(rows: Mapping[str, CatalogRow], hits: CatalogHits) -> list[Catalo
 
 def _narrow(rows: Collection[CatalogRow], filters: Mapping[str, str], but: str = "") -> list[CatalogRow]:
     wanted = [(name, value) for name, value in filters.items() if name != but]
-    return [row for row in rows if all(value in row.values(name) for name, value in wanted)] if wanted else list(rows)
+    for name, value in wanted:
+        rows = [row for row in rows if (value in row.tags if name == "tag" else value == getattr(row, name))]
+    return list(rows)
+
+
+def _list_values(rows: Collection[CatalogRow], facet: str) -> Iterable[str]:
+    """What they are found under."""
+    if facet == "tag":
+        return chain.from_iterable(row.tags for row in rows)
+    return filter(None, map(attrgetter(facet), rows))
 
 
 def _count_facets(rows: Collection[CatalogRow], filters: Mapping[str, str]) -> list[Data]:
@@ -172,7 +176,7 @@ def _count_facets(rows: Collection[CatalogRow], filters: Mapping[str, str]) -> l
     facets = []
     for name, most in _FACETS.items():
         chosen = filters.get(name, "")
-        counts = Counter(value for row in _narrow(rows, filters, but=name) for value in row.values(name))
+        counts = Counter(_list_values(_narrow(rows, filters, but=name), name))
         if chosen:
             counts.setdefault(chosen, 0)
         order = sorted(counts, key=lambda value: (value != chosen, -counts[value], value))

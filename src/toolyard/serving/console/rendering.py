@@ -265,15 +265,23 @@ def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[obj
         )
 
 
-def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[object, ...]]:
+def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[str, ...]]:
     """Rows of the catalog (`CatalogRow`), likewise."""
+    # A path is quoted, which leaves nothing to escape.
+    root, more = escape(root), escape(with_query("", **query))
     for row in rows:
         marks: list[str] = [] if row.effect == "unknown" else [badge(row.effect)]
         if row.overloads > 1:
             marks.append(f'<span class="badge">{row.overloads} overloads</span>')
-        marks += [badge(kind) for kind in ("held", "stale") if getattr(row, kind)]
-        link = escape(with_query(root + tool_path(row.name), **query))
-        yield link, escape(row.namespace), escape(row.label), "".join(marks), row.score, row.fit, escape(row.text)
+        if row.held:
+            marks.append(badge("held"))
+        if row.stale:
+            marks.append(badge("stale"))
+        if row.score is not None:
+            meter = f'<meter min="0" max="1" value="{row.score}">{row.score}</meter> {row.fit} {row.score:.2f}'
+            marks.append(f'<span class="score" title="How likely it is what you look for">{meter}</span>')
+        link = root + tool_path(row.name) + more
+        yield link, escape(row.namespace), escape(row.label), "".join(marks), escape(row.text)
 
 
 def rest_of(mapping: dict[str, Any], key: str) -> dict[str, Any]:
