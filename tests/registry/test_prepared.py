@@ -28,18 +28,18 @@ FILLED = {
 
 def candidate(schema=FILLED):
     made = PreparedTool(Tool("t", "ns", "", schema))
-    made.accepts({})
+    made.compiled.accepts({})
     return made
 
 
 def test_the_validator_is_compiled_when_first_needed_and_once():
     made = PreparedTool(Tool("t", "ns", "", FILLED))
     assert made.known_compiled is None
-    made.accepts({})
+    made.compiled.accepts({})
     compiled = made.compiled
-    made.accepts({"a": "x"})
+    made.compiled.accepts({"a": "x"})
     assert made.compiled is compiled
-    assert not made.accepts({"a": 1})
+    assert not made.compiled.accepts({"a": 1})
 
 
 def test_defaults_are_copied_and_only_fill_gaps():

@@ -108,18 +108,12 @@ def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sen
     return Bound(winner.tool, winner.with_defaults(arguments), winner, tuple(repairs), sent)
 
 
-def bind_exact(candidates: tuple[PreparedTool, ...], arguments: Arguments) -> tuple[PreparedTool, Arguments]:
-    """The hot half of `bind`: no repairs, no copies, no record of either."""
-    if len(candidates) == 1:
-        winner = candidates[0]
-        if not winner.accepts(arguments):
-            raise refusal(candidates, arguments)
-    else:
-        best = _most_specific(candidates, arguments)
-        if best is None:
-            raise refusal(candidates, arguments)
-        winner = best
-    return winner, winner.with_defaults(arguments) if winner.defaults else arguments
+def choose_overload(candidates: tuple[PreparedTool, ...], arguments: Arguments) -> PreparedTool:
+    """The one that accepts the arguments as they are."""
+    winner = _most_specific(candidates, arguments)
+    if winner is None:
+        raise refusal(candidates, arguments)
+    return winner
 
 
 def find(
@@ -172,10 +166,13 @@ def pin_overload(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[
 
 def _most_specific(candidates: Sequence[PreparedTool], arguments: Arguments) -> PreparedTool | None:
     # With the arguments given, "fewest undeclared" is the same order as "most declared used".
-    fitting = [candidate for candidate in candidates if candidate.compiled.accepts(arguments)]
-    if len(fitting) < 2:
-        return fitting[0] if fitting else None
-    return max(fitting, key=lambda candidate: _used(candidate, arguments))
+    best, most = None, -1
+    for candidate in candidates:
+        if candidate.compiled.accepts(arguments) and (used := _used(candidate, arguments)) > most:
+            best, most = candidate, used
+            if used == len(arguments):
+                break
+    return best
 
 
 def _used(candidate: PreparedTool, arguments: Arguments) -> int:

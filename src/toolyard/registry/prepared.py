@@ -253,10 +253,6 @@ class PreparedTool:
         self.dispatch = dispatch = _dispatcher(self)
         return dispatch
 
-    def accepts(self, arguments: Any) -> bool:
-        """True if the arguments fit the schema."""
-        return self.compiled.accepts(arguments)
-
     def with_defaults(self, arguments: Arguments) -> Arguments:
         """The arguments with missing defaults filled in; the same object if there are none."""
         missing = {name: value for name, value in self.defaults.items() if name not in arguments}

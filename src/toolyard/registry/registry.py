@@ -26,9 +26,9 @@ from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, SearchHits, ToolSearch, check_loader, get_tool_loader, new_search
-from toolyard.registry.bind import Bound, bind, bind_exact, find, pin_overload
+from toolyard.registry.bind import Bound, bind, choose_overload, find, pin_overload
 from toolyard.registry.enriching import Enricher, in_order
-from toolyard.registry.function_call import check_dispatch, settle_function, wait_for
+from toolyard.registry.function_call import check_dispatch, settle_function
 from toolyard.registry.prepared import RawArguments, read_arguments
 from toolyard.registry.snapshot import (
     Index,
@@ -203,8 +203,9 @@ class ToolRegistry(Closing):
         candidates = find(self.snapshot, call.name)
         if call.overload is not None:
             candidates = pin_overload(candidates, call)
-        candidate, arguments = bind_exact(candidates, read_arguments(call.arguments))
-        return Bound(candidate.tool, arguments, candidate)
+        arguments = read_arguments(call.arguments)
+        winner = choose_overload(candidates, arguments)
+        return Bound(winner.tool, winner.with_defaults(arguments), winner)
 
     def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """Validate and call an in-process tool: its value, or it raises a `CallError`.
@@ -213,20 +214,20 @@ class ToolRegistry(Closing):
         says nothing about is passed on unseen; use an engine where that matters. A bare name works while
         only one namespace has it.
         """
-        found = self.snapshot.names.get(name)
-        if found is not None and len(found) == 1:
-            dispatch = found[0].dispatch or found[0].make_dispatch()
-            return dispatch(arguments, ctx)
-        prepared, checked = bind_exact(found or find(self.snapshot, name), read_arguments(arguments))
-        check_dispatch(prepared.tool)
-        value = prepared.call_function(checked, ctx)
-        return wait_for(prepared.tool, value) if type(value) is CoroutineType else value
+        found = self.snapshot.names.get(name) or find(self.snapshot, name)
+        if len(found) == 1:
+            prepared = found[0]
+        else:
+            arguments = read_arguments(arguments)
+            prepared = choose_overload(found, arguments)
+        return (prepared.dispatch or prepared.make_dispatch())(arguments, ctx)
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """`dispatch` for async callers: an async tool is awaited here, a sync one runs inline."""
-        prepared, checked = bind_exact(find(self.snapshot, name), read_arguments(arguments))
+        checked = read_arguments(arguments)
+        prepared = choose_overload(find(self.snapshot, name), checked)
         check_dispatch(prepared.tool)
-        value = prepared.call_function(checked, ctx)
+        value = prepared.call_function(prepared.with_defaults(checked), ctx)
         return await settle_function(prepared.tool, value) if type(value) is CoroutineType else value
 
     def search(
