@@ -8,7 +8,17 @@ from hypothesis import given, strategies as st
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo
-from toolyard.sessions.history import Entry, any_call_text, call_text, entry_text, interrupted, read_entry, result_text
+from toolyard.sessions.history import (
+    Entry,
+    any_call_text,
+    call_text,
+    entry_frame,
+    entry_text,
+    fill_frame,
+    interrupted,
+    read_entry,
+    result_text,
+)
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
 values = st.recursive(
@@ -35,6 +45,13 @@ results = st.builds(
     st.just({}) | st.just({"k": [1]}),
     st.none() | infos,
 )
+
+
+@given(texts, st.none() | texts, values.filter(lambda value: value is not None))
+def test_an_entry_of_a_frame_is_spelt_like_any_other(name, call_id, value):
+    sent, text = b'{"a":1}', msgspec.json.encode(value)
+    halves = call_text(ToolCall(name, {"a": 1}, call_id), sent), result_text(ToolResult(call_id, name, value), text)
+    assert fill_frame(entry_frame(name), sent, call_id, text) == entry_text(*halves)
 
 
 def written(call, result):

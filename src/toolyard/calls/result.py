@@ -25,7 +25,7 @@ from toolyard.model.tool import Effects, Tool
 from toolyard.model.tree_size import LEAVES, fits, is_small
 from toolyard.registry.bind import Bound
 from toolyard.schema.violations import describe
-from toolyard.sessions.history import any_call_text, call_text, entry_text, result_text
+from toolyard.sessions.history import any_call_text, call_text, entry_text, fill_frame, result_text
 from toolyard.sessions.state import Changes
 from toolyard.words.redactor import Redactor, echoes_of, hides
 
@@ -137,10 +137,9 @@ def make_result(
     result = ToolResult(call.call_id, plan.name, plain, None, metadata, None, call.overload)
     if not invocation.session.kept:
         return result, b"", changes
-    if metadata or plain is None or call.call_id is not None or call.overload is not None or call.name != plan.name:
+    if metadata or plain is None or call.overload is not None or call.name != plan.name:
         return result, entry_text(call_text(call, bound.sent), result_text(result, text)), changes
-    before, between = plan.entry_frame
-    return result, b"".join((before, bound.sent, between, text, b"}}")), changes
+    return result, fill_frame(plan.entry_frame, bound.sent, call.call_id, text), changes
 
 
 def hide_echoes(

@@ -227,13 +227,22 @@ def entry_text(call: bytes, result: bytes) -> bytes:
 
 
 def entry_frame(name: str) -> tuple[bytes, bytes]:
-    """What stands before the arguments in entries of one tool, and between them and the value, as `entry_text` has it.
+    """What stands before the arguments in entries of one tool, and between the call's id and the value.
 
-    For calls by the tool's own name without an id, and answers with nothing beside a value.
+    For calls by the tool's own name, and answers with nothing beside a value.
     """
     quoted = _encode(name)
-    between = b'},"tool_output":{"call_id":null,"name":%b,"result":' % quoted
-    return b'{"tool_call":{"name":%b,"arguments":' % quoted, between
+    return b'{"tool_call":{"name":%b,"arguments":' % quoted, b',"name":%b,"result":' % quoted
+
+
+def fill_frame(frame: tuple[bytes, bytes], arguments: bytes, call_id: str | None, value: bytes) -> bytes:
+    """The entry of such a call, as `entry_text` has it."""
+    before, between = frame
+    if call_id is None:
+        return b"".join((before, arguments, b'},"tool_output":{"call_id":null', between, value, b"}}"))
+    mine = _encode(call_id)
+    called, answered = b',"call_id":', b'},"tool_output":{"call_id":'
+    return b"".join((before, arguments, called, mine, answered, mine, between, value, b"}}"))
 
 
 def any_call_text(call: ToolCall) -> bytes:
