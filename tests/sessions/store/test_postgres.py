@@ -284,15 +284,12 @@ def test_the_password_is_never_shown(postgres):
     ],
 )
 def test_a_password_that_cuts_the_dsn_up_is_not_shown_in_pieces(dsn):
-    store = PostgresStore(dsn, connect_timeout=1)
-    assert repr(store) == "PostgresStore(schema 'toolyard')"
     with pytest.raises(SessionError, match="percent-encoded") as caught:
-        store.sessions()
+        PostgresStore(dsn)
     error = caught.value
     while error is not None:
         assert not any(piece in str(error) + repr(error) for piece in ("hunter2", "cret", "se@"))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    store.close()
 
 
 @pytest.mark.parametrize(

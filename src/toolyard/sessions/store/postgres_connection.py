@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -43,30 +43,29 @@ SETTLED = f" AND id < pg_snapshot_xmin(pg_current_snapshot())::text::bigint * {_
 
 Connection = psycopg.Connection[TupleRow]
 
-_ENCODED = "with the password percent-encoded ('@' is %40, '/' is %2F, ':' is %3A)"
-
 
 class PostgresAddress:
     """Where the tables are. Keeps the password out of everything that is shown."""
 
     def __init__(self, dsn: str, schema: str, connect_timeout: float) -> None:
         try:
-            parts = conninfo_to_dict(dsn)
+            parts: dict[str, Any] = conninfo_to_dict(dsn)
         except psycopg.Error:
-            # The parser's words quote the text, password and all.
+            parts = {"port": "none"}
+        # A password with '/', '@' or ':' in it is cut up, and its pieces pass for host, port and database. Neither they
+        # nor the parser's words, which quote the text, are to be shown.
+        if not _is_place(parts):
             raise SessionError(
-                f"the Postgres DSN cannot be read; write it as postgresql://user@host/database, {_ENCODED}"
-            ) from None
+                "the Postgres DSN cannot be read; write it as postgresql://user@host/database, with the password "
+                "percent-encoded ('@' is %40, '/' is %2F, ':' is %3A)"
+            )
         if not schema or len(schema.encode(errors="replace")) > 63 or "\0" in schema:
             raise SessionError(f"{schema!r} cannot be a Postgres schema; use a name of 1 to 63 bytes")
         self.schema = schema
         self.timeout = connect_timeout
         self._dsn = dsn
         self._secrets = [str(parts[name]) for name in ("password", "sslpassword") if parts.get(name)]
-        # A password with '/', '@' or ':' in it is cut up, and its pieces pass for host, port and database.
-        self._cut_up = not _is_place(parts)
-        address = "" if self._cut_up else f"{parts.get('host', 'local')}/{parts.get('dbname', '')} "
-        self.place = f"{address}schema {schema!r}"
+        self.place = f"{parts.get('host', 'local')}/{parts.get('dbname', '')} schema {schema!r}"
         self._ready = False
 
     def connect(self) -> Connection:
@@ -126,11 +125,6 @@ class PostgresAddress:
 
     def failing(self, error: psycopg.Error) -> StoreFailing:
         """What the user is told."""
-        if self._cut_up:
-            return StoreFailing(
-                f"Postgres {self.place}: {type(error).__name__}; nothing was written. The DSN does not name a host "
-                f"and database that could be: write it as postgresql://user@host/database, {_ENCODED}"
-            )
         text = str(error).strip() or type(error).__name__
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -139,7 +133,7 @@ class PostgresAddress:
 
     def shown(self, error: psycopg.Error) -> psycopg.Error | None:
         """The error as a cause, unless its text would show a password."""
-        return None if self._cut_up or any(secret in str(error) for secret in self._secrets) else error
+        return None if any(secret in str(error) for secret in self._secrets) else error
 
 
 def _is_place(parts: Mapping[str, object]) -> bool:
