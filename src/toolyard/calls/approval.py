@@ -48,8 +48,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where that is not what was foreseen, in words; empty also where nothing was."""
 
 
-class ApprovalHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of an approval is looked at where there are many."""
+class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call that waits, or waited, for somebody's word. Nothing in it is secret: arguments are redacted."""
 
     id: str = ""
     state: ApprovalState = "pending"
@@ -64,16 +64,6 @@ class ApprovalHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The file that the call was made from, where the store is everybody's; empty where the store is the yard's own."""
     created: float = 0.0
     expires: float = 0.0
-
-    @property
-    def namespace(self) -> str:
-        """Of the tool."""
-        return self.tool.partition(TOOL_NAMESPACE_SEP)[0]
-
-
-class Approval(ApprovalHead, frozen=True, kw_only=True, omit_defaults=True):
-    """One call that waits, or waited, for somebody's word. Nothing in it is secret: arguments are redacted."""
-
     definition_hash: str
     digest: str
     """SHA-256 of the canonical JSON of the arguments, after coercion and defaults."""
@@ -94,6 +84,11 @@ class Approval(ApprovalHead, frozen=True, kw_only=True, omit_defaults=True):
     preview: Preview | None = None
     outcome: Outcome | None = None
     """None for one that is used: it is running, or its process ended before it could say; then nobody knows."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the tool."""
+        return self.tool.partition(TOOL_NAMESPACE_SEP)[0]
 
     @property
     def binding(self) -> str:
@@ -143,7 +138,7 @@ class Decider(msgspec.Struct, frozen=True, kw_only=True):
     approves: Callable[[str], bool] = lambda namespace: False
     """True for the namespaces for which it has the verb `approve`."""
 
-    def is_caller_of(self, approval: ApprovalHead) -> bool:
+    def is_caller_of(self, approval: Approval) -> bool:
         """True if the call is their own; all who come without a key are one."""
         return not self.is_operator and self.owner == approval.owner and approval.caller != PROGRAM
 
@@ -179,6 +174,6 @@ def check_decider(approval: Approval, decider: Decider) -> None:
         raise ApprovalForbiddenError(f"the rule ({approval.rule}) leaves the decision to other keys")
 
 
-def may_see(approval: ApprovalHead, decider: Decider) -> bool:
+def may_see(approval: Approval, decider: Decider) -> bool:
     """True if they are told of it: it is their own call, or in a namespace for which they may decide."""
     return decider.is_operator or decider.is_caller_of(approval) or decider.approves(approval.namespace)

@@ -11,7 +11,6 @@ same call at once find each other, and a call that differs in any of it finds no
 
 from __future__ import annotations
 
-import builtins
 import logging
 import re
 import threading
@@ -25,16 +24,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from toolyard.calls.approval import (
-    OPERATOR,
-    Approval,
-    ApprovalHead,
-    ApprovalState,
-    Decider,
-    Outcome,
-    check_decider,
-    may_see,
-)
+from toolyard.calls.approval import OPERATOR, Approval, ApprovalState, Decider, Outcome, check_decider, may_see
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.errors import (
     ApprovalError,
@@ -73,8 +63,6 @@ class ApprovalPage(NamedTuple):
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Approval).decode
-_decode_head = msgspec.json.Decoder(ApprovalHead).decode
-_H = TypeVar("_H", bound=ApprovalHead)
 
 
 class Approvals:
@@ -118,20 +106,16 @@ class Approvals:
         asked = [(name, value) for name, value in wanted.items() if value is not None]
         below = None if cursor is None else _read_cursor(cursor)
         fitting = [
-            head
-            for head in self._heads()
-            if may_see(head, by)
-            and all(getattr(head, name) == value for name, value in asked)
-            and (below is None or (head.created, head.id) < below)
+            one
+            for one in self._read_all()
+            if may_see(one, by)
+            and all(getattr(one, name) == value for name, value in asked)
+            and (below is None or (one.created, one.id) < below)
         ]
-        fitting.sort(key=lambda head: (head.created, head.id), reverse=True)
+        fitting.sort(key=lambda one: (one.created, one.id), reverse=True)
         page = fitting[: max(limit, 1)]
-        found: builtins.list[Approval] = []
-        for head in page:
-            with suppress(UnknownApprovalError):  # forgotten just now
-                found.append(self._read(head.id)[1])
         cursor = f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(fitting) else None
-        return ApprovalPage(tuple(found), cursor)
+        return ApprovalPage(tuple(page), cursor)
 
     def approve(self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None) -> Approval:
         """Let the call run once, within as much time as there was to decide.
@@ -218,7 +202,7 @@ class Approvals:
                 self._tell(held)
                 return held
 
-    def _stands(self, approval: ApprovalHead) -> bool:
+    def _stands(self, approval: Approval) -> bool:
         """True while the call needs no other: it may yet be approved, is approved, or was denied just now."""
         if approval.state == "denied":
             return self._records.clock() < approval.expires
@@ -297,11 +281,10 @@ class Approvals:
         now = self._records.clock()
         look = now + _LOOK_SECONDS
         for record in self._records.all(_KIND):
-            if self._expired(head := _decode_head(record.value)) is head:
-                look = min(look, head.expires) if head.state in ("pending", "approved") else look
-                continue
-            expired = self._expired(_decode(record.value))
-            if self._records.replace(_KIND, record.owner, record.name, record.value, _encode(expired)):
+            expired = self._expired(one := _decode(record.value))
+            if expired is one:
+                look = min(look, one.expires) if one.state in ("pending", "approved") else look
+            elif self._records.replace(_KIND, record.owner, record.name, record.value, _encode(expired)):
                 self._tell(expired)
         return look - now
 
@@ -316,10 +299,10 @@ class Approvals:
         found = self._records.all(_KIND, binding)
         return self._expired(_decode(max(found, key=lambda record: int(record.name)).value)) if found else None
 
-    def _heads(self) -> Iterator[ApprovalHead]:
-        return (self._expired(_decode_head(record.value)) for record in self._records.all(_KIND))
+    def _read_all(self) -> Iterator[Approval]:
+        return (self._expired(_decode(record.value)) for record in self._records.all(_KIND))
 
-    def _expired(self, approval: _H) -> _H:
+    def _expired(self, approval: Approval) -> Approval:
         if approval.state in ("pending", "approved") and self._records.clock() >= approval.expires:
             return replace(approval, state="expired")
         return approval
@@ -332,7 +315,7 @@ class Approvals:
             return
         self._holds, self._looked = 0, now
         self._records.expire(_KIND, now - KEEP)
-        kept = sorted(self._heads(), key=lambda head: head.created)
+        kept = sorted(self._read_all(), key=lambda one: one.created)
         over = [one for one in kept if not self._stands(one)]
         for one in over[: max(len(kept) + _LOOK_EACH - MOST_KEPT, 0)]:
             self._records.remove(_KIND, *_place(one.id))
