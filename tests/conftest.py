@@ -104,7 +104,7 @@ _STARTING_FIXTURES = {"certificate", "pools", "postgres", "sdk_server"}
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is for another environment is left to the command that makes it. Whatever uses a fixture that starts a process is marked with `process`, as is a test at its parameter.
 
-    Files with such tests come first: they wait for most of their time, and none may be left over at the end alone.
+    Files with such tests wait for much of their time, so they are spread among the others, which use the cores meanwhile; the last quarter of those comes at the end, where no slow one may be left over alone.
     """
     marks = {item: item.get_closest_marker("elsewhere") for item in items}
     if absent := [item for item, mark in marks.items() if mark is not None and not mark.args[0]]:
@@ -115,8 +115,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         names = {value for value in callspec.params.values() if isinstance(value, str)} if callspec else set()
         if _STARTING_FIXTURES & names.union(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.process)
-    slow = {item.path for item in items if item.get_closest_marker("process")}
-    items.sort(key=lambda item: item.path not in slow)
+    slow = dict.fromkeys(item.path for item in items if item.get_closest_marker("process"))
+    quick = dict.fromkeys(item.path for item in items if item.path not in slow)
+    turns = {
+        path: place / len(files) * share
+        for files, share in ((slow, 0.75), (quick, 1))
+        for place, path in enumerate(files)
+    }
+    items.sort(key=lambda item: turns[item.path])
 
 
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
