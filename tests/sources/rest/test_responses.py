@@ -30,6 +30,8 @@ def reply(schema, media_type="application/json"):
         ({"200": reply({"type": "string"}, "text/plain")}, {}),
         ({"200": reply(INTEGER, "application/vnd.api+json; charset=utf-8")}, INTEGER),
         ({"200": reply(INTEGER, "*/*")}, INTEGER),
+        ({"204": reply({"not": {}})}, {}),
+        ({"200": reply(False), "201": reply(INTEGER)}, INTEGER),
         ({}, {}),
         ("nonsense", {}),
     ],

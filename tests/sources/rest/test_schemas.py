@@ -46,6 +46,23 @@ def ref(name):
         ({"type": "array", "enum": [["a"]]}, {"type": "array", "enum": [["a"]]}),
         ({"type": "boolean", "enum": ["yes"]}, {"type": "boolean"}),
         ({"type": "object", "enum": ["a"]}, {"type": "object"}),
+        ({"type": "integer", "enum": ["1 = left", "2 = right"]}, {"type": "integer"}),
+        (
+            {"type": "object", "additionalProperties": {"type": "object"}},
+            {"type": "object", "additionalProperties": True},
+        ),
+        (
+            {"oneOf": [{"type": "string", "title": "Address"}, {"type": "string"}, {"type": "integer"}]},
+            {"oneOf": [{"type": "string", "title": "Address"}, {"type": "integer"}]},
+        ),
+        (
+            {"properties": {"a": {"type": "string"}}, "required": ["a", "b"], "additionalProperties": False},
+            {
+                "properties": {"a": {"type": "string"}, "b": True},
+                "required": ["a", "b"],
+                "additionalProperties": False,
+            },
+        ),
     ],
 )
 def test_keywords_are_written_as_2020_12_has_them(given, meant):

@@ -415,6 +415,7 @@ def _json_schema(content: ResolvedRef, files: Files) -> ResolvedRef | None:
     kinds.sort(key=lambda kind: bare_media_type(kind) != "application/json")
     for kind in kinds:
         schema = files.settle(content.inside(kind)).inside("schema")
-        if isinstance(schema.node, (dict, bool)):
+        # That nothing is allowed says that there is no answer.
+        if isinstance(schema.node, (dict, bool)) and schema.node not in (False, {"not": {}}):
             return schema
     return None

@@ -27,6 +27,7 @@ _MAX_EXAMPLE = 500
 _TEXT_ALONE = {str}
 _SLASHED = re.compile(r"/(.*)/([a-z]*)", re.DOTALL)
 _OUTSIDE = ("description", "title", "readOnly", "writeOnly")
+_NUMBERS = ("integer", "number")
 _EXCLUSIVE = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
@@ -265,11 +266,13 @@ def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None
             value if type(value) is str or value is None else msgspec.json.encode(value).decode() for value in enum
         ]
         work.notes.at(raw, "values of an enum of text written as text")
-    elif kind in ("integer", "number") and any(type(value) is str for value in enum):
+    elif kind in _NUMBERS and any(type(value) is str for value in enum):
         numbers = [_read_number(value) if type(value) is str else value for value in enum]
         if None not in numbers:
             out["enum"] = numbers
             work.notes.at(raw, "values of an enum of numbers written as numbers")
+        elif all(type(value) is str for value in enum):
+            _drop_enum(work, raw, out)
     elif kind == "array" and not any(type(value) is list for value in enum):
         del out["enum"]
         items = out.get("items", {})
@@ -279,8 +282,12 @@ def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None
     elif kind in ("object", "boolean") and not any(
         type(value) is (dict if kind == "object" else bool) for value in enum
     ):
-        del out["enum"]
-        work.notes.at(raw, f"an enum that has no {kind} left out, since that is what it stands beside")
+        _drop_enum(work, raw, out)
+
+
+def _drop_enum(work: SchemaReader, raw: Node, out: Node) -> None:
+    del out["enum"]
+    work.notes.at(raw, f"an enum that has no {out['type']} left out, since that is what it stands beside")
 
 
 def _apply_discriminator(out: Node, discriminator: Any) -> None:

@@ -113,6 +113,8 @@ _BESIDE_OLD_REF = ("description", "title")
 
 
 _NO_LINK: Node = {}
+_ANY_OBJECT = {"type": "object"}
+_REMARKS = frozenset(("description", "title", "examples"))
 
 
 class SchemaPart:
@@ -222,10 +224,20 @@ class Schemas:
                 read(self, raw, out, key, value, depth)
         if not TOGETHER.isdisjoint(out) or type(out.get("items")) is list:
             read_together(self, raw, out, depth)
+        if out.get("additionalProperties") is False and "required" in out and "patternProperties" not in out:
+            self._admit_required(raw, out)
         if raw.get("nullable") is True or raw.get("x-nullable") is True:
             self._part.count += 2
             return allow_null(out)
         return out
+
+    def _admit_required(self, raw: Node, out: Node) -> None:
+        """Let a closed schema have what it requires, though it does not say what that is."""
+        properties = out.get("properties", {})
+        unknown = [name for name in out["required"] if name not in properties]
+        if unknown:
+            self.notes.at(raw, f"additionalProperties: false does not hold for what is required: {unknown[0][:80]!r}")
+            out["properties"] = {**properties, **dict.fromkeys(unknown, True)}
 
     def _open_composition(self, raw: Node) -> Node:
         if not self._compositions.is_contradictory(raw, self._part.file):
@@ -267,6 +279,10 @@ class Schemas:
             out[key] = {}
         elif type(value) is list and key == "items":
             out[key] = [self.node(item, depth + 1) for item in value]
+        elif key == "additionalProperties" and value == _ANY_OBJECT:
+            # What generators make of a map of anything: `Map<String, Object>`.
+            self.notes.at(raw, "additionalProperties that are 'type: object' and nothing else may be anything")
+            out[key] = True
         else:
             out[key] = self.node(value, depth + 1)
             if key in _IN_PLACE:
@@ -300,7 +316,12 @@ class Schemas:
             self.notes.at(raw, f"{key} is not a list of schemas, or lies too deep; left out")
             return
         below = depth + 1
-        out[key] = found = [self.node(sub, below) for sub in value]
+        found = [self.node(sub, below) for sub in value]
+        if key == "oneOf":
+            # What fits one of two that are the same fits both, which nothing may.
+            bare = [_leave_out_remarks(node) for node in found]
+            found = [node for at, node in enumerate(found) if bare[at] not in bare[:at]]
+        out[key] = found
         for node in found:
             if type(node) is dict and "$ref" in node:
                 self._note_inline(node)
@@ -384,6 +405,10 @@ class Schemas:
             number += 1
         self._names.add(name)
         return name
+
+
+def _leave_out_remarks(node: Any) -> Any:
+    return {key: value for key, value in node.items() if key not in _REMARKS} if type(node) is dict else node
 
 
 _READERS: dict[str, Callable[[Schemas, Node, Node, str, Any, int], None]] = {
