@@ -196,3 +196,52 @@ def test_when_every_id_is_taken_no_more_can_be_made_until_one_is_gone():
     ask(engine, "drop", id="west")
     assert ask(engine, "make", size=5)["id"] == "west"
     assert ask(engine, "show", id="west")["size"] == 5
+
+
+def test_an_answer_that_is_a_list_of_ids_has_the_one_that_was_made():
+    upload = an_object(upload={"type": "array", "items": TEXT})
+    engine = played(
+        operation("make", "POST", "/attachments", {"type": "array", "items": WHOLE}, upload),
+        operation("show", "GET", "/attachments/{attachmentId}", an_object(id=WHOLE, fileName=TEXT)),
+        operation("drop", "DELETE", "/attachments/{attachmentId}", NOTHING),
+    )
+    (made,) = ask(engine, "make", upload=["one"])
+    assert ask(engine, "show", attachmentId=str(made))["id"] == made
+    ask(engine, "drop", attachmentId=str(made))
+    assert refused(engine, "show", attachmentId=str(made))
+
+
+def test_what_is_sent_under_the_name_of_the_answers_list_is_made_whatever_is_sent_beside_it():
+    listed = an_object(items=LISTED, pagination=an_object(page=WHOLE))
+    engine = played(
+        operation("make", "POST", "/statements", listed, listed),
+        operation("show", "GET", "/statements/{statementId}", THING),
+    )
+    made = ask(engine, "make", items=[{"title": "First"}, {"title": "Second"}], pagination={"page": 1})["items"]
+    assert [one["title"] for one in made] == ["First", "Second"]
+    assert ask(engine, "show", statementId=str(made[1]["id"])) == made[1]
+
+
+def test_metadata_beside_what_is_said_of_the_call_is_the_thing():
+    network = an_object(metadata=an_object(name=TEXT, type=TEXT), status=TEXT, status_code=WHOLE, type=TEXT)
+    engine = played(
+        operation("make", "POST", "/networks", NOTHING, an_object(name=TEXT, type=TEXT)),
+        operation("show", "GET", "/networks/{name}", network),
+        operation("change", "PATCH", "/networks/{name}", NOTHING, an_object(type=TEXT)),
+    )
+    ask(engine, "make", name="lan", type="bridge")
+    assert ask(engine, "show", name="lan")["metadata"] == {"name": "lan", "type": "bridge"}
+    ask(engine, "change", name="lan", type="macvlan")
+    assert ask(engine, "show", name="lan")["metadata"] == {"name": "lan", "type": "macvlan"}
+
+
+def test_a_list_is_a_thing_where_one_of_them_can_be_changed():
+    engine = played(
+        operation("make", "POST", "/contact/list", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/contact/list/{id}", THING),
+        operation("drop", "DELETE", "/contact/list/{id}", NOTHING),
+    )
+    made = ask(engine, "make", title="First")
+    assert ask(engine, "show", id=str(made["id"])) == made
+    ask(engine, "drop", id=str(made["id"]))
+    assert refused(engine, "show", id=str(made["id"]))

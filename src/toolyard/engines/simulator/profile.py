@@ -51,6 +51,8 @@ ITEM = "[]"
 _ABOUT = frozenset(("meta", "metadata", "links", "included", "status", "success", "ok", "code", "message", "messages"))
 _ABOUT |= {"errors", "error", "warnings", "requestid", "pagination", "jsonapi", "version", "timestamp"}
 """What an answer says beside what it is about."""
+_RESULT = _ABOUT | {"type", "statuscode"}
+"""What is said of how a call went."""
 PARTS = ("metadata", "attributes", "properties", "meta", "sys", "info")
 """Parts of a thing that are about itself, in which its name may be."""
 
@@ -148,8 +150,9 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
             return name
     about = letters.get("metadata")
     inside = properties_of(root, properties[about]) if about is not None else None
-    beside = [node for name, node in properties.items() if name != about]
-    if inside and len(inside) > len(properties) and "name" not in letters and all(_is_scalar(root, x) for x in beside):
+    beside = {plain: name for plain, name in letters.items() if name != about}
+    large = inside and (len(inside) > len(properties) or (beside.keys() <= _RESULT and _has_id(inside)))
+    if large and "name" not in letters and all(_is_scalar(root, properties[name]) for name in beside.values()):
         return about  # where only texts and numbers stand beside it, none a name, it is not about anything else
     return None
 
@@ -196,7 +199,7 @@ def find_list(
     if not found:
         return None
     rank, _, best = min(found, key=lambda one: one[:2])
-    alone = len(found) == 1 and best.names.index(ITEM) == 1 and _has_id(best) and among is _LISTS
+    alone = len(found) == 1 and best.names.index(ITEM) == 1 and _has_id(best.properties) and among is _LISTS
     return best if rank < 3 or alone else None
 
 
@@ -209,8 +212,8 @@ def is_any_object(schema: dict[str, Any]) -> bool:
     return free and schema.get("additionalProperties", True) in (True, {}) and "patternProperties" not in schema
 
 
-def _has_id(path: AnswerPath) -> bool:
-    return any(plain_letters(name).endswith(("id", "name", "key")) for name in path.properties)
+def _has_id(properties: Iterable[str]) -> bool:
+    return any(plain_letters(name).endswith(("id", "name", "key")) for name in properties)
 
 
 def _rank_path(path: tuple[str, ...], noun: str, among: Collection[str]) -> int:
@@ -433,6 +436,8 @@ class Profile:
                 # Beside one in its envelope, others are something else.
                 named = letters != names[0] and singular(letters) == names[0] and letters not in parts
                 named = named and (len(sent) == 1 or not self.envelope)
+                # What is sent under the name under which the answer lists what was made is that.
+                named = named or (listed and path is not None and letters == plain_letters(path.names[0]))
                 if name == self.body_argument or alone or named:
                     return value
         return []

@@ -227,7 +227,7 @@ def _role_by_last_word(
     if method == "get":
         spoken = asked
     if (len(words) > 1 and words[0] in _NAMING and is_plural(words[-1])) or (
-        asked != words and _full_kind(tool, kind) in neighbours.readers
+        _full_kind(tool, kind) in (neighbours.changed if asked == words else neighbours.readers)
     ):
         spoken = []
     if spoken and (len(words) > 1 or method == "post" or spoken[0] in ("search", "find", "list")):

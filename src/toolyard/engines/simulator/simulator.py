@@ -125,12 +125,13 @@ class CrudCall:
         values = self._profile.values
         named = find_name(known, fields_of("id", self._profile.role.noun), self._store.kind)
         called = named or self._writer.choose_id(number)
-        for bare in spellings_of(called):
+        for bare in spellings_of(called) if self._profile.list_path is None else ():
+            answer = [bare] if values.root.get("type") == "array" else bare
             # An object need not say that it is one, so that a number would do.
-            if values.root.get("type") in ("integer", "string") and values.check(bare):
+            if values.root.get("type") in ("integer", "string", "array") and values.check(answer):
                 # The answer is nothing but what to call it by.
                 self._store.write(number, {**known, "id": bare})
-                return bare
+                return answer
         return self._writer.show_entity(number, {**ids, **known}, arguments)
 
     def _create_all(self, several: list[Fields], arguments: dict[str, Any]) -> Any:
