@@ -23,6 +23,7 @@ from benchmarks.simulator_evidence import (
     lost_values,
     names_of,
     node_at,
+    open_part,
     own_values,
     sent_entity,
 )
@@ -36,7 +37,7 @@ from toolyard.model.bindings import RestBinding
 from toolyard.words.identifiers import plain_letters, split_identifier
 
 Kinds = dict[str, dict[str, Profile]]
-_QUERIES = ("q", "query", "search")
+_QUERIES = ("q", "query", "search", "searchterm", "searchquery", "keyword", "keywords", "term")
 _OFFSETS = ("offset", "skip", "start", "startindex", "from")
 _PAGES = ("page", "pagenumber", "pageindex", "pageno")
 _LOOKUPS = frozenset(
@@ -176,15 +177,18 @@ class Chain:
                 self._note("gone", not self._listed(), "it is still listed")
 
     def _choose_scope(self, create: Profile, get: Profile) -> dict[str, Any]:
-        """Where the thing is to be: a place that both who makes it and who shows it accept, if there is one."""
+        """Where the thing is to be: a place that all accept who deal with it, or who makes it, if there is one."""
+        others = [profile for profile in self._verbs.values() if len(profile.role.scope) == len(create.role.scope)]
+        profiles = [get, *others] if get in others else [create]
         places = [
-            [_arguments(profile.tool, {}, full=False).get(name) for name in profile.role.scope]
-            for profile in (create, get)
+            [_arguments(profile.tool, {}, full=False).get(name) for name in profile.role.scope] for profile in profiles
         ]
-        found, other = (dict(zip(create.role.scope, values, strict=False)) for values in places)
-        arguments = _arguments(create.tool, other, full=False)
-        fits = None not in other.values() and SchemaValues(create.tool.parameters).check(arguments)
-        return other if fits and len(other) == len(found) else found
+        first = [_arguments(create.tool, {}, full=False).get(name) for name in create.role.scope]
+        for accepting in (profiles, [create]):
+            for place in places:
+                if None not in place and all(_accepts_place(profile, place) for profile in accepting):
+                    return dict(zip(create.role.scope, place, strict=True))
+        return dict(zip(create.role.scope, first, strict=True))
 
     def _compare(self, step: str, profile: Profile, body: Any, result: Any) -> dict[str, Any]:
         """Note what of the values sent an answer does not have, though it could."""
@@ -194,6 +198,7 @@ class Chain:
             node: Any = True
             sent = sent_entity(body, shown)
         else:
+            path, shown = open_part(path, shown, body)
             node = node_at(values, path)
             sent = sent_entity(body, names_of(values, node) or shown)
         sent = {name: value for name, value in sent.items() if plain_letters(name) not in self._own_names()}
@@ -276,8 +281,13 @@ class Chain:
         profile = self._verbs["list"]
         needed = [name for name in profile.tool.parameters.get("required") or () if name not in profile.role.scope]
         known = {name: self._known[name] for name in needed if name in self._known}
+        # One may be spelled otherwise there: `marketplace_id` for `marketplaceId`.
+        values, properties = SchemaValues(profile.tool.parameters), profile.tool.parameters.get("properties") or {}
+        for name, value in self._known.items():
+            alike = [other for other in needed if plain_letters(other) == plain_letters(name) and other not in known]
+            known |= {other: value for other in alike if values.checker(properties[other])(value)}
         texts = [value for value in self._known.values() if isinstance(value, str) and _WORDS.fullmatch(value)]
-        searched = [name for name in needed if name in _QUERIES and name not in known]
+        searched = [name for name in needed if plain_letters(name) in _QUERIES and name not in known]
         # Where a page has to be named, the first one.
         pages = dict.fromkeys((name for name in needed if plain_letters(name) in _PAGES), 1)
         pages |= dict.fromkeys((name for name in needed if plain_letters(name) in _OFFSETS), 0)
@@ -302,6 +312,12 @@ class Chain:
             _add_names(tool, arguments, self._verbs["get"].role.fields)
         call = ToolCall(tool.qualified_name, arguments, overload=tool.fingerprint)
         return arguments, self._engine.execute(self._session, [call])[0]
+
+
+def _accepts_place(profile: Profile, place: list[Any]) -> bool:
+    arguments = _arguments(profile.tool, dict(zip(profile.role.scope, place, strict=True)), full=False)
+    values, properties = SchemaValues(profile.tool.parameters), profile.tool.parameters.get("properties") or {}
+    return all(values.checker(properties.get(name, True))(arguments[name]) for name in profile.role.scope)
 
 
 def _calls(thing: dict[str, Any], fields: tuple[str, ...]) -> list[str]:

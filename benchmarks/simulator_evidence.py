@@ -116,6 +116,8 @@ def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
 
     if isinstance(result, (str, int)) and not isinstance(result, bool):
         return (), {"id": result}  # nothing but what to call it by
+    if isinstance(result, list) and result and is_name(result[0]):
+        return ("[]",), {"id": result[0]}
     level: list[tuple[Path, Any]] = [(("[]",), result[0]) if isinstance(result, list) and result else ((), result)]
     for _ in range(_DEEPEST):
         objects = [(path, value) for path, value in level if isinstance(value, dict)]
@@ -126,10 +128,24 @@ def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
                 # The address of an answer is that of the one in it.
                 inside = [name for name in value if isinstance(value[name], dict) and "id" in value[name]]
                 name = next((name for name in inside if str(value[name]["id"]) == own.get("id")), None)
+                # So is what stands beside one that is called as the thing is and has an id of its own.
+                if own.keys().isdisjoint(_IDS):
+                    name = next((name for name in inside if plain_letters(name) in nouns), name)
                 return (path, value) if name is None else ((*path, name), value[name])
         level = [((*path, name), inner) for path, value in objects for name, inner in value.items()]
         level += [((*path, "[]"), inner[0]) for path, inner in level if isinstance(inner, list) and inner]
     return (), result if isinstance(result, dict) else {}
+
+
+def open_part(path: Path, thing: dict[str, Any], body: Any) -> tuple[Path, dict[str, Any]]:
+    """The part of a thing that is about itself, where that has more of the names sent than what is around it."""
+    letters = set(map(plain_letters, body)) if isinstance(body, dict) else set()
+    around = len(letters.intersection(map(plain_letters, thing)))
+    for name, part in thing.items():
+        about = isinstance(part, dict) and plain_letters(name) in _ABOUT - letters
+        if about and len(letters.intersection(map(plain_letters, part))) > around:
+            return (*path, name), part
+    return path, thing
 
 
 def _walk_objects(result: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
