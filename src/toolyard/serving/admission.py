@@ -297,7 +297,6 @@ class BodyBudget:
                 429,
                 "server.overloaded",
                 "too many large bodies arrive at once; try again",
-                headers=((b"connection", b"close"),),
                 retry_after=1,
             )
         self.taken += size
@@ -359,8 +358,8 @@ class JsonValueCounter:
 
 
 def refuse_size(text: str, **limit: int) -> HttpFault:
-    """The connection is of no further use, since the rest of the body is still to come."""
-    return HttpFault(413, "request.too_large", text, details=limit, headers=((b"connection", b"close"),))
+    """A body is more than the server takes."""
+    return HttpFault(413, "request.too_large", text, details=limit)
 
 
 def _too_fast(pause: float) -> HttpFault:

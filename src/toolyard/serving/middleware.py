@@ -32,7 +32,6 @@ from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.identity import CALLER, NOBODY, Caller, KeyRing, Principal
 from toolyard.serving.metrics import Metrics, RequestLog
 from toolyard.serving.routing import (
-    BODY,
     BODY_HELD,
     LARGE_BODY,
     MAX_DEPTH,
@@ -55,7 +54,6 @@ _PROCESS = secrets.token_hex(4)
 _number = count(1)
 _BEARER = b"bearer "
 _WITH_BODY = frozenset({"POST", "PUT"})
-_LINGER_SECONDS, _LINGER_BYTES = 2.0, 64 * 1024 * 1024
 _EXPOSED = (
     b"access-control-expose-headers",
     b"x-request-id, etag, location, retry-after, preference-applied, idempotent-replayed, mcp-session-id, "
@@ -148,10 +146,8 @@ class RequestBoundary:
         else:
             response = JsonResponse(_envelope(fault, scope), fault.status)
             response.raw_headers += fault.headers
-        if fault.status in (413, 429) and BODY not in scope:
-            await _send_and_linger(response, receive, send)
-        else:
-            await response(scope, receive, send)
+        # What is left of a body is read by whoever has the connection.
+        await response(scope, receive, send)
 
     def _convert_error(self, error: BaseException, scope: Scope, caller: Caller) -> HttpFault:
         if isinstance(error, StoreFailing):
@@ -188,28 +184,6 @@ def _envelope(fault: HttpFault, scope: Scope) -> dict[str, object]:
     if not path.removeprefix(scope.get("root_path", "")).startswith("/arp"):
         envelope["error"] = {"schema_version": SCHEMA_VERSION, **envelope["error"]}
     return envelope
-
-
-async def _send_and_linger(response: Response, receive: Receive, send: Send) -> None:
-    """Answer, and read on for a moment before that is the end.
-
-    To close with input unread resets the connection, and the answer may be lost before it is read.
-    """
-    await send(
-        {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers},
-    )
-    await send({"type": "http.response.body", "body": response.body, "more_body": True})
-    size = 0
-    try:
-        async with asyncio.timeout(_LINGER_SECONDS):
-            while size <= _LINGER_BYTES:
-                message = await receive()
-                if message["type"] != "http.request" or not message.get("more_body", False):
-                    break
-                size += len(message.get("body", b""))
-    except TimeoutError:
-        pass
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def is_loopback(host: str) -> bool:
