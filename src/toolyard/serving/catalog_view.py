@@ -111,12 +111,7 @@ class CatalogView:
         if shows is None:
             return snapshot.tools
         # Kept, because a policy takes its time over each of ten thousand tools.
-        slot = ("visible", self.visibility.slot(principal))
-        seen: list[Tool] | None = self.cache.get(snapshot, slot)
-        if seen is None:
-            seen = [tool for tool in snapshot.tools if shows(tool)]
-            self.cache.put(snapshot, slot, seen)
-        return seen
+        return self.keep(principal, "visible", lambda snapshot: list(filter(shows, snapshot.tools)), snapshot)
 
     def filter_visible(self, principal: Principal, snapshot: Snapshot) -> Shows | None:
         """True for tools of that very snapshot that the caller may know of; None if all are."""
@@ -124,9 +119,11 @@ class CatalogView:
         shown = None if tools is snapshot.tools else set(map(id, tools))
         return None if shown is None else lambda tool: id(tool) in shown
 
-    def keep(self, principal: Principal, key: object, make: Callable[[Snapshot], T]) -> T:
+    def keep(
+        self, principal: Principal, key: object, make: Callable[[Snapshot], T], snapshot: Snapshot | None = None
+    ) -> T:
         """What `make` gives, made once for each catalog and for all who are shown the same of it."""
-        snapshot, slot = self.registry.snapshot, (key, self.visibility.slot(principal))
+        snapshot, slot = snapshot or self.registry.snapshot, (key, self.visibility.slot(principal))
         kept: T | None = self.cache.get(snapshot, slot)
         if kept is None:
             kept = make(snapshot)

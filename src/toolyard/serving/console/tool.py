@@ -14,9 +14,8 @@ from starlette.requests import Request
 
 from toolyard.model.call import Mode, Notify, ToolCall, ToolResult
 from toolyard.model.errors import Denied, UnknownToolError
-from toolyard.model.names import closest
 from toolyard.model.tool import Tool
-from toolyard.registry.bind import find, hint_missing
+from toolyard.registry.bind import find
 from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.console.catalog import list_carried, list_stale
 from toolyard.serving.console.connect import Snippet, write_call_snippets
@@ -118,10 +117,7 @@ def _find_overloads(catalog: CatalogView, request: Request) -> list[Tool]:
         found = []
     if not found:
         # The same words for a tool that may not be seen: that it exists is not everybody's to know.
-        seen = dict.fromkeys(tool.qualified_name for tool in snapshot.tools if shows is None or shows(tool))
-        details = {"candidates": closest(name, list(seen))}
-        hint = hint_missing(snapshot if caller_of(request).principal.sees_all else None, name)
-        raise HttpFault(404, "tool.not_found", f"There is no tool called {name[:200]}.", details=details, hint=hint)
+        raise catalog.make_unknown(caller_of(request).principal, name, by_id=False)
     return found
 
 

@@ -23,6 +23,7 @@ from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
+from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.identity import NOBODY, Principal
@@ -245,13 +246,11 @@ class ToolListing:
         return finish_result(out | self._cached, stateless=True) if stateless else encode(out)
 
     def _find_visible(self, names: McpNames, principal: Principal) -> VisibleTools:
-        cache, slot = self._catalog.cache, ("mcp tools", self._catalog.visibility.slot(principal))
-        seen: VisibleTools | None = cache.get(names.snapshot, slot)
-        if seen is None:
-            tools = self._catalog.list_visible(principal, names.snapshot) if self._shows_all else ()
+        def find(snapshot: Snapshot) -> VisibleTools:
+            tools = self._catalog.list_visible(principal, snapshot) if self._shows_all else ()
             digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
             for tool in tools:
                 digest.update(f"{names.spell_tool(tool)}\0{tool.definition_hash}\0".encode())
-            seen = VisibleTools(tools, digest.digest())
-            cache.put(names.snapshot, slot, seen)
-        return seen
+            return VisibleTools(tools, digest.digest())
+
+        return self._catalog.keep(principal, "mcp tools", find, names.snapshot)

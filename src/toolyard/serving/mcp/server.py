@@ -304,10 +304,10 @@ class McpEndpoint:
             self._sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
             await self.sessions.sweep()
             await forget_lost(records)
-        takers: dict[str, MailTaker] = {session_id: client for (_, session_id), client in self.sse_clients.items()}
-        takers |= self.sessions.busy
-        if records.shared and takers:
-            self._mail = await collect_mail(takers, records, self._mail)
+        if records.shared:
+            takers: dict[str, MailTaker] = {session_id: client for (_, session_id), client in self.sse_clients.items()}
+            takers |= self.sessions.busy
+            self._mail = await collect_mail(takers, records, self._mail) if takers else self._mail
         return None if len(self.sessions) or len(self.subscribers) else _IDLE_LOOK
 
     def _notice_changes(self) -> None:

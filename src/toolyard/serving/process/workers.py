@@ -25,10 +25,8 @@ from toolyard.model.errors import ConfigError
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 _LOOK = 0.2
-_FIRST_DELAY = 0.1
-_LONGEST_DELAY = 10.0
-_STEADY_SECONDS = 60.0
-"""A worker that lived so long did not die of the same thing as the one before."""
+_PAUSE = 1.0
+"""Seconds between the starts of two workers in the places of others: what ended one may end the next at once."""
 _EXTRA_SECONDS = 10.0
 
 Say = Callable[[str], None]
@@ -66,7 +64,6 @@ class _Worker:
             self.process = subprocess.Popen(  # noqa: S603 - our own command line
                 [*command, "--fd", str(passed[0]), "--link", str(passed[1])], pass_fds=passed, env=environment
             )
-        self.began = time.monotonic()
         self.said = b""
 
     def read_notice(self) -> str | None:
@@ -84,9 +81,8 @@ class WorkerPool:
         self._block = block
         self._say = say
         self._workers: list[_Worker] = []
-        self._due: list[float] = []
-        """When each missing worker is to be started."""
-        self._delay = _FIRST_DELAY
+        self._renewed = 0.0
+        """When the last worker was started in the place of another."""
         self._stopping = False
         self._hung_up = False
 
@@ -130,7 +126,8 @@ class WorkerPool:
             self._stopping = True
 
     def _begin_worker(self, environment: dict[str, str]) -> str | None:
-        worker = self._start(environment)
+        worker = _Worker(self._command, self._listener, environment)
+        self._workers.append(worker)
         with selectors.DefaultSelector() as selector:
             selector.register(worker.link, selectors.EVENT_READ)
             while not self._stopping and worker.process.poll() is None:
@@ -140,24 +137,15 @@ class WorkerPool:
                         return notice
         return None
 
-    def _start(self, environment: dict[str, str]) -> _Worker:
-        worker = _Worker(self._command, self._listener, environment)
-        self._workers.append(worker)
-        return worker
-
     def _look_after(self, environment: dict[str, str]) -> None:
         now = time.monotonic()
         for worker in [item for item in self._workers if item.process.poll() is not None]:
             self._workers.remove(worker)
             worker.link.close()
-            if now - worker.began > _STEADY_SECONDS:
-                self._delay = _FIRST_DELAY
             self._say(f"worker {worker.process.pid} ended ({_end_of(worker.process)}); another one is started")
-            self._due.append(now + self._delay)
-            self._delay = min(_LONGEST_DELAY, self._delay * 2)
-        for _ in [due for due in self._due if due <= now]:
-            self._start(environment)
-        self._due = [due for due in self._due if due > now]
+        if len(self._workers) < self._block.workers and now - self._renewed >= _PAUSE:
+            self._renewed = now
+            self._workers.append(_Worker(self._command, self._listener, environment))
         if self._hung_up and self._workers:
             self._hung_up = False
             # One is enough: it has the others follow.
