@@ -1,9 +1,19 @@
+import json
 import sys
 import types
 
 import pytest
 
-from toolyard import MalformedSource, PythonToolLoader, Registry, SourceUnavailable, StrictModel, ToolRegistry, tool
+from toolyard import (
+    MalformedSource,
+    PythonToolLoader,
+    Registry,
+    SourceUnavailable,
+    StrictModel,
+    ToolRegistry,
+    Toolyard,
+    tool,
+)
 
 
 @tool
@@ -239,6 +249,57 @@ def test_decorated_functions_and_dunder_all_say_which_are_meant(tmp_path):
     path.write_text("import os\nfrom json import dumps\nNUMBER = 1\ndef _own(): ...\n")
     with pytest.raises(MalformedSource, match="@tool, and no public function"):
         load(str(path))
+
+
+def test_whatever_dunder_all_names_and_can_be_called_is_a_tool_under_that_name(tmp_path):
+    path = tmp_path / "mine.py"
+    objects = (
+        "@dataclasses.dataclass\nclass Plus:\n    n: int\n    def __call__(self, a: int) -> int: return a + self.n\n"
+    )
+    names = ["half", "square", "plus", "shout", "sqrt", "Thing", "many"]
+    path.write_text(
+        f"import dataclasses\nfrom math import sqrt\n{PLAIN}\n{objects}half = functools.partial(untyped, b=2)\n"
+        f"plus = Plus(2)\nshout = 'abc'.upper\n__all__ = {names}\n"
+    )
+    registry = load(str(path))
+    assert registry.tool_names() == ["half", "plus", "sqrt", "square", "upper"]
+    assert registry.dispatch("half", {"a": 1}) == registry.dispatch("plus", {"a": 1}) == 3
+    assert [item.tool for item in registry.report.rejected] == ["many"]
+
+
+def test_an_object_that_can_be_called_keeps_its_methods_too():
+    class LongStore:
+        def __call__(self, key: str) -> str:
+            return f"get {key}"
+
+        def put_away(self, key: str) -> str:
+            return f"put {key}"
+
+        def many(self, *keys: str): ...
+
+    for target in (LongStore(), LongStore):
+        registry = load(target)
+        assert registry.tool_names() == ["long_store", "put_away"]
+        assert registry.dispatch("long_store", {"key": "a"}) == "get a"
+        assert [item.tool for item in registry.report.rejected] == ["many"]
+
+
+def test_a_part_of_a_file_is_named_behind_a_colon(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(f"{PLAIN}class Desk:\n    def open_drawer(self, number: int) -> int: return number\n")
+    assert load(f"{path}:Desk").tool_names() == ["open_drawer"]
+    assert load(f"{path}:add").tool_names() == ["add"]
+    with pytest.raises(SourceUnavailable, match="no attribute 'Dusk'"):
+        load(f"{path}:Dusk")
+    config = {"tools": [{"type": "python", "target": "mine.py:Desk", "namespace": "d"}]}
+    (tmp_path / "yard.json").write_text(json.dumps(config))
+    with Toolyard.from_config(tmp_path / "yard.json") as yard:
+        assert yard.tool_registry.tool_names() == ["open_drawer"]
+
+
+def test_a_file_without_its_ending_is_told_how_files_are_written():
+    with pytest.raises(SourceUnavailable, match=r"No module named 'my_own_tools'; .* my_own_tools\.py"):
+        load("my_own_tools")
 
 
 def test_a_class_without_a_decorated_method_gives_its_own_public_methods():

@@ -142,11 +142,12 @@ def spec_of(obj: object) -> ToolOptions | None:
     return cast("ToolOptions", spec) if isinstance(spec, dict) else None
 
 
-def tool_from(obj: Callable[..., Any], namespace: str) -> Tool:
-    """The tool that a callable was marked as, or simply is; a namespace that its mark names wins over the argument."""
+def tool_from(obj: Callable[..., Any], namespace: str, name: str | None = None) -> Tool:
+    """The tool that a callable was marked as, or simply is; what its mark names wins over the arguments."""
     options: dict[str, Any] = dict(spec_of(obj) or {})
-    if options.get("namespace") is None:
-        options["namespace"] = namespace
+    for key, value in (("namespace", namespace), ("name", name)):
+        if options.get(key) is None:
+            options[key] = value
     return function_tool(obj, **options)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal
@@ -21,13 +22,17 @@ from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.schema.options import locate_file
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.words.identifiers import snake_case
 
 _NO_TARGETS = (bool, int, float, bytes, dict)
+_FILE = re.compile(r"(.*\.py)((?::.*)?)", re.DOTALL)
 
 
 def locate_script(value: Any, base: Path) -> Any:
     """For `locate`: a Python file in the config's folder; the name of a module stays what it is."""
-    return locate_file(value, base) if isinstance(value, str) and value.endswith(".py") else value
+    if not isinstance(value, str) or (split := _FILE.fullmatch(value)) is None:
+        return value
+    return f"{locate_file(split[1], base)}{split[2]}"
 
 
 class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
@@ -52,9 +57,9 @@ class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
 class PythonToolLoader(ToolLoader):
     """Tools from Python objects.
 
-    `target` is a module, its dotted path (`"pkg.mod"`, `"pkg.mod:attribute"`) or its file (`"tools.py"`, run
-    anew by every load): its `@tool` functions; a class or an instance: its `@tool` methods; a function or a
-    list of functions; a typed `Registry`.
+    `target` is a module, its dotted path (`"pkg.mod"`, `"pkg.mod:attribute"`) or its file (`"tools.py"`,
+    `"tools.py:attribute"`, run anew by every load): its `@tool` functions; a class or an instance: its `@tool` methods;
+    a function or a list of functions; a typed `Registry`.
 
     Where nothing is decorated, all public functions are tools: those that `__all__` names or, without it, those
     defined there whose names begin with no `_`. As nobody chose them one by one, one that cannot be a tool is listed in
@@ -103,13 +108,15 @@ class PythonToolLoader(ToolLoader):
         chosen = _list_chosen(target, self.source)
         intake = Intake(self, lenient=not chosen and self._lists_unchosen)
         for name, found in chosen or _list_public(target, self.source):
-            self._take_function(intake, name, found)
+            # What has no name of its own, such as a partial, is called as the module calls it.
+            nameless = not chosen and getattr(found, "__name__", "<lambda>") == "<lambda>"
+            self._take_function(intake, name, found, name if nameless else None)
         return intake.finish()
 
-    def _take_function(self, intake: Intake, name: str, found: Any) -> None:
+    def _take_function(self, intake: Intake, name: str, found: Any, called: str | None) -> None:
         where = f"{self.source}.{name}"
         try:
-            tool = tool_from(found, self.namespace)
+            tool = tool_from(found, self.namespace, called)
         except DefinitionError as error:
             intake.reject(error, where, name)
         else:
@@ -117,17 +124,27 @@ class PythonToolLoader(ToolLoader):
 
 
 def _import_target(path: str, source: str) -> Any:
-    if path.endswith(".py"):
-        return _run_file(Path(path), source)
+    if (file := _FILE.fullmatch(path)) is not None:
+        return _find_attribute(_run_file(Path(file[1]), source), file[2].strip(":"), path, source)
     module_path, _, attribute = path.partition(":")
     try:
         found: Any = _import_longest(module_path)
-        for part in filter(None, attribute.split(".")):
-            found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
+        hint = (
+            f"; a file is written with its ending, {module_path}.py" if isinstance(error, ModuleNotFoundError) else ""
+        )
+        raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}{hint}") from error
     except (Exception, SystemExit) as error:
         raise MalformedSource(f"{type(error).__name__} while importing it: {error}", where=source) from error
+    return _find_attribute(found, attribute, path, source)
+
+
+def _find_attribute(found: Any, attribute: str, path: str, source: str) -> Any:
+    try:
+        for part in filter(None, attribute.split(".")):
+            found = getattr(found, part)
+    except AttributeError as error:
+        raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
     return found
 
 
@@ -177,7 +194,7 @@ def _list_chosen(target: Any, source: str) -> list[tuple[str, Any]]:
         return [(getattr(target, "__name__", "tool"), target)]
     holder = _make_instance(target, source) if isinstance(target, type) else target
     marked = _list_once(holder, [name for name in _list_names(holder) if _is_marked(holder, name)])
-    if not marked and callable(holder) and not isinstance(holder, ModuleType):
+    if not marked and callable(holder) and not isinstance(holder, ModuleType) and not _list_methods(holder):
         return [(getattr(holder, "__name__", type(holder).__name__), holder)]
     return marked
 
@@ -185,22 +202,28 @@ def _list_chosen(target: Any, source: str) -> list[tuple[str, Any]]:
 def _list_public(target: Any, source: str) -> list[tuple[str, Any]]:
     """The public functions of a module, or methods of a class, in which nothing is decorated."""
     holder = _make_instance(target, source) if isinstance(target, type) else target
-    is_module = isinstance(holder, ModuleType)
-    home = holder.__name__ if is_module else type(holder).__module__
-    named = getattr(holder, "__all__", None) if is_module else None
-    names = [name for name in _list_names(holder) if (name in named if named is not None else not name.startswith("_"))]
-    found = _list_once(holder, [name for name in names if _is_function(holder, name, None if named else home)])
+    called = [(snake_case(type(holder).__name__), holder)] if callable(holder) else []
+    found = called + _list_methods(holder)
     if not found:
         raise MalformedSource("nothing is decorated with @tool, and no public function is defined there", where=source)
     return found
 
 
+def _list_methods(holder: Any) -> list[tuple[str, Any]]:
+    is_module = isinstance(holder, ModuleType)
+    home = holder.__name__ if is_module else type(holder).__module__
+    named = getattr(holder, "__all__", None) if is_module else None
+    names = [name for name in _list_names(holder) if (name in named if named is not None else not name.startswith("_"))]
+    return _list_once(holder, [name for name in names if _is_function(holder, name, None if named else home)])
+
+
 def _list_once(holder: Any, names: list[str]) -> list[tuple[str, Any]]:
     """One function under two names is one tool, under the first."""
-    once: dict[Any, str] = {}
+    once: dict[Any, tuple[str, Any]] = {}
     for name in names:
-        once.setdefault(getattr(holder, name), name)
-    return [(name, found) for found, name in once.items()]
+        found = getattr(holder, name)
+        once.setdefault(found if isinstance(found, Hashable) else id(found), (name, found))
+    return list(once.values())
 
 
 def _list_names(holder: Any) -> list[str]:
@@ -217,8 +240,10 @@ def _is_marked(holder: Any, name: str) -> bool:
 
 
 def _is_function(holder: Any, name: str, home: str | None) -> bool:
-    """A `def` of that module, or of any if there is none; also one in an object that `functools.cache` made of it."""
+    """A `def` of that module, or in an object that `functools.cache` made of one; without one, whatever can be called."""
     found = _read_static(holder, name)
+    if home is None and callable(found):
+        return not isinstance(found, type)
     found = found if inspect.isfunction(found) else inspect.getattr_static(found, "__wrapped__", None)
     return inspect.isfunction(found) and found.__name__ != "<lambda>" and home in (None, found.__module__)
 
