@@ -22,6 +22,9 @@ def read(raw, **options):
         ({"name": "t", "input_schema": SCHEMA}, True),
         ({"name": "t", "inputSchema": SCHEMA}, True),
         ({"name": "t", "parametersJsonSchema": SCHEMA}, True),
+        ({"name": "t", "fn_schema": SCHEMA}, True),
+        ({"type": "library.tools.Tool", "data": {"name": "t", "parameters": SCHEMA}}, True),
+        ({"metadata": {"name": "t", "fn_schema": SCHEMA}}, True),
     ],
 )
 def test_the_same_tool_in_every_dialect(raw, changed):
@@ -81,6 +84,8 @@ def test_the_entrys_own_namespace_wins_and_a_qualified_name_is_not_qualified_twi
             {"role": "API", "api_name": "t", "param_dict": {"a": 1}, "result": {"output": "b"}},
             "no definition of a tool",
         ),
+        ({"path": "tools.yaml"}, "sources are a list, each with its type"),
+        ({"name": "t", "type": "rest", "spec": "api.yaml"}, "sources are a list, each with its type"),
         ({"name": 5}, "'name' must be text, not integer"),
         ([1], "must be a mapping, not array"),
         (None, "must be a mapping, not null"),
@@ -294,3 +299,11 @@ def test_lists_of_parameters_by_where_they_are_sent_are_read_unless_two_are_the_
     for other in (path, {"id": {"type": "string"}}):
         tool, _ = read({"name": "t", "description": "d", "path_params": path, "query_params": other})
         assert (tool.parameters, tool.metadata) == (path, {"query_params": other})
+
+
+def test_parameters_as_semantic_kernel_lists_them_keep_type_default_and_whether_they_are_required():
+    city = {"name": "city", "type_": "str", "is_required": True, "default_value": "Rome"}
+    raw = {"name": "t", "parameters": [city, {"name": "days", "type_": "int", "isRequired": False}]}
+    _, (tool,) = load(raw)
+    properties = {"city": {"type": "string", "default": "Rome"}, "days": {"type": "integer"}}
+    assert tool.parameters == {"type": "object", "properties": properties, "required": ["city"]}

@@ -75,6 +75,41 @@ def test_what_may_be_meant_for_us_beside_a_list_is_refused(tmp_path, document):
         load(tmp_path, document)
 
 
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"info": {"name": "c", "schema": "v2.1.0"}, "item": [{"name": "get", "request": {}}]}, "a Postman collection"),
+        ({"_type": "export", "__export_format": 4, "resources": []}, "an Insomnia export"),
+        (
+            {
+                "kind": "discovery#restDescription",
+                "discoveryVersion": "v1",
+                "name": "drive",
+                "resources": {"files": {}},
+            },
+            "a Google discovery document",
+        ),
+        ({"lc": 1, "type": "not_implemented", "id": ["langchain_core", "tools"]}, "an object of LangChain"),
+        ({"provider": "m.FunctionTool", "component_type": "tool", "config": {"name": "w"}}, "a component of AutoGen"),
+    ],
+)
+def test_documents_of_other_programs_are_refused_with_the_nearest_form_that_is_read(tmp_path, document, says):
+    with pytest.raises(MalformedSource, match=rf"this is {says}.*\{{type: (rest|python), "):
+        load(tmp_path, document)
+
+
+def test_keys_for_extensions_may_hold_what_yaml_repeats(tmp_path):
+    text = "x-city: &city {type: string}\nnamespace: n\ntools:\n- {name: a, parameters: {city: *city, town: *city}}\n"
+    loader, found = load(tmp_path, text, "tools.yaml")
+    assert found == ["n::a"]
+    assert "not x-city" in str(loader.report.warnings[0])
+
+
+def test_a_broken_line_is_told_with_its_own_column(tmp_path):
+    loader, _ = load(tmp_path, f"{json.dumps(A)}\n{{bad\n", "rows.jsonl", on_error="skip")
+    assert "rows.jsonl:2:2: " in loader.report.rejected[0].reason
+
+
 def test_what_stands_beside_the_tools_of_every_row_is_told_once(tmp_path):
     rows = [{"query": "q", "tools": [define(f"t{index}")]} for index in range(50)]
     loader, found = load(tmp_path, "\n".join(map(json.dumps, rows)), "rows.jsonl")

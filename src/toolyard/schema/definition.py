@@ -21,8 +21,10 @@ from toolyard.parsing import parse_json
 from toolyard.schema.normalise import ITEM_NAMES, Change, is_property_map, unread_keys
 from toolyard.schema.typenames import read_type
 
-_INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema")
+_INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema", "fn_schema")
 _OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
+_OF_SOURCES = frozenset({"path", "spec", "target", "url", "command"})
+_SOURCES = "if this is a source, sources are a list, each with its type: `tools: [{type: file, path: ...}]`"
 _NAMES = ("name", "api_name", "function_name", "tool_name", "functionName", "toolName")
 _PLAIN_KEYS = frozenset({"name", "description", "parameters"})
 _FIELDS = frozenset({"name", "namespace", "description", "metadata", "version", "tags", "aliases", "effects", "source"})
@@ -118,9 +120,10 @@ def _refuse_foreign(entry: Mapping[str, Any], is_call: bool) -> None:
         and not any(meant)
         and not any(map(looks_like_parameters, entry.values()))
     ):
+        form = "a tool is written {name: ..., description: ..., parameters: {...}}"
         raise DefinitionError(
             f"this is no definition of a tool: it has neither 'description' nor 'parameters', but {unknown[0]!r}; "
-            "a tool is written {name: ..., description: ..., parameters: {...}}"
+            f"{form if _OF_SOURCES.isdisjoint(entry) else _SOURCES}"
         )
 
 
@@ -150,6 +153,10 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
     if isinstance(raw.get("toolSpec"), Mapping) and len(raw) == 1:
         changes.append(Change("/toolSpec", "Bedrock wrapper removed"))
         return dict(raw["toolSpec"])
+    for key in ("data", "metadata"):
+        if isinstance(inner := raw.get(key), Mapping) and "name" in inner and find_name(raw) is None:
+            changes.append(Change(f"/{key}", f"what is in {key!r} read as the definition"))
+            return {**{other: value for other, value in raw.items() if other not in ("type", key)}, **inner}
     if raw.get("type") == "function" and "parameters" in raw:
         changes.append(Change("/type", "'function' removed"))
         return {key: value for key, value in raw.items() if key != "type"}
@@ -164,6 +171,8 @@ def _own_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
             missing += (
                 f"; if {show(entry['type'])} is a tool that a provider runs, name it in requests to that provider"
             )
+        if not near and not _OF_SOURCES.isdisjoint(entry):
+            missing += f"; {_SOURCES}"
         raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
     # `to_dicts(qualified=True)` writes the namespace twice; reading it back must not.
     return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")

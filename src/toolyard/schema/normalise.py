@@ -37,8 +37,9 @@ _KEYWORDS = frozenset(
 _SPELLINGS: dict[str, tuple[str, type]] = {
     **dict.fromkeys(("desc", "help"), ("description", str)),
     **dict.fromkeys(("choices", "options", "allowed_values", "possible_values", "enum_values"), ("enum", list)),
-    **dict.fromkeys(("data_type", "dataType", "dtype"), ("type", str)),
+    **dict.fromkeys(("data_type", "dataType", "dtype", "type_"), ("type", str)),
     **dict.fromkeys(("default_value", "defaultValue"), ("default", object)),
+    **dict.fromkeys(("is_required", "isRequired"), ("required", bool)),
 }
 """What catalogs say instead of a keyword, and what its value then is."""
 

@@ -40,6 +40,17 @@ _OF_ONE_TOOL = frozenset(
 )
 """Keys of one tool, besides its parameters, that hold a mapping or a list."""
 
+_CONVERTED = "; have a converter make an OpenAPI document of it, and name that: {type: rest, spec: ...}"
+_WRITTEN_DOWN = ", without its parameters; name the code that makes it: {type: python, target: ...}"
+_FOREIGN = (
+    ({"info", "item"}, f"this is a Postman collection{_CONVERTED}"),
+    ({"_type", "resources"}, f"this is an Insomnia export{_CONVERTED}"),
+    ({"kind", "resources", "discoveryVersion"}, f"this is a Google discovery document{_CONVERTED}"),
+    ({"lc", "id"}, f"this is an object of LangChain{_WRITTEN_DOWN}"),
+    ({"provider", "component_type"}, f"this is a component of AutoGen{_WRITTEN_DOWN}"),
+)
+"""Keys of documents that other programs write, and the nearest form of them that is read."""
+
 _INPUTS = ("parameters", "inputSchema", "input_schema")
 _NESTED = 8
 """Steps into a document after which a list holds tools and nothing else."""
@@ -87,7 +98,8 @@ class _CatalogReader:
             return envelope
         if _is_tool(document):
             if _is_foreign(document):
-                raise self._refuse("this is no catalog: it has a name, and neither tools nor parameters")
+                what = _name_foreign(document) or "this is no catalog: it has a name, and neither tools nor parameters"
+                raise self._refuse(what)
             return iter([CatalogEntry(document, "")])
         namespace = document.get("namespace")
         if isinstance(namespace, str):
@@ -126,7 +138,8 @@ class _CatalogReader:
         lost = sorted(
             str(other) for other in extra if _lists_tools(document[other]) and not _lists_calls(document[other])
         )
-        if odd := texts if "namespace" in document else lost or nearest("namespace", texts):
+        strict = [text for text in texts if text[:2] != "x-"] if "namespace" in document else []
+        if odd := strict or lost or nearest("namespace", texts):
             raise self._refuse(f"key {odd[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}")
         if texts:
             self._note(pointer_of(path), f"of what stands here {key!r} alone is read, not {', '.join(texts[:8])}")
@@ -142,7 +155,8 @@ class _CatalogReader:
             scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
             odd = scalars[0] if scalars else next(reversed(document))
             raise self._refuse(
-                f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
+                _name_foreign(document)
+                or f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
                 "or tool names to definitions, not both"
             )
 
@@ -200,6 +214,10 @@ def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
         if _holds_tools(value) and not (named and (not _lists_tools(value) or _says_input(document))):
             return key, value
     return None, None
+
+
+def _name_foreign(document: dict[str, Any]) -> str | None:
+    return next((what for keys, what in _FOREIGN if keys <= document.keys()), None)
 
 
 def _is_mapping(value: Any) -> bool:

@@ -149,7 +149,7 @@ class FileToolLoader(ToolLoader):
                 raw = parse_json(line, what=where)
             except MalformedSource as error:
                 # One broken line says nothing about the others, unlike a broken document.
-                intake.reject(error, where)
+                intake.reject(MalformedSource(str(error).replace(f"{where}:1:", f"{where}:", 1)), where)
                 continue
             for entry in list_row(raw, where, note):
                 namespace = self.namespace or entry.namespace or TOOL_DEFAULT_NAMESPACE

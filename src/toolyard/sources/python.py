@@ -240,7 +240,7 @@ def _is_marked(holder: Any, name: str) -> bool:
 
 
 def _is_function(holder: Any, name: str, home: str | None) -> bool:
-    """A `def` of that module, or in an object that `functools.cache` made of one; without one, whatever can be called."""
+    """A `def` of that module, or what `functools.cache` made of one; without a module, whatever can be called."""
     found = _read_static(holder, name)
     if home is None and callable(found):
         return not isinstance(found, type)
