@@ -8,6 +8,7 @@ from toolyard import (
     DuplicatePluginError,
     PluginError,
     UnknownPluginError,
+    get_tool_loader,
     register_tool_engine,
     register_tool_enrichment,
     register_tool_loader,
@@ -69,6 +70,23 @@ def test_a_misspelt_option_names_the_nearest_one(table):
     table.register("plain")(Plain)
     with pytest.raises(ConfigError, match="no option 'pth'; did you mean 'path'"):
         table.create("plain", pth="x")
+
+
+def test_an_option_that_looks_like_another_is_told_what_is_lacking(table):
+    class Reader:
+        def __init__(self, spec, auth=None): ...
+
+    table.register("reader")(Reader)
+    with pytest.raises(ConfigError, match="no option 'path'; it needs spec"):
+        table.create("reader", path="x")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("openapi", "rest"), ("stdio", "mcp"), ("yaml", "file"), ("functions", "python")]
+)
+def test_a_kind_of_source_that_newcomers_call_otherwise_is_named(word, meant):
+    with pytest.raises(UnknownPluginError, match=f"did you mean '{meant}'"):
+        get_tool_loader(word)
 
 
 def test_a_missing_option_is_named(table):

@@ -26,6 +26,14 @@ from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 
 Policy = Literal["raise", "skip"]
+_MEANT = {
+    **dict.fromkeys(("openapi", "swagger", "http", "api"), "rest"),
+    **dict.fromkeys(("stdio", "sse", "streamable-http", "mcp_server"), "mcp"),
+    **dict.fromkeys(("yaml", "json", "jsonl", "catalog"), "file"),
+    **dict.fromkeys(("function", "functions", "module"), "python"),
+    **dict.fromkeys(("llm", "openai", "anthropic", "ollama", "schema"), "lm"),
+}
+"""What newcomers call a kind of source or engine."""
 
 
 class Loader(Protocol):
@@ -268,7 +276,7 @@ class PluginTable(Generic[T]):
         return f"has no method `{self.method}`, so it is no {self.kind}; derive it from toolyard.{base}"
 
     def _explain_unknown(self, name: str) -> str:
-        near = nearest(name, self._known, count=3)
+        near = [_MEANT[name]] if _MEANT.get(name) in self._known else nearest(name, self._known, count=3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(self.names())}"
         return f"no {self.kind} is called {name!r}; {hint}"
 
@@ -278,12 +286,14 @@ def check_options(cls: type, options: dict[str, Any], what: str) -> None:
     parameters = parameters_of(cls)
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
-    for option in options:
-        if option not in parameters:
-            raise ConfigError(f"{what} has no option {option!r}; {suggest(option, parameters, 'it takes ')}")
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind in named]
     lacking = [name for name in needed if name not in options]
+    for option in options:
+        if option not in parameters:
+            # What is lacking is more likely meant than what merely looks alike.
+            hint = suggest(option, lacking, "it needs ") if lacking else suggest(option, parameters, "it takes ")
+            raise ConfigError(f"{what} has no option {option!r}; {hint}")
     if lacking:
         raise ConfigError(f"{what} needs the option {lacking[0]!r}")
 

@@ -259,6 +259,7 @@ _REMEDIES = {
     "did not find expected '-' indicator": "the indentation fits no line above, or a '- ' is missing",
     "did not find expected ',' or ']'": "expected ',' or ']' here",
     "did not find expected ',' or '}'": "expected ',' or '}' here",
+    "did not find expected alphabetic or numeric character": "'*' and '&' begin a name here; quote a text with them",
     "found unexpected end of stream": "the quoted text never ends; add its closing quote",
     "found unknown escape character": "no such escape in double quotes; double the backslash or use single quotes",
     "found invalid Unicode character escape code": "half of a surrogate pair is no character; write both halves",
