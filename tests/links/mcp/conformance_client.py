@@ -72,7 +72,7 @@ def main():
 
 def authorization(context, scenario, host):
     """How to log in: by client credentials where the suite gives some, else by a person, played here."""
-    from toolyard.links.mcp.authorization import LoginAnswer, use_login
+    from toolyard.links.mcp import authorization as logins
 
     class Robot:
         async def log_in(self, url, redirect, seconds):
@@ -90,7 +90,7 @@ def authorization(context, scenario, host):
 
             location = await asyncio.to_thread(fetch)
             fields = {name: values[0] for name, values in parse_qs(urlsplit(location).query).items()}
-            return LoginAnswer(fields["code"], fields.get("state"), fields.get("iss"))
+            return logins.LoginAnswer(fields["code"], fields.get("state"), fields.get("iss"))
 
     import urllib.request
 
@@ -98,7 +98,7 @@ def authorization(context, scenario, host):
         def redirect_request(self, *args, **kwargs):
             return None
 
-    use_login(Robot())
+    logins.LOGIN = Robot()
     # The suite's authorization servers are on this machine too, on other ports.
     fields = {"type": "oauth", "hosts": (host, "localhost", "127.0.0.1")}
     for name in ("client_id", "client_secret"):

@@ -14,8 +14,8 @@ import pytest
 from links.fake_server import whole
 from links.mcp.conftest import free_port, text_of
 from links.mcp.web_server import WebServer
-from toolyard.links.mcp import McpLink
-from toolyard.links.mcp.authorization import LoginAnswer, LoopbackLogin, TokenFile, current_login, use_login
+from toolyard.links.mcp import McpLink, authorization
+from toolyard.links.mcp.authorization import LoginAnswer, LoopbackLogin, TokenFile
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallTimeout, ConfigError, Denied, Unavailable
 
@@ -84,11 +84,10 @@ class Quiet(LoopbackLogin):
 
 
 @pytest.fixture
-def browser():
+def browser(monkeypatch):
     made = Browser()
-    before = use_login(made)
-    yield made
-    use_login(before)
+    monkeypatch.setattr(authorization, "LOGIN", made)
+    return made
 
 
 @pytest.fixture
@@ -248,7 +247,6 @@ async def test_the_login_ends_in_time_and_only_on_this_machine():
     with pytest.raises(Unavailable, match="cannot wait for the login"):
         await Quiet().log_in("", f"http://127.0.0.1:{port}/", 5)
     waiting.cancel()
-    assert isinstance(current_login(), LoopbackLogin)
 
 
 async def test_the_login_says_where_to_go(capsys, monkeypatch):

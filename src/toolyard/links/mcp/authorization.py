@@ -2,7 +2,7 @@
 
 The only file that imports the SDK, which comes with `pip install toolyard[mcp]`. The SDK says which requests to make;
 they go out through `GuardedClient` like everything else, so what a server names as its authorization server is
-reached only if it is public, or on a host that the operator named. `Login` is how a person is sent there and how the
+reached only if it is public, or on a host that the operator named. `LOGIN` is how a person is sent there and how the
 answer comes back; `TokenFile` keeps tokens from one process to the next.
 """
 
@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -49,13 +49,6 @@ class LoginAnswer(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "<LoginAnswer>"
-
-
-class Login(Protocol):
-    """What `use_login` takes."""
-
-    async def log_in(self, url: str, redirect: str, seconds: float) -> LoginAnswer:
-        """Send a person to the first address, and give what comes back to the second."""
 
 
 class LoopbackLogin:
@@ -121,19 +114,8 @@ async def _serve(
     writer.close()
 
 
-_LOGIN: list[Login] = [LoopbackLogin()]
-
-
-def use_login(login: Login) -> Login:
-    """Have people log in another way from now on; gives the way before."""
-    before, _LOGIN[0] = _LOGIN[0], login
-    return before
-
-
-def current_login() -> Login:
-    """The way there is now."""
-    return _LOGIN[0]
-
+LOGIN = LoopbackLogin()
+"""How people log in."""
 
 _OTHERS = 0o077
 
@@ -363,8 +345,8 @@ class AuthorizationCode(Credential):
     async def _called_back(self) -> AuthorizationCodeResult:
         from mcp.shared.auth import AuthorizationCodeResult
 
-        # Whose code that is nobody knows, so it does not run where connections are tended.
-        answer = await home_loop.arun(current_login().log_in(self._login_url, self._redirect, SECONDS))
+        # Somebody has to be waited for, which is not done where connections are tended.
+        answer = await home_loop.arun(LOGIN.log_in(self._login_url, self._redirect, SECONDS))
         return AuthorizationCodeResult(code=answer.code, state=answer.state, iss=answer.issuer)
 
 
