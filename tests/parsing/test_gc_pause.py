@@ -70,3 +70,28 @@ def test_overlapping_threads_resume_when_the_last_one_ends() -> None:
         thread.join()
     assert seen == [False]
     assert gc.isenabled()
+
+
+def count_young(built: list[list[int]]) -> int:
+    mine = set(map(id, built))
+    return sum(id(one) in mine for generation in (0, 1) for one in gc.get_objects(generation))
+
+
+def test_much_that_was_built_is_old_at_once_and_a_little_is_not() -> None:
+    gc.unfreeze()
+    with paused_gc():
+        few = [[number] for number in range(100)]
+    assert count_young(few) == 100
+    with paused_gc():
+        many = [[number] for number in range(60_000)]
+    assert count_young(many) == 0
+    assert gc.get_freeze_count() == 0, "a cycle among them is found in the end"
+
+
+def test_what_a_program_has_frozen_stays_frozen() -> None:
+    kept = [[number] for number in range(1000)]
+    gc.freeze()
+    with paused_gc():
+        built = [[number] for number in range(60_000)]
+    assert gc.get_freeze_count() >= len(kept)
+    assert count_young(built) == len(built)

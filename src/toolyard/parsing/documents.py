@@ -114,6 +114,10 @@ def _explain_missing(where: str) -> str:
     return f"{parent} has no {path.relative_to(parent).parts[0]!r}"
 
 
+_MANY = 50_000
+"""Containers that a collector takes milliseconds to go through."""
+
+
 class _Pauses:
     """How many pauses are open in the process, and whether the last one to close turns collection on again."""
 
@@ -140,6 +144,10 @@ def paused_gc() -> Iterator[None]:
         with _Pauses.lock:
             _Pauses.open -= 1
             if _Pauses.open == 0 and _Pauses.resume:
+                if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+                    # To the oldest at once: on its way there, all that was built would be gone through twice.
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()
 
 
