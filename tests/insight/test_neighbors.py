@@ -184,3 +184,12 @@ def test_tools_that_are_added_change_what_they_must_and_nothing_else(old, new, c
     for place in range(old + new):
         assert grown.near(place) == whole.near(place)
         assert grown.duplicates(place) == whole.duplicates(place)
+
+
+def test_vectors_of_the_same_model_are_made_once_and_those_of_another_are_its_own():
+    first, same, other = HashEmbedder(), HashEmbedder(), HashEmbedder("other")
+    for own in (same, other):
+        enrichments = [EmbeddingsEnrichment(first, cache=False), NeighborsEnrichment(own, cache=False)]
+        ToolRegistry(tools(9), enrichments=enrichments)
+    assert same.texts == []
+    assert sorted(set(other.texts)) == sorted(set(first.texts))

@@ -14,7 +14,7 @@ from msgspec import Meta
 from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, keep_arrays, read_arrays
 from toolyard.insight.embeddings.choice import Model, embedder_of
-from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment
+from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, told_embedder
 from toolyard.insight.samplers.snapshot_view import find_highest, lengths_of, matrix_of, whole_numbers
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
@@ -214,9 +214,10 @@ class NeighborsEnrichment(ToolEnrichment):
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact "neighbors"."""
         tools = snapshot.tools
-        artifact = snapshot.artifacts.get("embeddings")
-        if artifact is None or self._embedder is not None:
-            vectors = EmbeddingsEnrichment(self._embedder, force=self.force, cache=self._cache_option)
+        artifact, told, own = snapshot.artifacts.get("embeddings"), told_embedder(snapshot), self._embedder
+        is_told = own is None or (told is not None and (told.name, told.version) == (own.name, own.version))
+        if artifact is None or not is_told:
+            vectors = EmbeddingsEnrichment(own, force=self.force, cache=self._cache_option)
             artifact = vectors.enrich(snapshot)[1]["embeddings"]
         matrix = matrix_of(artifact, tools)
         key = self._hash_inputs(tools, artifact, matrix)
