@@ -319,6 +319,14 @@ class EdgeDrawing extends HTMLElement {
       autoungrabify: true,
       boxSelectionEnabled: false,
     });
+    // Edges within a level would lie upon each other and on the tools between: they leave and arrive at the sides.
+    const [across, along] = isWide ? ["x", "y"] : ["y", "x"];
+    drawing.edges().forEach((edge) => {
+      const [from, to] = [edge.source().position(), edge.target().position()], reach = to[along] - from[along];
+      if (Math.abs(to[across] - from[across]) > 1) return;
+      const side = isWide === reach > 0 ? -50 : 50, end = isWide ? `${side}% 0` : `0 ${side}%`;
+      edge.style({ "curve-style": "unbundled-bezier", "edge-distances": "endpoints", "control-point-distances": 25 + Math.abs(reach) / 5, "control-point-weights": 0.5, "source-endpoint": end, "target-endpoint": end });
+    });
     drawing.on("tap", "node", (event) => location.assign(event.target.id()));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawing.style(this.paint()));
   }
