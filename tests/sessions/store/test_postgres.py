@@ -299,6 +299,7 @@ def test_a_password_that_cuts_the_dsn_up_is_not_shown_in_pieces(dsn):
         ("postgresql://u@[::1]/x", "::1/x"),
         ("host=a,b port=1,2 dbname=x", "a,b/x"),
         ("dbname=x", "local/x"),
+        ("postgresql://u:p@/x?host=/cloudsql/project:region:one", "/cloudsql/project:region:one/x"),
     ],
 )
 def test_an_address_that_can_be_one_is_shown(dsn, place):

@@ -140,7 +140,8 @@ def _is_place(parts: Mapping[str, object]) -> bool:
     """Whether host, port and database can be what they are said to be, and not pieces of a password."""
     hosts = str(parts.get("host") or "").split(",")
     ports = str(parts.get("port") or "").split(",")
-    named = [host for host in hosts if not _is_ip(host)] + [str(parts.get("dbname") or "")]
+    # A host that begins with a slash is the folder of a socket; those of Cloud SQL have colons.
+    named = [host for host in hosts if not _is_ip(host) and host[:1] != "/"] + [str(parts.get("dbname") or "")]
     return not any("@" in name or ":" in name for name in named) and all(not port or port.isdigit() for port in ports)
 
 
