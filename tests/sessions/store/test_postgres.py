@@ -1,17 +1,22 @@
 """Sessions in Postgres: starting together, lost connections, unanswered commits, and secrets kept."""
 
 import itertools
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import psycopg
 import pytest
 from hypothesis import given, settings
+from waiting import until
 
 from conftest import examples
 from sessions import session_model
+from sessions.postgres_server import running_postgres
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, Withdraw
 from toolyard.sessions.store.postgres import PostgresStore
@@ -204,6 +209,49 @@ def test_an_interrupt_during_a_commit_leaves_a_usable_store_and_a_true_receipt(p
     assert bool(receipt) is done
     assert len(store.load(ANN).entries) == done
     store.write(Append(ANN, "b1", 1 + done, b"y"))
+
+
+@pytest.mark.parametrize("given_again", [True, False])
+def test_after_a_crash_the_transaction_of_somebody_else_does_not_pass_for_one_that_was_lost(given_again):
+    number, reset = "SELECT pg_current_xact_id()", "SELECT stats_reset FROM pg_stat_bgwriter"
+    with running_postgres() as dsn:
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            # What was not committed stays off the disk until then.
+            admin.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+            admin.execute("SELECT pg_reload_conf()")
+        store = PostgresStore(dsn)
+        store.write(Create(ANN, "b0"))
+        conn = store._writer._link.connection()
+        execute, given = conn.execute, []
+
+        def goes_on(before):
+            with suppress(psycopg.OperationalError), psycopg.connect(dsn) as other:
+                if other.execute(reset).fetchone() == before:
+                    return False
+                if given_again:
+                    given.append(other.execute(number).fetchone())
+                return True
+
+        def crash(query, *args):
+            if query != "COMMIT":
+                return execute(query, *args)
+            given.append(execute(number).fetchone())
+            before = execute(reset).fetchone()
+            # The server ends all connections, and goes on from what it has on its disk.
+            os.kill(conn.info.backend_pid, signal.SIGKILL)
+            until(lambda: goes_on(before))
+            conn.close()
+            raise psycopg.OperationalError("the connection was lost")
+
+        conn.execute = crash
+        if given_again:
+            with pytest.raises(SessionError, match="may or may not be there"):
+                store.write(Create(FORK, "b1"))
+            assert given[0] == given[1]
+            assert store.count() == 1
+        store.write(Create(FORK, "b1"))
+        assert store.count() == 2
+        store.close()
 
 
 def test_a_commit_that_cannot_be_looked_up_is_said_to_be_unknown(postgres_place):

@@ -40,6 +40,11 @@ _WORDS = {
     f" * {_IN_TRANSACTION} + (nextval('event_numbers') & {_IN_TRANSACTION - 1}))",
 }
 SETTLED = f" AND id < pg_snapshot_xmin(pg_current_snapshot())::text::bigint * {_IN_TRANSACTION}"
+_STATUS = (
+    b"SELECT pg_xact_status(number) FROM (SELECT %s::text::xid8 AS number) AS asked"
+    b" WHERE number < pg_snapshot_xmax(pg_current_snapshot())"
+)
+"""What became of a transaction; no row if no transaction has had that number, as far as the server knows."""
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -227,6 +232,8 @@ class Writer:
         # transaction is over, one way or the other.
         self._identity = secrets.randbits(62)
         self._link = Link(address, prepare=self._succeed)
+        self._life: TupleRow | None = None
+        """What the server says of itself that is another after a crash."""
 
     def apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
         """See `group_commit.Apply`."""
@@ -242,7 +249,7 @@ class Writer:
     def _attempt(self, writes: Sequence[Write], receipt: list[object], *, last: bool) -> bool:
         """True if committed, False if nothing was written and another try may help."""
         conn = self._link.connection()
-        number = None
+        life, number = self._life, None
         try:
             number = self._send(conn, writes)
             if conn.execute("COMMIT").statusmessage != "COMMIT":
@@ -253,7 +260,7 @@ class Writer:
             # Read before cleaning up, which closes the connection.
             lost = conn.closed
             self._clean_up(conn, drop=interrupted)
-            if not receipt and number is not None and (lost or interrupted) and self._landed(number):
+            if not receipt and number is not None and (lost or interrupted) and self._landed(number, life):
                 receipt.append(True)
             if receipt and not interrupted:
                 return True
@@ -305,14 +312,19 @@ class Writer:
                 return
         self._link.drop()
 
-    def _landed(self, number: str) -> bool:
-        """Whether a transaction whose commit was not answered is there; whoever ran it has ended (see `_succeed`)."""
+    def _landed(self, number: str, life: TupleRow | None) -> bool:
+        """Whether a transaction whose commit was not answered is there; whoever ran it has ended (see `_succeed`).
+
+        A server that crashed forgets what it had not written, numbers too, and another transaction may have this one.
+        """
         try:
-            status = self._link.connection().execute("SELECT pg_xact_status(%s::text::xid8)", (number,)).fetchone()
+            status = self._link.connection().execute(_STATUS, (number,)).fetchone()
+            if status == ("committed",) and self._life != life:
+                raise SessionError(f"Postgres {self._address.place} was started anew")
             return status == ("committed",)
         except (psycopg.Error, SessionError) as error:
             raise StoreFailing(
-                f"Postgres {self._address.place} was lost during a commit and does not come back: the write may"
+                f"Postgres {self._address.place} was lost during a commit and cannot be asked: the write may"
                 " or may not be there; load the session again before going on"
             ) from (self._address.shown(error) if isinstance(error, psycopg.Error) else error)
 
@@ -327,6 +339,8 @@ class Writer:
         conn.execute(f"SET lock_timeout = {max(1, int(self._address.timeout * 1000))}")
         conn.execute("SELECT pg_advisory_lock(%s)", (self._identity,))
         conn.execute("SET lock_timeout = DEFAULT")
+        # Where only what serves connections crashed, the server is as old as before, and its statistics are new.
+        self._life = conn.execute("SELECT pg_postmaster_start_time(), stats_reset FROM pg_stat_bgwriter").fetchone()
 
     def _converted(self, error: psycopg.Error) -> SessionError:
         if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
