@@ -281,6 +281,10 @@ def test_on_the_home_loop_the_twin_is_named(fake, engine):
             engine.setup("s")
         with pytest.raises(SyncInAsyncError, match="await adispatch"):
             engine.tool_registry.dispatch("echo", {})
+        with pytest.raises(SyncInAsyncError, match="await arefresh"):
+            engine.tool_registry.refresh()
+        with pytest.raises(SyncInAsyncError, match=r"await RemoteToolRegistry\.aopen"):
+            RemoteToolRegistry(fake.url)
         return await engine.aexecute("s", CALLS)
 
     assert values(home_loop.run(wait_there(), twin="none")) == [{"text": "hi"}, {"text": "ho"}]

@@ -187,7 +187,7 @@ class RemoteToolRegistry(ToolRegistry):
         self._catalog.wanted = True
         if load:
             try:
-                self.refresh(strict=True)
+                home_loop.run(self.arefresh(strict=True), twin="RemoteToolRegistry.aopen")
             except BaseException:
                 self.wire.close()
                 raise
@@ -248,12 +248,12 @@ class RemoteToolRegistry(ToolRegistry):
         """
         if only is not None and only is not self._catalog:
             raise ConfigError(f"{self.url} is the one source of this registry")
-        self.wire.link.check_open()
-        return super().refresh(strict=strict)
+        return home_loop.run(self.arefresh(strict=strict), twin="arefresh")
 
     async def arefresh(self, *, strict: bool = False) -> LoadReport:
         """`refresh` for async code."""
-        return await asyncio.to_thread(self.refresh, strict=strict)
+        self.wire.link.check_open()
+        return await asyncio.to_thread(super().refresh, strict=strict)
 
     async def areload(self) -> LoadReport:
         """Have the server load its own sources again: its report. The catalog here is read again, too."""
