@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import tracemalloc
 from contextlib import closing, suppress
 from typing import ClassVar
 
@@ -557,6 +558,22 @@ def test_one_caller_cannot_fill_the_inbox_of_all_and_old_records_go(desk, clock,
     assert desk.list(owner="k1").approvals == (), "the oldest went first"
     clock.now += KEEP + 1
     assert desk.hold(draft(owner="k5"), 60).id and len(desk.list().approvals) == 1
+
+
+def test_of_many_calls_no_more_are_read_at_once_than_are_shown(desk, clock):
+    much = {str(number): "x" * 10 for number in range(500)}
+    for number in range(300):
+        desk.hold(draft(digest=str(number), arguments=much), 60)
+    clock.now += approvals_module._LOOK_SECONDS
+    tracemalloc.start()
+    try:
+        page = desk.list(limit=2)
+        desk.hold(draft(digest="more"), 60)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (len(page.approvals), page.cursor is None) == (2, False)
+    assert peak < 2_000_000
 
 
 def test_a_listener_that_fails_loses_nothing(desk, caplog):

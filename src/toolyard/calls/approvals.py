@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
+from heapq import nlargest
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -105,16 +106,18 @@ class Approvals:
         wanted = {"state": state, "tool": tool, "session_id": session_id, "owner": owner}
         asked = [(name, value) for name, value in wanted.items() if value is not None]
         below = None if cursor is None else _read_cursor(cursor)
-        fitting = [
+        fitting = (
             one
             for one in self._read_all()
             if may_see(one, by)
             and all(getattr(one, name) == value for name, value in asked)
             and (below is None or (one.created, one.id) < below)
-        ]
-        fitting.sort(key=lambda one: (one.created, one.id), reverse=True)
-        page = fitting[: max(limit, 1)]
-        cursor = f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(fitting) else None
+        )
+        most = max(limit, 1)
+        # Each has the arguments of its call, so that never more are at hand than are shown, and one.
+        found = nlargest(most + 1, fitting, key=lambda one: (one.created, one.id))
+        page = found[:most]
+        cursor = f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(found) else None
         return ApprovalPage(tuple(page), cursor)
 
     def approve(self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None) -> Approval:
@@ -315,7 +318,10 @@ class Approvals:
             return
         self._holds, self._looked = 0, now
         self._records.expire(_KIND, now - KEEP)
-        kept = sorted(self._read_all(), key=lambda one: one.created)
+        # Without what was sent, of which there may be much.
+        kept = sorted(
+            (replace(one, arguments={}, preview=None) for one in self._read_all()), key=lambda one: one.created
+        )
         over = [one for one in kept if not self._stands(one)]
         for one in over[: max(len(kept) + _LOOK_EACH - MOST_KEPT, 0)]:
             self._records.remove(_KIND, *_place(one.id))
