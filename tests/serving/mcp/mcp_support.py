@@ -134,6 +134,10 @@ class Reading:
         whole = self.body[: self.body.rfind(b"\n\n") + 2]
         return [json.loads(data) for _, data in frames(whole) if data.startswith("{")]
 
+    @property
+    def ids(self):
+        return [number for number, _ in frames(self.body) if number is not None]
+
     def wait(self, count):
         """The first messages, once there are so many."""
         until(lambda: len(self.messages) >= count or self.over)

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from toolyard.serving.mcp.event_stream import EventStream, send_stream
+from toolyard.serving.mcp.event_stream import EventStream, KeptReplies, ReplyStream, send_stream
 
 
 async def test_notifications_are_lost_before_answers_and_a_hopeless_stream_as_a_whole():
@@ -56,3 +56,44 @@ async def test_a_slow_reader_loses_the_oldest_notices_and_never_the_last_message
     chunks = [chunk async for chunk in stream.read()]
     assert chunks[-1].endswith(b"last\n\n")
     assert sum(map(len, chunks)) < 5_000_000
+
+
+async def read_all(stream):
+    return b"".join([chunk async for chunk in stream.read()])
+
+
+async def test_of_answers_that_may_be_read_again_only_so_many_are_kept():
+    kept = KeptReplies(most=3, most_bytes=1000)
+    replies = [kept.begin("k", "s") for _ in range(5)]
+    for reply in replies:
+        reply.put(b"x" * 400, is_last=True)
+        kept.settle()
+    found = [await read_all(kept.resume("k", "s", f"{reply.name}.0")) for reply in replies]
+    assert [bool(text) for text in found] == [False, False, False, True, True]
+
+
+async def test_of_one_answer_the_newest_events_are_kept():
+    reply = ReplyStream("r")
+    for number in range(1000):
+        reply.put(b"%d" % number)
+    reply.put(b"last" * 500_000)
+    reply.put(b"the answer", is_last=True)
+    assert reply.size < 2_100_000
+    text = await read_all(reply.resume(0))
+    assert text.endswith(b"the answer\n\n")
+    assert await read_all(reply.resume(1001)) == text[text.index(b"id: r.1002") :]
+
+
+async def test_whoever_comes_back_takes_over_and_nothing_is_kept_for_whoever_left():
+    reply = ReplyStream("r")
+    first = reply.stream
+    reply.put(b"one")
+    second = reply.resume(1)
+    assert first.over
+    second.end()
+    reply.put(b"two" * 100)
+    assert second.size == 0
+    third = reply.resume(0)
+    reply.put(b"three", is_last=True)
+    text = await read_all(third)
+    assert all(part in text for part in (b"one", b"two", b"three"))

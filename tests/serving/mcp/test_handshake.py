@@ -9,7 +9,7 @@ import pytest
 from waiting import SOON, until
 
 from serving import process_support
-from serving.mcp.mcp_support import BOTH, Session, events, request, result
+from serving.mcp.mcp_support import BOTH, Reading, Session, events, frames, request, result
 from serving.service_support import CORE, Served, desk_tools, served
 from toolyard import ToolContext, function_tool
 from toolyard.app.blocks import McpBlock
@@ -263,20 +263,45 @@ def test_a_newer_stream_of_a_session_takes_over_from_the_older():
             assert older.messages == []
 
 
-def test_a_call_whose_connection_broke_goes_on():
-    from serving.mcp.mcp_support import Reading
-
+def test_an_answer_whose_connection_broke_can_be_read_again_by_its_session_alone():
     waiting = Waiting()
     with served(tools=[waiting.tool(speaks=True)]) as found:
-        session = Session(found)
-        with Reading(
-            found, "POST", "/mcp", request("tools/call", {"name": "desk__wait"}, 9), session.headers
-        ) as stream:
+        session, other = Session(found), Session(found)
+        body = request("tools/call", {"name": "desk__wait"}, 9)
+        with Reading(found, "POST", "/mcp", body, session.headers) as stream:
             stream.wait(1)
+            last = stream.ids[-1]
         assert not waiting.cancelled.is_set()
-        waiting.end.set()
-        assert until(lambda: not found.service.mcp.sessions.busy)
-        assert not waiting.cancelled.is_set()
+        with session.listen(**{"last-event-id": last}) as again:
+            assert until(lambda: len(found.service.mcp.subscribers) == 1)
+            waiting.end.set()
+            told = again.wait(1)
+            assert (told[0]["id"], told[0]["result"]["structuredContent"]) == (9, {"result": "ended"})
+            assert until(lambda: again.over)
+        # It is over, and there still.
+        for who, after, count in (
+            (session, last, 1),
+            (session, f"{last.partition('.')[0]}.0", 2),
+            (session, again.ids[-1], 0),
+            (session, "nothing", 0),
+            (session, f"{last}x", 0),
+            (session, f"{last.partition('.')[0]}.{'9' * 5000}", 0),
+            (other, last, 0),
+        ):
+            with who.listen(**{"last-event-id": after}) as stream:
+                assert until(lambda: stream.over)
+                assert len(stream.messages) == count
+
+
+def test_only_answers_in_a_session_have_ids():
+    with served(tools=[function_tool(say, namespace="desk")]) as found:
+        session = Session(found)
+        ids = [number for number, _ in frames(session.call("desk__say").body)]
+        assert len(set(ids)) == len(ids) > 1 and None not in ids
+        with session.listen() as stream:
+            found.service.yard.tool_registry.add(*desk_tools())
+            stream.wait(1)
+            assert stream.ids == []
 
 
 def test_the_end_of_a_session_ends_its_stream():

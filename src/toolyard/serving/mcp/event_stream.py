@@ -1,9 +1,10 @@
-"""Streams of server-sent events: what is written to one, and how it is read."""
+"""Streams of server-sent events: what is written to one, how it is read, and answers whose reader may come back."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 
@@ -32,6 +33,7 @@ _HIGH = 8 * 1024 * 1024
 _MOST_UNREAD = 64 * 1024 * 1024
 """Bytes not read yet, at which whoever does not read is given up: what was asked for before may still be answered."""
 _CHUNK = 256 * 1024
+_LONGEST_NUMBER = 12
 _log = logging.getLogger(__name__)
 
 
@@ -69,9 +71,9 @@ class EventStream:
         """Add a message that must not be lost."""
         self._put(message, loose=False)
 
-    def put_raw(self, event: bytes) -> None:
-        """Add an event that is written already, and must not be lost."""
-        self._add(event, loose=False)
+    def put_raw(self, event: bytes, *, loose: bool = False) -> None:
+        """Add an event that is written already, and must not be lost unless it is `loose`."""
+        self._add(event, loose)
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -210,3 +212,85 @@ class _ClosingStream(EventStream):
         """With the result of the request that began it."""
         self.put_answer(self._last)
         super().end()
+
+
+class ReplyStream:
+    """The answer to one request, and what is said before it, for one connection after the other.
+
+    With a name, events have ids, `name.number`, and are kept: a client whose connection broke gets what came since.
+    """
+
+    __slots__ = ("_count", "_events", "_is_over", "name", "size", "stream")
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
+        self.stream = EventStream()
+        """What the connection reads that it is sent on now."""
+        self.size = 0
+        """Bytes of what is kept."""
+        self._count = 0
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._is_over = False
+
+    def put(self, message: bytes, *, is_last: bool = False) -> None:
+        """Add a notification, or the answer itself."""
+        self._count += 1
+        event = write_event(message, kind="message", id=self.name and f"{self.name}.{self._count}")
+        if self.name is not None:
+            self._events.append((self._count, event))
+            self.size += len(event)
+            while len(self._events) > 1 and (len(self._events) > _MOST_EVENTS or self.size > _MOST_BYTES):
+                self.size -= len(self._events.popleft()[1])
+        if not self.stream.over:
+            self.stream.put_raw(event, loose=not is_last)
+        if is_last:
+            self._is_over = True
+            self.stream.end()
+
+    def resume(self, after: int) -> EventStream:
+        """What came after an event, and what comes yet, for a new connection; the one before is done."""
+        self.stream.end()
+        self.stream = EventStream()
+        for number, event in self._events:
+            if number > after:
+                self.stream.put_raw(event)
+        if self._is_over:
+            self.stream.end()
+        return self.stream
+
+
+_KEPT_BYTES = 16 * 1024 * 1024
+_KEPT = 1000
+
+
+class KeptReplies:
+    """Answers whose reader may come back. Of too many, the oldest go."""
+
+    def __init__(self, most: int = _KEPT, most_bytes: int = _KEPT_BYTES) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[tuple[str, str, str], ReplyStream] = OrderedDict()
+        """By owner, session and name."""
+
+    def begin(self, owner: str, session_id: str) -> ReplyStream:
+        """A new one, which is kept."""
+        name = secrets.token_hex(8)
+        reply = self._kept[owner, session_id, name] = ReplyStream(name)
+        self.settle()
+        return reply
+
+    def settle(self) -> None:
+        """One has grown: let those go that are too much."""
+        size = sum(reply.size for reply in self._kept.values())
+        while len(self._kept) > self._most or (size > self._most_bytes and len(self._kept) > 1):
+            size -= self._kept.popitem(last=False)[1].size
+
+    def resume(self, owner: str, session_id: str, event_id: str) -> EventStream:
+        """What came after that event; a stream that is over if its answer is not kept, or not here."""
+        name, _, number = event_id.partition(".")
+        reply = self._kept.get((owner, session_id, name))
+        if reply is not None and number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER:
+            return reply.resume(int(number))
+        stream = EventStream()
+        stream.end()
+        return stream

@@ -6,6 +6,7 @@ The answer to a request is JSON if nothing else is to be said, else a stream fro
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -29,7 +30,7 @@ from toolyard.dialects.mcp_protocol import (
 )
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.approving import can_elicit, is_answer
-from toolyard.serving.mcp.event_stream import EventStream, listen, send_stream, stand
+from toolyard.serving.mcp.event_stream import EventStream, KeptReplies, ReplyStream, listen, send_stream, stand
 from toolyard.serving.mcp.json_rpc import (
     CHANGED,
     Json,
@@ -134,13 +135,14 @@ class DisconnectWatch:
 class Reply:
     """Collects what is said before the answer. From the first such thing on, the answer is a stream."""
 
-    __slots__ = ("_send", "_takes", "_task", "stream")
+    __slots__ = ("_make", "_send", "_takes", "_task", "stream")
 
-    def __init__(self, send: Send, takes: AcceptedTypes) -> None:
+    def __init__(self, send: Send, takes: AcceptedTypes, make: Callable[[], ReplyStream] = ReplyStream) -> None:
         self._send = send
         self._takes = takes
+        self._make = make
         self._task: asyncio.Task[None] | None = None
-        self.stream: EventStream | None = None
+        self.stream: ReplyStream | None = None
 
     @property
     def may_be_json(self) -> bool:
@@ -155,18 +157,16 @@ class Reply:
     def _say(self, message: bytes) -> None:
         (self.stream or self._begin()).put(message)
 
-    def _begin(self) -> EventStream:
-        stream = self.stream = EventStream()
-        self._task = asyncio.get_running_loop().create_task(send_stream(self._send, stream))
+    def _begin(self) -> ReplyStream:
+        stream = self.stream = self._make()
+        self._task = asyncio.get_running_loop().create_task(send_stream(self._send, stream.stream))
         return stream
 
     async def finish(self, message: bytes) -> Response | None:
         """The answer itself, the last that is said: a response to be sent, or None if the stream was the answer."""
         if self.may_be_json:
             return JsonResponse(message)
-        stream = self.stream or self._begin()
-        stream.put_answer(message)
-        stream.end()
+        (self.stream or self._begin()).put(message, is_last=True)
         assert self._task is not None
         await self._task
         return None
@@ -196,6 +196,7 @@ class StreamableHttp:
     def __init__(self, server: McpEndpoint) -> None:
         self._server = server
         self._watch = DisconnectWatch()
+        self._replies = KeptReplies()
 
     async def post_message(self, request: Request, send: Send) -> Response | None:
         """One message of a client."""
@@ -229,6 +230,11 @@ class StreamableHttp:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
         if not read_accept(request).stream:
             raise only_streams("what comes here is")
+        last = request.headers.get("last-event-id")
+        if last is not None:
+            # Only answers have ids: this is the rest of one.
+            await stand(self._server.subscribers, request, send, self._replies.resume(session.owner, session.id, last))
+            return None
         before, session.notices = session.notices, EventStream()
         if before is not None:
             before.end()
@@ -304,7 +310,7 @@ class StreamableHttp:
         if message is None or message.id is None:
             await self._take_notice(request, session, document)
             return Response(status_code=202)
-        reply = Reply(send, takes)
+        reply = Reply(send, takes, partial(self._replies.begin, session.owner, session.id))
         questions, tell = session.questions, reply.tell
         ask = None if questions is None or tell is None else partial(questions.ask, tell)
         turn = RequestContext(message, caller_of(request), client=session, tell=tell, ask=ask)
@@ -333,6 +339,8 @@ class StreamableHttp:
             )
         finally:
             forget_request(session.running, number, inflight)
+            if reply.stream is not None:
+                self._replies.settle()
 
     async def _initialize(self, request: Request, message: RpcMessage) -> Response:
         version = negotiate_version(message)
