@@ -162,7 +162,7 @@ async def test_the_twins_of_async_code_read_the_catalog_without_a_thread_of_the_
         await RemoteToolEngine.aopen(fake.url)
 
 
-def test_readings_take_turns_so_that_the_later_one_stays(fake):
+def test_a_reading_that_began_earlier_never_replaces_one_that_began_later(fake):
     with RemoteToolRegistry(fake.url) as registry:
         began, go_on = threading.Event(), threading.Event()
         old = whole(200, {"tools": [native(tool) for tool in numbered(1)], "generation": 2})
@@ -177,12 +177,31 @@ def test_readings_take_turns_so_that_the_later_one_stays(fake):
         slow.start()
         assert began.wait(SOON)
         fake.tools = [native(tool) for tool in numbered(3)]
-        later = threading.Thread(target=registry.refresh)
-        later.start()
+        registry.refresh()
         go_on.set()
         slow.join()
-        later.join()
         assert len(registry) == 3
+
+
+async def test_a_refresh_that_is_given_up_keeps_no_other_waiting(fake):
+    began, go_on, waited = threading.Event(), threading.Event(), []
+
+    def slowly(connection, request):
+        began.set()
+        waited.append(go_on.wait(SOON))
+        return False
+
+    async with await RemoteToolRegistry.aopen(fake.url, timeout=2 * SOON) as registry:
+        fake.acts[TOOLS] = [slowly]
+        refresh = asyncio.create_task(registry.arefresh())
+        assert await asyncio.to_thread(began.wait, SOON)
+        refresh.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await refresh
+        fake.tools = [native(tool) for tool in numbered(3)]
+        assert (await registry.arefresh()).loaded == 3
+        assert waited == []
+        go_on.set()
 
 
 def test_many_refreshes_at_once_end_with_what_is_there(fake):

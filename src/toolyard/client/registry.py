@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Self, Unpack
 
@@ -37,11 +39,14 @@ ATTEMPTS = 5
 """How often reading starts over because the catalog changed between two pages."""
 
 _DERIVED = ("qualified_name", "fingerprint", "definition_hash")
+_readings = itertools.count(1)
 
 
 class FetchedCatalog(msgspec.Struct, frozen=True):
     """What a server's catalog was at one moment."""
 
+    reading: int
+    """Grows from one reading to the next, in the order in which they began."""
     entries: list[dict[str, Any]]
     generation: int
 
@@ -54,16 +59,17 @@ class _Page(msgspec.Struct, frozen=True):
 
 async def fetch(wire: ServerWire, *, greet: bool) -> FetchedCatalog:
     """Read the whole catalog; with `greet`, make sure first that this is a server of ours."""
+    reading = next(_readings)
     if greet:
         await wire.greet()
     for _ in range(ATTEMPTS):
-        found = await _read_once(wire)
+        found = await _read_once(wire, reading)
         if found is not None:
             return found
     raise SourceUnavailable(f"the catalog of {wire.url} changed {ATTEMPTS} times while it was read; try again later")
 
 
-async def _read_once(wire: ServerWire) -> FetchedCatalog | None:
+async def _read_once(wire: ServerWire, reading: int) -> FetchedCatalog | None:
     """Every page of one state of the catalog; None if it changed meanwhile."""
     entries: list[dict[str, Any]] = []
     cursors: set[str] = set()
@@ -79,7 +85,7 @@ async def _read_once(wire: ServerWire) -> FetchedCatalog | None:
         entries.extend(page.tools)
         cursor = page.next_cursor
         if cursor is None:
-            return FetchedCatalog(entries, generation)
+            return FetchedCatalog(reading, entries, generation)
         if cursor in cursors or not page.tools:
             break
         cursors.add(cursor)
@@ -100,7 +106,7 @@ def _read_page(wire: ServerWire, body: Any) -> _Page:
 
 
 class Catalog(ToolLoader):
-    """Gives a registry the tools of a server, from when it is `wanted` on.
+    """Gives a registry the tools that were read from a server.
 
     A definition that is not what its hash says is left out and listed, like one that breaks a rule of ours: calls
     checked against it here would not be the calls the server accepts.
@@ -111,7 +117,9 @@ class Catalog(ToolLoader):
 
     def __init__(self, wire: ServerWire) -> None:
         self._wire = wire
-        self.wanted = False
+        self._taken = 0
+        self.offered: FetchedCatalog | ToolyardError | None = None
+        """What the next load has to give: it was read before, where waiting for it can be cancelled."""
         self.generation: int | None = None
         """The server's own; None before the first load."""
 
@@ -121,14 +129,12 @@ class Catalog(ToolLoader):
         return self._wire.url
 
     def load(self) -> list[Tool]:
-        """The tools that the server has now; none before that is wanted."""
-        if self.wanted:
-            try:
-                fetched = home_loop.run(fetch(self._wire, greet=self.generation is None), twin="arefresh")
-            except CallError as error:
-                # No call failed: a source could not be read.
-                raise SourceUnavailable(f"{error}; {error.info.hint}" if error.info.hint else str(error)) from None
-            self._take_entries(fetched)
+        """The tools of what is offered, unless what was read later is here already; none before the first."""
+        offered, self.offered = self.offered, None
+        if isinstance(offered, ToolyardError):
+            raise offered
+        if offered is not None and offered.reading > self._taken:
+            self._take_entries(offered)
         return [candidate.tool for candidate in self.admitted]
 
     def _take_entries(self, fetched: FetchedCatalog) -> None:
@@ -147,7 +153,7 @@ class Catalog(ToolLoader):
             rewrites.extend(changes)
         self.admitted = candidates
         self._report = SourceReport(self.source, len(candidates), tuple(rewrites), tuple(rejected))
-        self.generation = fetched.generation
+        self._taken, self.generation = fetched.reading, fetched.generation
 
 
 def _admit_definition(entry: dict[str, Any]) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
@@ -182,9 +188,9 @@ class RemoteToolRegistry(ToolRegistry):
     ) -> None:
         self.wire = ServerWire(url, timeout=timeout, **options)
         self._catalog = Catalog(self.wire)
+        self._offering = threading.Lock()
         super().__init__()
         super().attach(self._catalog)
-        self._catalog.wanted = True
         if load:
             try:
                 home_loop.run(self.arefresh(strict=True), twin="RemoteToolRegistry.aopen")
@@ -253,7 +259,16 @@ class RemoteToolRegistry(ToolRegistry):
     async def arefresh(self, *, strict: bool = False) -> LoadReport:
         """`refresh` for async code."""
         self.wire.link.check_open()
-        return await asyncio.to_thread(super().refresh, strict=strict)
+        found: FetchedCatalog | ToolyardError
+        try:
+            found = await fetch(self.wire, greet=not self.loaded)
+        except CallError as error:
+            # No call failed: a source could not be read.
+            found = SourceUnavailable(f"{error}; {error.info.hint}" if error.info.hint else str(error))
+        except ToolyardError as error:
+            found = error
+        # Checking a large catalog takes a while.
+        return await asyncio.to_thread(self._take_catalog, found, strict)
 
     async def areload(self) -> LoadReport:
         """Have the server load its own sources again: its report. The catalog here is read again, too."""
@@ -328,6 +343,11 @@ class RemoteToolRegistry(ToolRegistry):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r}, {len(self)} tools, generation={self.generation})"
+
+    def _take_catalog(self, found: FetchedCatalog | ToolyardError, strict: bool) -> LoadReport:
+        with self._offering:
+            self._catalog.offered = found
+            return super().refresh(strict=strict)
 
     async def _ask_report(self, method: str, what: str) -> LoadReport:
         body = await self.wire.ask(method, f"/{API}/{what}")
