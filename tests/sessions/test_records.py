@@ -274,7 +274,7 @@ def test_a_schema_of_the_first_version_gets_the_tables_and_keeps_its_sessions(po
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_a_commit_that_is_not_answered_is_looked_up_by_its_stamp(postgres_place, done):
+def test_a_write_of_a_record_whose_commit_is_not_answered_is_looked_up(postgres_place, done):
     store = postgres_place.open()
     records = open_records(store)
     records.put("tool", "ann", "x", b"same")
