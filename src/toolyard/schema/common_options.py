@@ -1,11 +1,14 @@
-"""Options that sources and engines share: what each is for, and its limits. Defaults are the constructors'."""
+"""Options that sources share with engines and links: what each is for, and its limits.
+
+Where a struct has no defaults, they are the constructors'.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -120,3 +123,62 @@ class McpServerOptions(TlsOptions, frozen=True, kw_only=True):
     elicitation: Annotated[
         Any, Meta(description="A function that answers when the server asks the user; from Python alone.")
     ]
+
+
+MIB = 1 << 20
+
+
+def check_variable_names(names: Sequence[str], where: str) -> tuple[str, ...]:
+    """For `check`: names of environment variables. Values are never given here, so that they are nowhere to be seen."""
+    for name in names:
+        if not name or "=" in name or "\0" in name:
+            raise ConfigError(f"{where}: {name.partition('=')[0]!r} must be a name alone; its value is taken from ours")
+    return tuple(dict.fromkeys(names))
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How scripts run. Equal settings may share workers."""
+
+    sandbox: Annotated[
+        Literal["auto", "bwrap", "landlock", "rlimits"],
+        Meta(description="The least that keeps scripts in; auto takes the best there is."),
+    ] = "auto"
+    workers: Annotated[int, Meta(ge=1, description="Processes at once.")] = 2
+    """Each belongs to one script until another needs its place."""
+    memory_bytes: Annotated[int, Meta(ge=64 * MIB, description="Memory of each process.")] = 512 * MIB
+    """A script that forks has as much for every one of its processes."""
+    cpu_seconds: Annotated[
+        int | None,
+        Meta(ge=1, description="Seconds of processor time in a worker's whole life; null leaves it to the deadlines."),
+    ] = None
+    max_output_bytes: Annotated[int, Meta(ge=1, description="Bytes kept of what a call prints, from its end.")] = MIB
+    """One half for stdout, one for stderr."""
+    max_printed_bytes: int = 64 * MIB
+    """A call that prints more than this is ended."""
+    max_answer_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer.")] = 8 * MIB
+    files: Annotated[int, Meta(ge=16, description="Files that a process may have open.")] = 64
+    processes: Annotated[
+        int, Meta(ge=1, description="Processes and threads that scripts may have besides the workers.")
+    ] = 32
+    """All workers of one uid share them."""
+    file_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that a script may write.")] = 64 * MIB
+    """At level bwrap also of all of them together."""
+    calls_per_worker: Annotated[
+        int, Meta(ge=1, description="Calls after which a process is replaced; 1 gives every call its own.")
+    ] = 200
+    env: Annotated[
+        tuple[str, ...],
+        Meta(description="Names of environment variables that scripts may see.", extra={"check": check_variable_names}),
+    ] = ()
+    uid: Annotated[
+        int | None,
+        Meta(ge=1, description="User that scripts run as when the server is root; null for one that no account has."),
+    ] = None
+    """Without one, each server has a uid of its own."""
+    imports: Annotated[
+        Literal["site", "stdlib"],
+        Meta(description="Whether scripts may import installed packages, or the standard library alone."),
+    ] = "site"
+    start_seconds: float = 10.0
+    declare_seconds: float = 5.0
+    """For each file, to say what it declares."""

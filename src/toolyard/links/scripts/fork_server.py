@@ -25,10 +25,11 @@ import msgspec
 
 from toolyard.links.scripts.inside import kernel
 from toolyard.links.scripts.sandbox import bwrap, environment, identity, interpreter, module_places, readable, tasks_of
-from toolyard.links.scripts.settings import Ended, Level, Role, WorkerSettings
+from toolyard.links.scripts.settings import Ended, Level, Role
 from toolyard.links.scripts.worker import Late, Trouble, Worker, WorkerExchange, how
 from toolyard.loop.home import link_loop
 from toolyard.model.errors import CallTimeout, Unavailable
+from toolyard.schema.common_options import WorkerSettings
 
 _MODULES = ("frames", "kernel", "confine", "serving", "declarations", "fork_server")
 _BOOT = """

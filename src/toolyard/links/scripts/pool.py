@@ -16,7 +16,7 @@ import msgspec
 
 from toolyard.links.scripts.fork_server import Supervisor
 from toolyard.links.scripts.sandbox import environment, probe_level
-from toolyard.links.scripts.settings import Answer, Code, Declared, Ended, Level, ScriptFault, WorkerSettings
+from toolyard.links.scripts.settings import Answer, Code, Declared, Ended, Level, ScriptFault
 from toolyard.links.scripts.worker import (
     FileDeclaration,
     Flooded,
@@ -35,6 +35,7 @@ from toolyard.loop.home import link_loop
 from toolyard.loop.threads import Threads, renewed_in_child, wrapped
 from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, CallTimeout, InvalidArguments, SessionError, Unavailable
+from toolyard.schema.common_options import WorkerSettings
 from toolyard.sessions.gate import Gate
 from toolyard.words.redactor import find_credentials
 

@@ -59,8 +59,9 @@ from functools import cache
 from pathlib import Path
 
 from toolyard.links.scripts.inside import kernel
-from toolyard.links.scripts.settings import Level, WorkerSettings
+from toolyard.links.scripts.settings import Level
 from toolyard.model.errors import ConfigError
+from toolyard.schema.common_options import WorkerSettings
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.links.scripts.settings import Ended, WorkerSettings
+from toolyard.links.scripts.settings import Ended
 from toolyard.model.errors import CallError, CallTimeout, ToolFailed
+from toolyard.schema.common_options import WorkerSettings
 
 HEAD = 4
 

@@ -7,25 +7,19 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.bindings import ScriptBinding
-from toolyard.model.errors import (
-    ConfigError,
-    DefinitionError,
-    DuplicateToolError,
-    MalformedSource,
-    ManifestError,
-    SourceError,
-)
+from toolyard.model.errors import DefinitionError, DuplicateToolError, MalformedSource, ManifestError, SourceError
 from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing.documents import expand_place
 from toolyard.schema.admission import AdmittedTool
+from toolyard.schema.common_options import MIB, WorkerSettings
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.scripts.declarations import ScriptVersion, declare_scripts, read_tool, settle_names, to_one_line
@@ -36,17 +30,8 @@ if TYPE_CHECKING:
     from toolyard.links.scripts import Declared, ScriptFault
 
 
-MIB = 1024 * 1024
 _STALE = "; its last good version is still served"
 _log = logging.getLogger(__name__)
-
-
-def check_variable_names(names: Sequence[str], where: str) -> tuple[str, ...]:
-    """Names of environment variables. Values are never given here, so that they are nowhere to be seen."""
-    for name in names:
-        if not name or "=" in name or "\0" in name:
-            raise ConfigError(f"{where}: {name.partition('=')[0]!r} must be a name alone; its value is taken from ours")
-    return tuple(dict.fromkeys(names))
 
 
 class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
@@ -57,46 +42,8 @@ class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
         Literal["process", "inprocess"],
         Meta(description="Whether scripts run in processes of their own, or in this one."),
     ]
-    sandbox: Annotated[
-        Literal["auto", "bwrap", "landlock", "rlimits"],
-        Meta(description="The least that keeps scripts in; auto takes the best there is."),
-    ]
-    imports: Annotated[
-        Literal["site", "stdlib"],
-        Meta(description="Whether scripts may import installed packages, or the standard library alone."),
-    ]
     timeout: Annotated[float, Meta(gt=0, description="Seconds that a call may take.")]
     load_timeout: Annotated[float, Meta(gt=0, description="Seconds that a script may take to say which tools it has.")]
-    workers: Annotated[int, Meta(ge=1, description="Processes at once.")]
-    calls_per_worker: Annotated[
-        int, Meta(ge=1, description="Calls after which a process is replaced; 1 gives every call its own.")
-    ]
-    memory_bytes: Annotated[int, Meta(ge=64 * MIB, description="Memory of each process.")]
-    cpu_seconds: Annotated[
-        int | None,
-        Meta(
-            ge=1,
-            description="Seconds of processor time in a worker's whole life; null leaves it to the deadlines.",
-        ),
-    ]
-    files: Annotated[int, Meta(ge=16, description="Files that a process may have open.")]
-    processes: Annotated[
-        int, Meta(ge=1, description="Processes and threads that scripts may have besides the workers.")
-    ]
-    file_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that a script may write.")]
-    max_output_bytes: Annotated[int, Meta(ge=1, description="Bytes kept of what a call prints, from its end.")]
-    max_answer_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer.")]
-    env: Annotated[
-        Sequence[str],
-        Meta(description="Names of environment variables that scripts may see.", extra={"check": check_variable_names}),
-    ]
-    uid: Annotated[
-        int | None,
-        Meta(
-            ge=1,
-            description="User that scripts run as when the server is root; null for one that no account has.",
-        ),
-    ]
     watch: Annotated[bool, Meta(description="Load the scripts again when their files change.")]
 
 
@@ -112,7 +59,7 @@ class ScriptToolLoader(ToolLoader):
     With `watch`, a registry loads them again by itself.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (ScriptOptions,)
+    option_structs: ClassVar[tuple[type, ...]] = (ScriptOptions, WorkerSettings)
 
     def __init__(
         self,
@@ -140,21 +87,20 @@ class ScriptToolLoader(ToolLoader):
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
-        from toolyard.links.scripts import WorkerSettings
-
         check_namespace(namespace)
         self.path = Path(expand_place(path, "path"))
         self.namespace = namespace
-        given = {"memory_bytes": memory_bytes, "cpu_seconds": cpu_seconds, "files": files, "processes": processes}
+        given: dict[str, Any] = {"workers": workers, "calls_per_worker": calls_per_worker, "env": env, "uid": uid}
+        given |= {"memory_bytes": memory_bytes, "cpu_seconds": cpu_seconds, "files": files, "processes": processes}
         given |= {"file_bytes": file_bytes, "max_output_bytes": max_output_bytes, "max_answer_bytes": max_answer_bytes}
-        life = {"workers": workers, "calls_per_worker": calls_per_worker, "env": env, "uid": uid, "sandbox": sandbox}
-        life |= {"isolation": isolation, "imports": imports, "timeout": timeout, "load_timeout": load_timeout}
-        read = read_arguments(ScriptOptions, **given, **life, watch=watch)
-        self.isolation: Literal["process", "inprocess"] = read.pop("isolation")
-        self.timeout: float = read.pop("timeout")
-        self.load_timeout: float = read.pop("load_timeout")
-        self.watching: bool = read.pop("watch")
-        self.settings = WorkerSettings(**read, declare_seconds=self.load_timeout)
+        life = read_arguments(WorkerSettings, **given, sandbox=sandbox, imports=imports)
+        own = {"isolation": isolation, "timeout": timeout, "load_timeout": load_timeout, "watch": watch}
+        read = read_arguments(ScriptOptions, **own)
+        self.isolation: Literal["process", "inprocess"] = read["isolation"]
+        self.timeout: float = read["timeout"]
+        self.load_timeout: float = read["load_timeout"]
+        self.watching: bool = read["watch"]
+        self.settings = WorkerSettings(**life, declare_seconds=self.load_timeout)
         self._lock_namespaces(namespaces, namespace)
         self._set_policies(on_error, on_duplicate)
         self._lock = threading.Lock()
