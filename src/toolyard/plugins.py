@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
+from toolyard.model.hits import SearchResults
 from toolyard.model.names import nearest, suggest
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
@@ -79,40 +80,11 @@ class Enrichment(Protocol):
 SEARCHER = "toolyard.insight.search.searcher:Searcher"
 
 
-class FoundTool(Protocol):
-    """One tool that fits."""
-
-    @property
-    def tool(self) -> Tool:
-        """The tool."""
-
-    @property
-    def score(self) -> float:
-        """How likely it is what was asked for, from 0 to 1."""
-
-    @property
-    def fit(self) -> Literal["sure", "likely", "nearest"]:
-        """The same in a word; what is nearest may not be it."""
-
-
-class SearchHits(Protocol):
-    """A list of them, best first, that says how it was made."""
-
-    mode: Any
-    """`hybrid`, or `lexical` if words alone were compared."""
-    note: str
-    """Why the search was lexical, and what to do about it."""
-
-    def __getitem__(self, place: int, /) -> FoundTool: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Any: ...
-
-
 class ToolSearch(Protocol):
     """Searches the snapshots of one registry."""
 
     @property
-    def search(self) -> Callable[..., SearchHits]:
+    def search(self) -> Callable[..., SearchResults]:
         """As `ToolRegistry.search`, with the snapshot before the query: what fits, best first; none if nothing does."""
 
 

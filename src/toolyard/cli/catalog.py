@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
@@ -17,12 +17,10 @@ from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, UnknownToolError
+from toolyard.model.hits import Hit
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import find
-
-if TYPE_CHECKING:
-    from toolyard.insight.search.searcher import Hit
 
 _SHOWN = 50
 

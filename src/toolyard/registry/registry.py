@@ -21,11 +21,12 @@ from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.bases import Closing
 from toolyard.model.call import ToolCall, ToolContext
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidArguments, ToolyardError, UnknownToolError
+from toolyard.model.hits import SearchResults
 from toolyard.model.names import show
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
-from toolyard.plugins import Enrichment, Loader, SearchHits, ToolSearch, check_loader, get_tool_loader, new_search
+from toolyard.plugins import Enrichment, Loader, ToolSearch, check_loader, get_tool_loader, new_search
 from toolyard.registry.bind import Bound, bind, choose_overload, find, pin_overload
 from toolyard.registry.enriching import Enricher, in_order
 from toolyard.registry.function_call import check_dispatch, settle_function
@@ -238,7 +239,7 @@ class ToolRegistry(Closing):
         tags: str | Collection[str] | None = None,
         *,
         threshold: float | None = None,
-    ) -> SearchHits:
+    ) -> SearchResults:
         """Hits with `.tool`, `.score` and `.fit`, best first: at most `k`, none if the query is about nothing here.
 
         `.fit` is `sure`, `likely` or `nearest`, which may not be it; `.score` is the probability that it is. With a

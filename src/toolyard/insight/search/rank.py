@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,8 +28,7 @@ from toolyard.insight.search.candidates import (
     word_signals,
 )
 from toolyard.insight.search.query import KINDS, Query, QueryVectors
-
-Fit = Literal["sure", "likely", "nearest"]
+from toolyard.model.hits import Fit, SearchMode
 
 
 class RankWeights(msgspec.Struct, frozen=True):
@@ -50,10 +49,10 @@ class RankWeights(msgspec.Struct, frozen=True):
 
 
 @cache
-def load_weights() -> dict[Literal["hybrid", "lexical"], RankWeights]:
+def load_weights() -> dict[SearchMode, RankWeights]:
     """Those that are shipped."""
     text = Path(__file__).with_name("weights.json").read_bytes()
-    return msgspec.json.decode(text, type=dict[Literal["hybrid", "lexical"], RankWeights])
+    return msgspec.json.decode(text, type=dict[SearchMode, RankWeights])
 
 
 Floats = NDArray[np.float32]

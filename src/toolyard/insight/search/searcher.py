@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
-from typing import Literal
 from weakref import WeakKeyDictionary
 
-import msgspec
 import numpy as np
 
 from toolyard.insight.cache import CacheOption, ItemCache, say_once
@@ -18,8 +16,9 @@ from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.vectors import Background, told_embedder
 from toolyard.insight.search.candidates import IndexView, Known, Mask, Meaning, SearchEntry, Vocabulary, build_postings
 from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, is_stop, kind_of, read_query, required, stems
-from toolyard.insight.search.rank import MOST_HITS, Fit, JudgedRow, Judgement, judge_request, load_weights, table_of
+from toolyard.insight.search.rank import MOST_HITS, JudgedRow, Judgement, judge_request, load_weights, table_of
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
+from toolyard.model.hits import Hit, SearchResults
 from toolyard.model.names import nearest
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
@@ -120,37 +119,6 @@ def _index_lower_names(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
             for spelt in (name, f"{tool.namespace}::{name}"):
                 found.setdefault(spelt.lower(), []).append(place)
     return {name: tuple(places) for name, places in found.items()}
-
-
-Mode = Literal["hybrid", "lexical"]
-
-
-class Hit(msgspec.Struct, frozen=True):
-    """One tool that may be meant."""
-
-    tool: Tool
-    score: float
-    """How likely it is what was asked for, from 0 to 1; 1 if the query is its name."""
-    fit: Fit
-    """The same in a word; what is nearest may not be it."""
-    reasons: Mapping[str, float] = {}
-    """What spoke for it: `words` (share of the query it has), `name` (share of its name in the query), `meaning`
-    (likeness of the vectors; not there if the search was lexical)."""
-
-
-class SearchResults(list[Hit]):
-    """The hits, best first; fewer than asked for, even none, where fewer are meant."""
-
-    def __init__(self, hits: Iterable[Hit] = (), *, mode: Mode, note: str = "") -> None:
-        super().__init__(hits)
-        self.mode = mode
-        """`lexical` if words alone were compared."""
-        self.note = note
-        """Why the search was lexical, or could find nothing, and what to do about it; else empty."""
-
-    def __repr__(self) -> str:
-        found = ", ".join(f"{hit.tool.qualified_name} {hit.fit} {hit.score:.2f}" for hit in self)
-        return f"SearchResults([{found}], mode={self.mode!r})"
 
 
 _NAME_LIKE = re.compile(r"[^\s\"'`(),;?!]+")
