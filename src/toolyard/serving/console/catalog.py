@@ -124,7 +124,7 @@ def _search(
     if left is not None:
         shows = where
         where = lambda tool: tool.qualified_name in left and (shows is None or shows(tool))  # noqa: E731
-    return search_tools(catalog.registry, snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
+    return search_tools(catalog.registry, snapshot, query, MOST_HITS, where=where, threshold=0.0 if nearest else None)
 
 
 def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> dict[str, CatalogRow]:

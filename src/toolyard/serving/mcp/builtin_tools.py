@@ -15,9 +15,9 @@ from toolyard.app.blocks import McpBlock
 from toolyard.dialects.mcp import McpDialect
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
-from toolyard.model.tool import Tool
 from toolyard.serving.admission import Place
 from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.invoke import or_default
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.listing import make_call_result
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
@@ -118,17 +118,13 @@ async def _find_tools(server: McpEndpoint, turn: RequestContext, given: SearchAr
 
 def _search_now(server: McpEndpoint, turn: RequestContext, given: SearchArguments) -> Json:
     names = server.names
-    shows = server.catalog.filter_visible(turn.caller.principal, names.snapshot)
-    tags = frozenset(given.tags)
-
-    def wanted(tool: Tool) -> bool:
-        mine = (given.namespace is UNSET or tool.namespace == given.namespace) and tags.issubset(tool.tags)
-        return mine and (shows is None or shows(tool))
-
-    free = given.namespace is UNSET and shows is None and not tags
-    threshold = None if given.threshold is UNSET else given.threshold
-    where = None if free else wanted
-    found = search_catalog(server.yard.tool_registry, names.snapshot, given.query, given.k, where, threshold)
+    found = search_catalog(
+        *(server.yard.tool_registry, names.snapshot, given.query, given.k),
+        namespace=or_default(given.namespace, None),
+        tags=given.tags,
+        where=server.catalog.filter_visible(turn.caller.principal, names.snapshot),
+        threshold=or_default(given.threshold, None),
+    )
     tools = found.tools
     shown = McpDialect(names=names.wire).format_tools(tools) if tools else []
     lines = [{**names.show_tool(tool, line), **found.of(tool)} for tool, line in zip(tools, shown, strict=True)]
@@ -196,14 +192,14 @@ def _as_failed_call(work: Work) -> Work:
 
 
 async def _open_session(server: McpEndpoint, turn: RequestContext, given: SessionBody) -> Json:
-    initial = None if given.initial_state is UNSET else given.initial_state
+    initial = or_default(given.initial_state, None)
     if initial is not None:
         check_initial_state(initial)
     return await _begin_session(server, turn, given.session_id, initial_state=initial)
 
 
 async def _fork_session(server: McpEndpoint, turn: RequestContext, given: ForkOf) -> Json:
-    at = None if given.at is UNSET else given.at
+    at = or_default(given.at, None)
     return await _begin_session(server, turn, given.session_id, fork_of=given.fork_of, at=at)
 
 
@@ -225,8 +221,8 @@ async def _run_calls(mode: Mode, server: McpEndpoint, turn: RequestContext, give
 
 def _read_call(server: McpEndpoint, turn: RequestContext, call: WireCall) -> ToolCall:
     known = server.names.resolve_tool(call.name, turn.caller.principal)
-    call_id = None if call.call_id is UNSET else call.call_id
-    overload = None if call.overload is UNSET else call.overload
+    call_id = or_default(call.call_id, None)
+    overload = or_default(call.overload, None)
     if known is None:
         return ToolCall(call.name, call.arguments, call_id, overload)
     return ToolCall(known.name, call.arguments, call_id, overload or known.overload)

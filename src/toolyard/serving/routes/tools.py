@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -82,10 +82,9 @@ def search_tools(
     snapshot: Snapshot,
     text: str,
     k: int,
-    where: Callable[[Tool], bool] | None,
-    threshold: float | None = None,
+    **conditions: Any,
 ) -> CatalogHits:
-    """What `registry.search` gives for a query and as many hits, among the tools that `where` allows.
+    """What the registry's searcher gives for a query and as many hits, under conditions of its own.
 
     Vectors of a large catalog that are not there yet are made meanwhile, and words alone are compared.
     """
@@ -93,7 +92,7 @@ def search_tools(
         # A name that only lists in a provider's spelling have.
         text = read_wire_call(snapshot, ToolCall(text.strip())).name
     wait = len(snapshot.tools) <= _AT_ONCE
-    hits = registry.searcher.search(snapshot, text, k, where=where, wait=wait, threshold=threshold)
+    hits = registry.searcher.search(snapshot, text, k, wait=wait, **conditions)
     marks = {id(hit.tool): {"score": round(hit.score, 4), "fit": hit.fit} for hit in hits}
     return CatalogHits([hit.tool for hit in hits], marks, hits.mode)
 
@@ -235,18 +234,19 @@ class ToolRoutes:
 
     def _filter_tools(self, request: Request, snapshot: Snapshot, k: int) -> CatalogHits:
         """The tools that were asked for; if by words, the best first."""
-        tools, query = self._catalog.list_visible(caller_of(request).principal, snapshot), read_query(request)
+        principal, query = caller_of(request).principal, read_query(request)
         namespaces, tags = set(query.get("namespace", ())), set(query.get("tag", ()))
+        words, threshold = query_str(request, "q"), query_fraction(request, "threshold")
+        if words:
+            asked: dict[str, Any] = {"namespace": namespaces or None, "tags": tags, "threshold": threshold}
+            asked["where"] = self._catalog.filter_visible(principal, snapshot)
+            return search_tools(self._catalog.registry, snapshot, words, min(k, MOST_HITS), **asked)
+        tools = self._catalog.list_visible(principal, snapshot)
         if namespaces:
             tools = [tool for tool in tools if tool.namespace in namespaces]
         if tags:
             tools = [tool for tool in tools if tags <= set(tool.tags)]
-        words, threshold = query_str(request, "q"), query_fraction(request, "threshold")
-        if not words:
-            return CatalogHits(tools, {}, None)
-        allowed = set(map(id, tools))
-        where = None if tools is snapshot.tools else lambda tool: id(tool) in allowed
-        return search_tools(self._catalog.registry, snapshot, words, min(k, MOST_HITS), where, threshold)
+        return CatalogHits(tools, {}, None)
 
 
 def _check_trace(trace: dict[str, Any]) -> None:
