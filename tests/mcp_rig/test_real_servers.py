@@ -63,9 +63,14 @@ class TestEverything:
         assert "resource" in [block["type"] for block in reference]
 
     def test_errors_of_the_tool_and_of_the_call_are_told_apart(self, yard):
-        assert yard.code("everything::simulate-research-query", topic="x") == "tool.execution_error"
+        assert yard.code("everything::get-resource-reference", resourceId=0) == "tool.execution_error"
         assert yard.code("everything::get-sum", a="no number", b=1) == "tool.invalid_args"
         assert yard.code("everything::no-such-tool") == "tool.not_found"
+
+    def test_a_tool_that_runs_as_a_task_alone_is_waited_for(self, yard):
+        tool = yard.tools("everything")["simulate-research-query"]
+        assert tool.metadata["execution"] == {"taskSupport": "required"}
+        assert yard.value("everything::simulate-research-query", topic="bees").startswith("# Research Report: bees")
 
     def test_a_deadline_ends_the_call_and_nothing_else(self, yard):
         async def both():
