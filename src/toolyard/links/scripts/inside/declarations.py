@@ -10,6 +10,7 @@ import mmap
 import os
 import sys
 import types
+from builtins import len  # noqa: A004 - a script may replace it, and is heard all the same
 from contextlib import suppress
 from signal import SIGKILL
 
