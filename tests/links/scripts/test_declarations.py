@@ -106,6 +106,14 @@ def test_a_file_that_declares_nothing_says_why(pools, text, kind, words):
     assert re.search(words, said.message)
 
 
+def test_flags_that_are_no_json_are_left_out_by_name_and_none_is_asked_for_its_items(pool):
+    head = "from itertools import count\nfrom pathlib import Path\nTOOL_N = count()\nTOOL_P = Path('x')\n"
+    said = one(pool, head + "TOOL_G = (n for n in (1, 2))\nTOOL_COST = 3\n" + TOOL)
+    (tool,) = said.tools
+    assert tool["left_out"] == ["TOOL_N", "TOOL_P", "TOOL_G"]
+    assert tool["flags"] == {"cost": 3, "no_background": False, "allow_repeat": False}
+
+
 def test_a_fault_names_its_line(pools):
     said = one(pools("rlimits"), "x = 1\ny = 2\nraise ValueError('here')\n")
     assert (said.line, said.message) == (3, "ValueError: here")

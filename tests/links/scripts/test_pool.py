@@ -102,6 +102,10 @@ async def test_large_values_go_there_and_back(pools, size):
         ("lambda: b'\\xff'", "a bytes that is not JSON"),
         ("lambda: ({}[n] for n in [1])", "a generator that is not JSON"),
         ("lambda: (exit() for n in [1])", "a generator that is not JSON"),
+        (
+            "lambda: ((_ for _ in ()).throw(type('E', (Exception,), {'__str__': lambda self: exit()})) for n in [1])",
+            "an exception that cannot be shown",
+        ),
         ("lambda: '\\ud800'", "a str that is not JSON"),
         ("lambda: 'x' * 5000", "more than the 4000"),
         ("3", "run is not a function"),

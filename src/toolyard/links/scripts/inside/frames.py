@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from builtins import len  # noqa: A004 - a script may replace it, and still gets its answer
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ def _write_unknown(value: Any) -> Any:
     raise TypeError(f"Object of type {kind.__name__} is not JSON serializable")
 
 
-encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_write_unknown).encode
+_Encoder = partial(json.JSONEncoder, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+encode = _Encoder().encode
+encode_answer = _Encoder(default=_write_unknown).encode
+"""Runs code of the script, and may never end; so what a file declares is not written by it."""
 _decode = json.JSONDecoder().decode
 
 

@@ -132,10 +132,11 @@ class Script:
             return self._failed(token, error)
         try:
             again = "true" if _is_quiet() else "false"
-            body = f'{{"token":"{token}","again":{again},"value":{frames.encode(value)}}}'.encode()
+            body = f'{{"token":"{token}","again":{again},"value":{frames.encode_answer(value)}}}'.encode()
         except BaseException as error:  # noqa: BLE001 - what is returned may be a generator, code of the script too
-            kind = type(value).__name__
-            return self._failed(token, ScriptRefused(f"it returned a {kind} that is not JSON: {error}"), returned=True)
+            why = described(error, self.file, self.source)["message"]
+            text = f"it returned a {type(value).__name__} that is not JSON: {why}"
+            return self._failed(token, ScriptRefused(text), returned=True)
         if len(body) > self._limit:
             text = f"it returned {len(body)} bytes, more than the {self._limit} that are allowed"
             return self._failed(token, ScriptRefused(text), returned=True)
