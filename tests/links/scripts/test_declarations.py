@@ -114,6 +114,10 @@ def test_flags_that_are_no_json_are_left_out_by_name_and_none_is_asked_for_its_i
     assert tool["flags"] == {"cost": 3, "no_background": False, "allow_repeat": False}
 
 
+def test_a_limit_of_answers_above_that_of_memory_leaves_room_to_declare(pools):
+    assert isinstance(one(pools("rlimits", memory_bytes=64 << 20, max_answer_bytes=1 << 40), TOOL), Declared)
+
+
 def test_a_fault_names_its_line(pools):
     said = one(pools("rlimits"), "x = 1\ny = 2\nraise ValueError('here')\n")
     assert (said.line, said.message) == (3, "ValueError: here")

@@ -42,7 +42,8 @@ def serve(config: Config) -> None:
     kernel.adopt_orphans()
     frames.write(OUT, b'{"ready":true}')
     tried: set[str] = set(_NOT_AHEAD)
-    limit = config["max_answer_bytes"]
+    # What is set aside for an answer is memory that the file does not have.
+    limit = min(config["max_answer_bytes"], config["memory_bytes"] // 4)
     while (frame := frames.read(IN)) is not None:
         file, source = frame["file"], frame["code"].encode("latin-1")
         _import_ahead(source, tried)
