@@ -55,13 +55,13 @@ def _spell_for_python(pattern: str) -> str:
     for token in _TOKEN.finditer(pattern):
         text, kind = token[0], token.lastgroup
         if kind == "open":
-            # Python warns of what looks like a set inside a set.
-            text, in_set = r"\[" if in_set else text, True
+            # Python warns of what looks like a set inside a set; there, a bracket may close it at once.
+            text, in_set = (f"\\{text}", text[-1] != "]") if in_set else (text, True)
         elif kind == "close":
             in_set = False
         elif kind == "flags" and not in_set:
             text = ""
-        elif kind == "named":
+        elif kind == "named" and not in_set:
             text = "(?P<"
         elif kind == "loose" and in_set:
             text = rf"{text[:-1]}\{text[-1]}"
