@@ -92,6 +92,9 @@ def test_a_schema_is_looked_beside_values_only_if_it_says_integer_somewhere():
     assert mentions_integers(
         {"$defs": {"n": {"type": ["integer", "null"]}}, "properties": {"n": {"$ref": "#/$defs/n"}}}
     )
+    assert mentions_integers(
+        {"components": {"n": {"type": "integer"}}, "properties": {"n": {"$ref": "#/components/n"}}}
+    )
     assert not mentions_integers({"properties": {"integer": {"type": "number"}}, "description": "integer"})
 
 

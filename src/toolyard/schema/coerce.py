@@ -18,7 +18,7 @@ from toolyard.model.names import copied, json_type, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
-from toolyard.schema.subschemas import iter_schemas, resolve_pointer, types_of
+from toolyard.schema.subschemas import resolve_pointer, types_of
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit
 
 _ROUNDS = 4
@@ -139,9 +139,10 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, list[Coercion]]:
             if math.isfinite(node) and node.is_integer() and _wants_integer(here):
                 found.append(path)
         elif isinstance(node, dict):
-            stack.extend((node[key], sub, (*path, key)) for key, sub in _mapping_of(here).items() if key in node)
-        elif isinstance(node, list) and not _is_plain_number(here.get("items")):
-            stack.extend((item, here.get("items"), (*path, index)) for index, item in enumerate(node))
+            known = _mapping_of(here)
+            stack.extend((item, known[key], (*path, key)) for key, item in node.items() if key in known)
+        elif isinstance(node, list) and _may_want_integers(items := _follow(root, here.get("items"))):
+            stack.extend((item, items, (*path, index)) for index, item in enumerate(node))
     if not found:
         return value, []
     copy = copied(value)
@@ -155,8 +156,17 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, list[Coercion]]:
 
 
 def mentions_integers(root: Schema) -> bool:
-    """Whether the schema says `integer` anywhere: most do not, and then no value needs a look."""
-    return any("integer" in types_of(node.get("type")) for node in iter_schemas(root))
+    """Whether the schema says `integer` anywhere, as references may lead: most do not, and no value needs a look."""
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            if "integer" in types_of(node.get("type")):
+                return True
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+    return False
 
 
 def _mapping_of(schema: Schema) -> Schema:
@@ -164,9 +174,11 @@ def _mapping_of(schema: Schema) -> Schema:
     return properties if isinstance(properties, dict) else {}
 
 
-def _is_plain_number(schema: Any) -> bool:
-    """Whether the items of a list, which may be long, can want no integer."""
-    return isinstance(schema, dict) and schema.get("type") == "number"
+def _may_want_integers(schema: Any) -> bool:
+    """Whether the items of a list, which may be long, are worth a look."""
+    return isinstance(schema, dict) and (
+        not schema.keys().isdisjoint(("properties", "items", "$ref")) or _wants_integer(schema)
+    )
 
 
 def _follow(root: dict[str, Any], node: Any) -> Any:
