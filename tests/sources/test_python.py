@@ -267,6 +267,25 @@ def test_whatever_dunder_all_names_and_can_be_called_is_a_tool_under_that_name(t
     assert [item.tool for item in registry.report.rejected] == ["many"]
 
 
+def test_what_dunder_all_names_beside_functions_may_be_types_and_objects_without_a_hash(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import dataclasses\nfrom typing import Annotated, Any, Literal, NewType\n"
+        "@dataclasses.dataclass(frozen=True)\nclass Plus:\n    n: dict\n    def __call__(self, a: int) -> int: return a\n"
+        "one, two = Plus({}), Plus({})\nMode, Id, Json = Literal['a'], NewType('Id', int), dict[str, Any]\n"
+        "Even = Annotated[int, 'even']\n__all__ = ['one', 'two', 'Mode', 'Id', 'Json', 'Even']\n"
+    )
+    registry = load(str(path), on_error="raise")
+    assert (registry.tool_names(), registry.report.ok) == (["one", "two"], True)
+
+
+def test_an_attribute_whose_module_cannot_import_it_is_unavailable(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def __getattr__(name):\n    raise ImportError(f'install the extra of {name}')\n")
+    with pytest.raises(SourceUnavailable, match="install the extra of desk"):
+        load(f"{path}:desk")
+
+
 def test_an_object_that_can_be_called_keeps_its_methods_too():
     class LongStore:
         def __call__(self, key: str) -> str:

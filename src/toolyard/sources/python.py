@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal
@@ -25,6 +25,8 @@ from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 from toolyard.words.identifiers import snake_case
 
 _NO_TARGETS = (bool, int, float, bytes, dict)
+_OF_TYPES = frozenset({"types", "typing", "typing_extensions"})
+"""Modules whose objects that can be called, such as `Literal["a"]`, say what a type is."""
 _FILE = re.compile(r"(.*\.py)((?::.*)?)", re.DOTALL)
 
 
@@ -143,7 +145,7 @@ def _find_attribute(found: Any, attribute: str, path: str, source: str) -> Any:
     try:
         for part in filter(None, attribute.split(".")):
             found = getattr(found, part)
-    except AttributeError as error:
+    except (ImportError, AttributeError) as error:
         raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
     return found
 
@@ -222,7 +224,8 @@ def _list_once(holder: Any, names: list[str]) -> list[tuple[str, Any]]:
     once: dict[Any, tuple[str, Any]] = {}
     for name in names:
         found = getattr(holder, name)
-        once.setdefault(found if isinstance(found, Hashable) else id(found), (name, found))
+        # Objects of other kinds may be equal, or have no hash.
+        once.setdefault(found if inspect.isroutine(found) else id(found), (name, found))
     return list(once.values())
 
 
@@ -243,7 +246,7 @@ def _is_function(holder: Any, name: str, home: str | None) -> bool:
     """A `def` of that module, or what `functools.cache` made of one; without a module, whatever can be called."""
     found = _read_static(holder, name)
     if home is None and callable(found):
-        return not isinstance(found, type)
+        return not isinstance(found, type) and type(found).__module__ not in _OF_TYPES
     found = found if inspect.isfunction(found) else inspect.getattr_static(found, "__wrapped__", None)
     return inspect.isfunction(found) and found.__name__ != "<lambda>" and home in (None, found.__module__)
 
