@@ -301,6 +301,14 @@ def test_lists_of_parameters_by_where_they_are_sent_are_read_unless_two_are_the_
         assert (tool.parameters, tool.metadata) == (path, {"query_params": other})
 
 
+def test_a_name_in_the_metadata_of_what_is_described_itself_names_nothing():
+    own = {"description": "d", "parameters": SCHEMA, "metadata": {"name": "Weather 2", "description": "x", "team": "a"}}
+    tool, _ = read(own, name="get_weather")
+    assert (tool.name, tool.description, tool.metadata) == ("get_weather", "d", own["metadata"])
+    with pytest.raises(DefinitionError, match="needs a 'name'"):
+        read({"kind": "ConfigMap", "metadata": {"name": "c", "labels": {}}, "spec": {}})
+
+
 def test_parameters_as_semantic_kernel_lists_them_keep_type_default_and_whether_they_are_required():
     city = {"name": "city", "type_": "str", "is_required": True, "default_value": "Rome"}
     raw = {"name": "t", "parameters": [city, {"name": "days", "type_": "int", "isRequired": False}]}

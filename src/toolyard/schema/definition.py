@@ -154,13 +154,20 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
         changes.append(Change("/toolSpec", "Bedrock wrapper removed"))
         return dict(raw["toolSpec"])
     for key in ("data", "metadata"):
-        if isinstance(inner := raw.get(key), Mapping) and "name" in inner and find_name(raw) is None:
+        inner = raw.get(key)
+        if isinstance(inner, Mapping) and "name" in inner and find_name(raw) is None and _tells_more(inner, raw):
             changes.append(Change(f"/{key}", f"what is in {key!r} read as the definition"))
             return {**{other: value for other, value in raw.items() if other not in ("type", key)}, **inner}
     if raw.get("type") == "function" and "parameters" in raw:
         changes.append(Change("/type", "'function' removed"))
         return {key: value for key, value in raw.items() if key != "type"}
     return raw
+
+
+def _tells_more(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> bool:
+    """Whether it is the inner one that describes a tool; of other things, too, the metadata has a name."""
+    telling = {"description", *_INPUT_KEYS}
+    return not telling.isdisjoint(inner) and telling.isdisjoint(outer)
 
 
 def _own_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
