@@ -55,6 +55,7 @@ def ref(name):
             {"oneOf": [{"type": "string", "title": "Address"}, {"type": "string"}, {"type": "integer"}]},
             {"oneOf": [{"type": "string", "title": "Address"}, {"type": "integer"}]},
         ),
+        ({"oneOf": [{"const": 1}, {"const": True}]}, {"oneOf": [{"const": 1}, {"const": True}]}),
         (
             {"properties": {"a": {"type": "string"}}, "required": ["a", "b"], "additionalProperties": False},
             {

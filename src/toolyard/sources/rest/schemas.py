@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from toolyard.sources.rest.document import MAIN, STRANGE, Files, Notes, ResolvedRef
 from toolyard.sources.rest.keywords import KEYWORDS, TOGETHER, allow_null, read_together, read_type_of
 
@@ -114,6 +116,7 @@ _BESIDE_OLD_REF = ("description", "title")
 
 _NO_LINK: Node = {}
 _ANY_OBJECT = {"type": "object"}
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _REMARKS = frozenset(("description", "title", "examples"))
 
 
@@ -319,8 +322,10 @@ class Schemas:
         found = [self.node(sub, below) for sub in value]
         if key == "oneOf":
             # What fits one of two that are the same fits both, which nothing may.
-            bare = [_leave_out_remarks(node) for node in found]
-            found = [node for at, node in enumerate(found) if bare[at] not in bare[:at]]
+            first: dict[bytes, Any] = {}
+            for node in found:
+                first.setdefault(_text_without_remarks(node), node)
+            found = list(first.values())
         out[key] = found
         for node in found:
             if type(node) is dict and "$ref" in node:
@@ -407,8 +412,10 @@ class Schemas:
         return name
 
 
-def _leave_out_remarks(node: Any) -> Any:
-    return {key: value for key, value in node.items() if key not in _REMARKS} if type(node) is dict else node
+def _text_without_remarks(node: Any) -> bytes:
+    # Text, since True equals 1 in Python, and no JSON Schema says so.
+    bare = {key: value for key, value in node.items() if key not in _REMARKS} if type(node) is dict else node
+    return _encode(bare)
 
 
 _READERS: dict[str, Callable[[Schemas, Node, Node, str, Any, int], None]] = {
