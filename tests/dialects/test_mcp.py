@@ -32,6 +32,13 @@ def test_schemas_travel_whole():
     assert dialect.report == ()
 
 
+def test_properties_are_objects_as_clients_check_that_each_is():
+    schema = {"type": "object", "properties": {"a": True, "b": False, "c": {"properties": {"d": True}}}}
+    (sent,) = McpDialect([tool(parameters=schema, output_parameters=schema)]).format_tools()
+    written = {**schema, "properties": {**schema["properties"], "a": {}, "b": {"not": {}}}}
+    assert (sent["inputSchema"], sent["outputSchema"]) == (written, written)
+
+
 def test_metadata_cannot_call_a_writing_tool_read_only():
     risky = tool(effects=Effects.WRITE, metadata={"annotations": {"readOnlyHint": True, "destructiveHint": False}})
     assert McpDialect([risky]).format_tools()[0]["annotations"] == {"readOnlyHint": False, "destructiveHint": False}

@@ -38,7 +38,7 @@ class McpDialect(Dialect):
         out: Json = {
             "name": wire_name,
             "description": tool.description,
-            "inputSchema": object_typed(tool.parameters, log),
+            "inputSchema": _write_properties(object_typed(tool.parameters, log)),
         }
         out |= {key: tool.metadata[key] for key, kind in _PASSED_ON.items() if isinstance(tool.metadata.get(key), kind)}
         if promises_output(tool):
@@ -55,10 +55,19 @@ def wraps(tool: Tool) -> bool:
 
 def _write_output(schema: Schema, log: ChangeLog) -> Schema:
     if is_object(schema):
-        return {**schema, "type": "object"}
+        return _write_properties({**schema, "type": "object"})
     log.add((), 'output schema wrapped as {"result": ...}: MCP wants an object there')
     inner = _move_references(schema, "#", _INSIDE)
     return {"type": "object", "properties": {_KEY: inner}, "required": [_KEY]}
+
+
+def _write_properties(schema: Schema) -> Schema:
+    """With objects for properties that are `true` or `false`: a client that finds another refuses the whole list."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or bool not in map(type, properties.values()):
+        return schema
+    written = {name: ({} if sub else {"not": {}}) if isinstance(sub, bool) else sub for name, sub in properties.items()}
+    return {**schema, "properties": written}
 
 
 def is_object(schema: Schema) -> bool:

@@ -59,7 +59,7 @@ def ref(name):
         (
             {"properties": {"a": {"type": "string"}}, "required": ["a", "b"], "additionalProperties": False},
             {
-                "properties": {"a": {"type": "string"}, "b": True},
+                "properties": {"a": {"type": "string"}, "b": {}},
                 "required": ["a", "b"],
                 "additionalProperties": False,
             },

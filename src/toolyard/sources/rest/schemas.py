@@ -240,7 +240,7 @@ class Schemas:
         unknown = [name for name in out["required"] if name not in properties]
         if unknown:
             self.notes.at(raw, f"additionalProperties: false does not hold for what is required: {unknown[0][:80]!r}")
-            out["properties"] = {**properties, **dict.fromkeys(unknown, True)}
+            out["properties"] = {**properties, **{name: {} for name in unknown}}
 
     def _open_composition(self, raw: Node) -> Node:
         if not self._compositions.is_contradictory(raw, self._part.file):
