@@ -30,7 +30,7 @@ _MOST = 2000
 _DEEPEST = 50
 _TOKEN = re.compile(
     r"(?P<open>\[\^?\]?)|(?P<close>\])|(?P<named>\(\?<(?![=!]))|(?P<flags>\(\?[a-zA-Z-]+\))|(?P<loose>--|[&~|])"
-    r"|\\(?:(?P<sign>[pP])(?:\{(?:[^{}]*=)?(?P<property>[^{}]*)\}|(?P<short>\w))"
+    r"|\\(?:(?P<sign>[pP])(?:\{(?P<property>[^{}]*)\}|(?P<short>\w))"
     r"|[ux]\{(?P<code>[0-9A-Fa-f]+)\}|(?P<control>c[A-Za-z])|(?P<end>z))|\\.|.",
     re.DOTALL,
 )
@@ -79,6 +79,7 @@ def _spell_for_python(pattern: str) -> str:
 
 def _spell_property(name: str, negated: bool, in_set: bool) -> str:
     """Some of the letters that have a property of Unicode."""
+    name = name.rpartition("=")[2]
     letters = _PROPERTIES.get(name) or _PROPERTIES.get(name[:1], "a-z")
     if negated:
         kept = re.compile(f"[{letters}]")
