@@ -88,7 +88,7 @@ def test_edited_functions_and_catalogs_are_served_with_watch(config, served):
     (config.parent / "desk.py").write_text('def add(a: int) -> int:\n    "Add."\n    return a\n')
     catalog = config.with_name("more.yaml")
     catalog.write_text("- {name: b, description: First.}")
-    config.write_text("tools: [{type: python, target: desk.py}, {type: file, path: more.yaml, namespace: n}]")
+    config.write_text("tools: [{type: python, target: 'desk.py:add'}, {type: file, path: more.yaml, namespace: n}]")
     url = served("--watch")["url"]
     assert descriptions(url) == {"default::add": "Add.", "n::b": "First."}
     (config.parent / "desk.py").write_text('def add(a: int) -> int:\n    "Add more."\n    return a\n')

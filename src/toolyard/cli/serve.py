@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import sys
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_DOMAINS = ("core",)
 _SCRIPTS = "scripts"
+_PART = re.compile(r"(?<=\.py):.*")
 _WATCH_SECONDS = 0.5
 _HOST, _PORT, _DOMAINS = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT", "TOOL_REGISTRY_DOMAINS"
 
@@ -144,7 +146,8 @@ def _watch_sources(config: Config, *, is_worker: bool = False) -> Config:
         for entry in config.loaders
     ]
     named = [entry.options.get(key) for entry in loaders for key in ("target", "path", "spec")]
-    files = [path for name in named if isinstance(name, str) and (path := config.base / name).is_file()]
+    places = [config.base / _PART.sub("", name) for name in named if isinstance(name, str)]
+    files = [path for path in places if path.is_file()]
     if files and not is_worker:
         look = (files, [_stamp_file(path) for path in files])
         threading.Thread(target=_watch_files, args=look, name="toolyard-watch", daemon=True).start()
