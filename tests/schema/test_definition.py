@@ -177,6 +177,10 @@ def test_properties_beside_the_name_are_the_parameters():
         {"signature": SCHEMA},
         {"arguments": "a: string"},
         {"arguments": {"a": "Paris"}},
+        {
+            "description": "d",
+            "api_schema": {"url": "u", "query": {"type": "object", "properties": {"a": {"type": "string"}}}},
+        },
         {"parameters": SCHEMA, "arguments": [{"name": "b", "type": "string"}]},
         {"parameters": {"title": "The title.", "body": "The text."}},
         {"description": "Add.\n\nArgs:\n    a: The first.\n    b: The second."},
@@ -315,3 +319,19 @@ def test_parameters_as_semantic_kernel_lists_them_keep_type_default_and_whether_
     _, (tool,) = load(raw)
     properties = {"city": {"type": "string", "default": "Rome"}, "days": {"type": "integer"}}
     assert tool.parameters == {"type": "object", "properties": properties, "required": ["city"]}
+
+
+def test_parameters_told_by_sentences_that_begin_with_a_type_keep_type_text_and_what_is_required():
+    told = {"id": "[REQUIRED] string: Which one.", "size": "integer: How many.", "rows": " list (The rows.)"}
+    tool, _ = read({"name": "t", "description": "d", "api_arguments": {**told, "title": "Any"}})
+    assert admit_schema(tool.parameters).schema == {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "Which one."},
+            "size": {"type": "integer", "description": "How many."},
+            "rows": {"type": "array", "description": "The rows."},
+            "title": {},
+        },
+        "required": ["id"],
+    }
+    assert not read({"name": "t", "description": "d", "parameters": {"description": "Note: x", "type": "object"}})[1]

@@ -18,19 +18,28 @@ from toolyard.model.errors import DefinitionError, MalformedSource
 from toolyard.model.names import SCHEMA_MAPS, json_type, nearest, pointer_of, show
 from toolyard.model.tool import Effects, Tool
 from toolyard.parsing import parse_json
-from toolyard.schema.normalise import ITEM_NAMES, Change, is_property_map, unread_keys
+from toolyard.schema.normalise import ITEM_NAMES, Change, is_property_map, tells_types, unread_keys
 from toolyard.schema.typenames import read_type
 
 _INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema", "fn_schema")
 _OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
 _OF_SOURCES = frozenset({"path", "spec", "target", "url", "command"})
 _SOURCES = "if this is a source, sources are a list, each with its type: `tools: [{type: file, path: ...}]`"
-_NAMES = ("name", "api_name", "function_name", "tool_name", "functionName", "toolName")
+_NAMES = ("name", "api_name", "function_name", "tool_name", "functionName", "toolName", "identifier")
 _PLAIN_KEYS = frozenset({"name", "description", "parameters"})
 _FIELDS = frozenset({"name", "namespace", "description", "metadata", "version", "tags", "aliases", "effects", "source"})
 _SAY_LITTLE = frozenset({"name", "namespace", "version", "source"})
 """Of these, those that other things than tools have, too."""
-_DESCRIPTIONS = ("desc", "summary", "tool_description", "function_description", "api_description", "doc", "docstring")
+_DESCRIPTIONS = (
+    "desc",
+    "summary",
+    "tool_description",
+    "function_description",
+    "api_description",
+    "doc",
+    "docstring",
+    "functionality",
+)
 
 # Other names of the two schemas, without case and separators; their values count if they look the part.
 _SCHEMA = r"(?:json)?(?:schema|spec|definition|list)?s?"
@@ -93,6 +102,8 @@ def read_definition(
     used = _FIELDS | found | ({named[0]} if named else set())
     if says_little and (is_call or not found):
         _refuse_foreign(raw, is_call)
+    if entry.get("type") == "custom" and not found and "format" in entry:
+        raise DefinitionError("a custom tool takes text; write it as a function with one parameter, a string")
     metadata = fields.get("metadata", {})
     if not isinstance(metadata, Mapping):
         raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
@@ -123,7 +134,7 @@ def _refuse_foreign(entry: Mapping[str, Any], is_call: bool) -> None:
         form = "a tool is written {name: ..., description: ..., parameters: {...}}"
         raise DefinitionError(
             f"this is no definition of a tool: it has neither 'description' nor 'parameters', but {unknown[0]!r}; "
-            f"{form if _OF_SOURCES.isdisjoint(entry) else _SOURCES}"
+            f"{form if _OF_SOURCES.isdisjoint(entry) else _SOURCES}{_hint_at_provider(entry)}"
         )
 
 
@@ -174,15 +185,28 @@ def _own_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
     if not isinstance(name, str):
         near = nearest("name", [key for key in entry if isinstance(key, str) and key not in _FIELDS])
         missing = "a tool definition needs a 'name'" + (f"; did you mean 'name' by {near[0]!r}?" if near else "")
-        if not near and isinstance(entry.get("type"), str) and entry["type"] not in ("function", "object"):
-            missing += (
-                f"; if {show(entry['type'])} is a tool that a provider runs, name it in requests to that provider"
-            )
+        if not near:
+            missing += _hint_at_provider(entry) or _hint_at_text(entry)
         if not near and not _OF_SOURCES.isdisjoint(entry):
             missing += f"; {_SOURCES}"
         raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
     # `to_dicts(qualified=True)` writes the namespace twice; reading it back must not.
     return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")
+
+
+def _hint_at_provider(entry: Mapping[str, Any]) -> str:
+    kind = next(iter(entry)) if len(entry) == 1 and isinstance(next(iter(entry.values())), dict) else entry.get("type")
+    if not isinstance(kind, str) or kind in ("function", "object", "tool", "custom"):
+        return ""
+    return f"; if {show(kind)} is a tool that a provider runs, name it in requests to that provider"
+
+
+def _hint_at_text(entry: Mapping[str, Any]) -> str:
+    """Where the rows of a dataset have their tools in what a model is told."""
+    for key, value in entry.items():
+        if isinstance(value, str) and '"name"' in value and '"parameters"' in value:
+            return f"; tools that stand in the text of {show(str(key))} are not read, list them under 'tools'"
+    return ""
 
 
 def trim_name(name: str, changes: list[Change]) -> str:
@@ -306,13 +330,15 @@ def _fold(key: object) -> str:
 def looks_like_parameters(value: Any, *, named: bool = False) -> bool:
     """True for an object schema, a map of names to schemas, or a list of parameters.
 
-    Under a name that says so (`named`), bare names and type words are enough.
+    Under a name that says so (`named`), bare names, type words and sentences that begin with a type are enough.
     """
     if isinstance(value, list):
         return bool(value) and all(_is_parameter(item) or (named and _is_name(item)) for item in value)
     if not isinstance(value, dict) or not value:
         return False
     if isinstance(value.get("properties"), (dict, list)) or (named and value.get("type") == "object"):
+        return True
+    if named and tells_types(value):
         return True
     if any(isinstance(value.get(key), str) for key in ("type", "$schema")):
         return False
@@ -339,7 +365,8 @@ def _is_name(item: Any) -> bool:
 def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, description: Any, changes: list[Change]) -> None:
     """Say so where parameters seem to stand somewhere else than where they were looked for."""
     for key, value in metadata.items():
-        if looks_like_parameters(value) or (value and _INPUT.fullmatch(_fold(key))):
+        within = value.values() if isinstance(value, dict) and not parameters else ()
+        if any(map(looks_like_parameters, (value, *within))) or (value and _INPUT.fullmatch(_fold(key))):
             changes.append(Change(pointer_of((key,)), f"{key!r} looks like parameters; it is kept as metadata"))
     unread = unread_keys(parameters) if isinstance(parameters, dict) and "properties" not in parameters else ()
     for key in unread:

@@ -15,7 +15,7 @@ import msgspec
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
 from toolyard.schema.subschemas import Path
-from toolyard.schema.typenames import join, read_default, read_flag, read_number, read_type
+from toolyard.schema.typenames import join, read_default, read_described, read_flag, read_number, read_type
 
 _MAX_DEPTH = 96
 """Deeper than the budget allows, so that the budget's own message is the one a reader sees."""
@@ -128,10 +128,11 @@ class _Normaliser:
         return {**rest, "properties": {key: schema[key] for key in loose}}
 
     def _read_texts(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """`{"city": "The name of the city"}`: names to what is said about them."""
+        """`{"city": "The name of the city", "days": "integer: How many"}`: names to what is said about them."""
         self._note_change((), "names with descriptions rewritten as an object schema")
         texts = {name: value for name, value in schema.items() if isinstance(value, str) and read_type(value) is None}
-        return {"type": "object", "properties": {**schema, **{name: {"description": t} for name, t in texts.items()}}}
+        told = {name: read_described(text) or {"description": text} for name, text in texts.items()}
+        return {"type": "object", "properties": {**schema, **told}}
 
     def _object_root(self, schema: dict[str, Any]) -> dict[str, Any]:
         kind = schema.get("type")
@@ -161,7 +162,7 @@ class _Normaliser:
         if isinstance(schema, bool):
             return schema
         if isinstance(schema, str):
-            fragment = read_type(schema)
+            fragment = read_described(schema) or read_type(schema)
             if fragment is None:
                 raise _invalid(path, f"{schema[:80]!r} is not a type")
             self._note_change(path, f"type name {schema!r} rewritten as a schema")
@@ -371,7 +372,16 @@ def _invalid(path: Path, problem: str) -> InvalidSchemaError:
 def _is_described(schema: dict[str, Any]) -> bool:
     if all(str(key).startswith("x-") for key in schema):
         return False  # remarks, and no properties
+    if tells_types(schema):
+        return True
     return _KNOWN.isdisjoint(schema) and all(isinstance(value, (str, dict)) for value in schema.values())
+
+
+def tells_types(schema: dict[str, Any]) -> bool:
+    """Whether these are names to sentences of which some begin with a type, so that no name is a keyword."""
+    texts = [value for value in schema.values() if isinstance(value, str)]
+    named = not schema.keys() <= _KNOWN and (not isinstance(schema.get("type"), str) or len(schema["type"].split()) > 1)
+    return named and len(texts) == len(schema) and any(read_described(text) is not None for text in texts)
 
 
 def unread_keys(schema: dict[str, Any]) -> list[str]:

@@ -53,9 +53,17 @@ _ASIDE = re.compile(
 
 Possessive: blanks that may belong to five parts take minutes to be shared out in every way.
 """
+_DESCRIBED = re.compile(
+    r"\s*+(?:[\[(](?P<flag>required|optional)[\])]:?\s*+)?(?P<type>[a-z][\w.\[\]<>]{0,40})\s*+"
+    r"(?:\((?P<aside>.*)\)|:\s(?P<text>.*))\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""`[REQUIRED] string: The city`, `list (The children)`: a type, and what the parameter is."""
 _STANDARD_DATES = frozenset({"yyyy-mm-dd", "iso 8601", "iso8601", "iso-8601", "rfc 3339", "rfc3339"})
 _OPEN = {"[": "]", "<": ">", "(": ")", "{": "}"}
 _MAX_LENGTH = 200
+_SENTENCE = 4
+"""Words of a remark on a text that are more than its format."""
 
 Fragment = dict[str, Any]
 
@@ -78,6 +86,21 @@ def read_flag(text: str) -> str | None:
     """`optional` or `required`, if that is said of the parameter beside its type."""
     aside = _ASIDE.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     return aside["flag"].lower() if aside and aside["flag"] else None
+
+
+def read_described(text: str) -> Fragment | None:
+    """The schema of a parameter that is told by a sentence which begins with its type; None of any other sentence."""
+    match = _DESCRIBED.fullmatch(text)
+    kind = _parse(match["type"]) if match else None
+    if match is None or not kind:
+        return None
+    aside = _ASIDE.fullmatch(text[:_MAX_LENGTH]) if match["aside"] else None
+    if (aside and (aside["flag"] or aside["default"])) or (
+        match["aside"] and kind.get("type") == "string" and len(match["aside"].split()) < _SENTENCE
+    ):
+        return None  # what `read_type` reads
+    said = {"description": (match["aside"] or match["text"] or "").strip()}
+    return kind | said | ({"required": match["flag"].lower() == "required"} if match["flag"] else {})
 
 
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "none": None, "null": None}
