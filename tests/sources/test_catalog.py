@@ -34,6 +34,15 @@ def load(tmp_path, text, name="tools.json", **options):
         ({"tool_name": "Weather", "api_list": [A, B], "pricing": "FREE"}, ["Weather::a", "Weather::b"]),
         ({"id": "x", "name": "Helper", "tools": [WRAPPED], "metadata": {}}, ["Helper::a"]),
         ([{"category": "x", "tools": [A]}, {"category": "y", "tools": [B]}], ["default::a", "default::b"]),
+        ({"message": "hi", "tools": [A]}, ["default::a"]),
+        ([{"custom_id": "1", "url": "/v1", "body": CHAT}], ["default::a"]),
+        ({"type": "session.update", "session": {"tools": [WRAPPED]}}, ["default::a"]),
+        ({"modelId": "m", "toolConfig": {"tools": [{"toolSpec": A}]}}, ["default::a"]),
+        ({"group": {"functionSchema": {"functions": [A, B]}}}, ["default::a", "default::b"]),
+        ({"1187": {"query": "q", "available_tools": [A], "answer": {}}}, ["default::a"]),
+        ({"name": "Helper", "actions": [A]}, ["default::a"]),
+        ([{"task": "t", "tool_schemas": json.dumps([A])}], ["default::a"]),
+        ([{"functions": [json.dumps(A)], "messages": []}], ["default::a"]),
     ],
 )
 def test_tools_with_something_around_them_are_read_and_what_is_not_is_told(tmp_path, document, names):
@@ -68,6 +77,9 @@ def test_lists_in_lists_and_groups_by_name_are_read(tmp_path, document, names):
         {"tools": [A], "namspace": "n"},
         {"tools": [A], "namespace": "n", "extra": 1},
         {"name": "package", "functions": [{"runtime": "node"}]},
+        {"name": "flow", "nodes": [{"name": "get", "parameters": {"url": 1}}]},
+        {"name": "two", "these": [A], "those": [B]},
+        {"name": "agent", "description": "d", "$schema": "x", "instructions": "i"},
     ],
 )
 def test_what_may_be_meant_for_us_beside_a_list_is_refused(tmp_path, document):
@@ -91,11 +103,41 @@ def test_what_may_be_meant_for_us_beside_a_list_is_refused(tmp_path, document):
         ),
         ({"lc": 1, "type": "not_implemented", "id": ["langchain_core", "tools"]}, "an object of LangChain"),
         ({"provider": "m.FunctionTool", "component_type": "tool", "config": {"name": "w"}}, "a component of AutoGen"),
+        ({"schema_version": "v1", "name_for_human": "T", "api": {"url": "u"}}, "a manifest of a plugin"),
+        ({"namespace": "n", "name_for_human": "T", "functions": [A], "runtimes": []}, "a manifest of a plugin"),
+        ({"manifestVersion": "1", "name": {"short": "a"}, "description": {"short": "d"}}, "a manifest of a plugin"),
+        ({"manifest_version": "0.2", "name": "x", "server": {}, "tools": [{"name": "a"}]}, "the manifest of an MCP"),
+        (
+            {"name": "x", "description": "d", "version": "1", "remotes": [{"url": "u"}]},
+            "the registry's entry of an MCP",
+        ),
+        ({"servers": [{"server": {"name": "x"}}], "metadata": {"count": 1}}, "a registry's list"),
     ],
 )
 def test_documents_of_other_programs_are_refused_with_the_nearest_form_that_is_read(tmp_path, document, says):
-    with pytest.raises(MalformedSource, match=rf"this is {says}.*\{{type: (rest|python), "):
+    with pytest.raises(MalformedSource, match=rf"this is {says}.*\{{type: (rest|python|mcp), "):
         load(tmp_path, document)
+
+
+def test_a_list_beside_what_may_be_a_namespace_is_refused_with_the_key_it_stands_under(tmp_path):
+    for document in ({"items": [A], "total": 1}, {"object": "list", "data": [{"id": "x", "tools": [A]}]}):
+        with pytest.raises(MalformedSource, match=r"if the tools are those under '(items|data)', keep that key alone"):
+            load(tmp_path, document)
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"type": "web_search_20250305", "name": "web_search"}, "a tool that a provider runs"),
+        ({"googleSearch": {}}, "'googleSearch' is a tool that a provider runs"),
+        ({"system": 'Functions: [{"name": "a", "parameters": {}}]', "chat": "hi"}, "the text of 'system' are not read"),
+        ({"type": "custom", "name": "sql", "description": "d", "format": {"type": "grammar"}}, "takes text"),
+    ],
+)
+def test_an_entry_that_no_tool_can_be_made_of_costs_no_other_and_says_what_it_is(tmp_path, entry, says):
+    loader, found = load(tmp_path, [A, entry], on_error="skip")
+    assert found == ["default::a"]
+    assert says in loader.report.rejected[0].reason
 
 
 def test_keys_for_extensions_may_hold_what_yaml_repeats(tmp_path):

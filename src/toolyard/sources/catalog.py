@@ -11,8 +11,9 @@ shape 3   {get_weather: {...}, ...}                    names to definitions
 
 A list may also hold lists of other systems: pages of `tools/list` of an MCP server, with or without their JSON-RPC
 envelope, Gemini's `{function_declarations: [...]}`, requests to a model, the rows of a dataset that have the tools of
-a conversation beside it, as a list or as JSON text, and services with their `api_list`. What stands around such a
-list is not read, and `note` is told so.
+a conversation beside it, as a list or as JSON text, and services with their `api_list`. Where nothing else makes sense,
+the one list of definitions within is read, whatever its key. What stands around such a list is not read, and `note` is
+told so.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import msgspec
 from toolyard.model.errors import DefinitionError, MalformedSource
 from toolyard.model.names import json_type, nearest, pointer_of
 from toolyard.parsing import parse_json
-from toolyard.schema.definition import find_name, read_input
+from toolyard.schema.definition import find_name, looks_like_parameters, read_input
 from toolyard.sources.base import EXPLAINED, recognise_document
 
 _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations", "api_list", "function")
@@ -42,12 +43,22 @@ _OF_ONE_TOOL = frozenset(
 
 _CONVERTED = "; have a converter make an OpenAPI document of it, and name that: {type: rest, spec: ...}"
 _WRITTEN_DOWN = ", without its parameters; name the code that makes it: {type: python, target: ...}"
+_SERVER = "an MCP server, whose tools it does not define; name the server: {type: mcp, url: ...}, or command: ..."
+_PLUGIN = "a manifest of a plugin, and what it can do stands where it points to: name its {type: rest, spec: ...}"
 _FOREIGN = (
     ({"info", "item"}, f"this is a Postman collection{_CONVERTED}"),
     ({"_type", "resources"}, f"this is an Insomnia export{_CONVERTED}"),
     ({"kind", "resources", "discoveryVersion"}, f"this is a Google discovery document{_CONVERTED}"),
     ({"lc", "id"}, f"this is an object of LangChain{_WRITTEN_DOWN}"),
     ({"provider", "component_type"}, f"this is a component of AutoGen{_WRITTEN_DOWN}"),
+    ({"name_for_human", "runtimes"}, f"this is {_PLUGIN}, or its MCP server: {{type: mcp, url: ...}}"),
+    ({"name_for_human", "api"}, f"this is {_PLUGIN}"),
+    ({"manifestVersion", "description"}, f"this is {_PLUGIN}"),
+    ({"manifest_version", "server"}, f"this is the manifest of {_SERVER}"),
+    ({"dxt_version", "server"}, f"this is the manifest of {_SERVER}"),
+    ({"name", "description", "version", "packages"}, f"this is the registry's entry of {_SERVER}"),
+    ({"name", "description", "version", "remotes"}, f"this is the registry's entry of {_SERVER}"),
+    ({"servers", "metadata"}, f"this is a registry's list; an entry is of {_SERVER}"),
 )
 """Keys of documents that other programs write, and the nearest form of them that is read."""
 
@@ -93,14 +104,19 @@ class _CatalogReader:
             raise self._refuse(f"{what}; a catalog is a list of tools or a mapping")
         if (kind := recognise_document(document)) is not None:
             raise self._refuse(EXPLAINED[kind].format(self._where))
+        foreign = next((what for keys, what in _FOREIGN if keys <= document.keys()), None)
+        if foreign is not None:
+            raise self._refuse(foreign)
         envelope = self._read_envelope(document, (), None)
         if envelope is not None:
             return envelope
         if _is_tool(document):
-            if _is_foreign(document):
-                what = _name_foreign(document) or "this is no catalog: it has a name, and neither tools nor parameters"
-                raise self._refuse(what)
-            return iter([CatalogEntry(document, "")])
+            if not _is_foreign(document):
+                return iter([CatalogEntry(document, "")])
+            within = self._read_within(document, (), None)
+            if within is None:
+                raise self._refuse("this is no catalog: it has a name, and neither tools nor parameters")
+            return within
         namespace = document.get("namespace")
         if isinstance(namespace, str):
             return self._read_mapping({key: value for key, value in document.items() if key != "namespace"}, namespace)
@@ -139,7 +155,7 @@ class _CatalogReader:
             str(other) for other in extra if _lists_tools(document[other]) and not _lists_calls(document[other])
         )
         strict = [text for text in texts if text[:2] != "x-"] if "namespace" in document else []
-        if odd := strict or lost or nearest("namespace", texts):
+        if odd := strict or lost or nearest("namespace", texts, cutoff=0.75):
             raise self._refuse(f"key {odd[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}")
         if texts:
             self._note(pointer_of(path), f"of what stands here {key!r} alone is read, not {', '.join(texts[:8])}")
@@ -151,13 +167,16 @@ class _CatalogReader:
         elif kinds == {"array"}:
             for key, tools in document.items():
                 yield from self.read_list(tools, (key,), key)
+        elif (within := self._read_within(document, (), namespace, depth=2)) is not None:
+            yield from within
+        elif _says_input(document):
+            yield CatalogEntry(document, "", namespace)
         elif document:
             scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
             odd = scalars[0] if scalars else next(reversed(document))
             raise self._refuse(
-                _name_foreign(document)
-                or f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
-                "or tool names to definitions, not both"
+                f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
+                f"or tool names to definitions, not both{_hint_at_lists(document)}"
             )
 
     def _read_named(
@@ -179,8 +198,20 @@ class _CatalogReader:
                 return None
             if all(map(_is_definition, raw.values())):
                 return self._read_named(raw, path, namespace)
-            return self._read_envelope(raw, path, namespace) if _is_group(raw) else None
+            group = self._read_envelope(raw, path, namespace) if _is_group(raw) else None
+            return group or self._read_within(raw, path, None)
         return None
+
+    def _read_within(
+        self, document: dict[str, Any], path: tuple[str, ...], namespace: str | None, depth: int = 1
+    ) -> Iterator[CatalogEntry] | None:
+        """The one list of definitions, `depth` steps or more into what is none itself; None for none, or several."""
+        lists = [] if _says_input(document) else list(_find_lists(document, path))
+        if len(lists) != 1 or len(lists[0][0]) < len(path) + depth:
+            return None
+        found, tools = lists[0]
+        self._note(pointer_of(path), f"of what stands here {'/'.join(found[len(path) :])!r} alone is read")
+        return self.read_list(tools, found, namespace)
 
     def read_list(self, tools: list[Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
         prefix = pointer_of(path)
@@ -189,9 +220,12 @@ class _CatalogReader:
             if len(path) < _NESTED and isinstance(raw, dict):
                 # What is wrong with one page, or with one tool without a name, costs no other.
                 with suppress(MalformedSource):
-                    inner = self._read_envelope(raw, (*path, str(index)), namespace)
+                    place = (*path, str(index))
+                    inner = self._read_envelope(raw, place, namespace) or self._read_within(raw, place, namespace)
             elif len(path) < _NESTED and isinstance(raw, list) and any(map(_is_mapping, raw)):
                 inner = self.read_list(raw, (*path, str(index)), namespace)
+            elif isinstance(raw, str):
+                raw = _read_text(raw, "{")
             if inner is None:
                 yield CatalogEntry(raw, f"{prefix}/{index}", namespace)
             else:
@@ -204,9 +238,7 @@ def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
         value = document.get(key)
         if value is None:
             continue
-        if isinstance(value, str) and value.lstrip()[:1] == "[":
-            with suppress(MalformedSource):
-                value = parse_json(value.encode("utf-8", "surrogatepass"), what=key)
+        value = _read_text(value, "[")
         # A namespace may be called so, too, and a tool has one function.
         if key == "function" and (not isinstance(value, list) or not any(map(_is_scalar, document.values()))):
             continue
@@ -216,8 +248,39 @@ def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
     return None, None
 
 
-def _name_foreign(document: dict[str, Any]) -> str | None:
-    return next((what for keys, what in _FOREIGN if keys <= document.keys()), None)
+def _read_text(value: Any, opening: str) -> Any:
+    """What JSON text says, where it is JSON that begins so; else the value."""
+    if isinstance(value, str) and value.lstrip()[:1] == opening:
+        with suppress(MalformedSource):
+            return parse_json(value.encode("utf-8", "surrogatepass"), what="the text")
+    return value
+
+
+def _find_lists(document: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    """Lists of definitions, and lists of what has some, in mappings in mappings."""
+    for key, value in document.items():
+        value = _read_text(value, "[")
+        place = (*path, str(key))
+        if isinstance(value, list):
+            if any(map(_defines, value)):
+                yield place, value
+        elif isinstance(value, dict) and len(place) < _NESTED:
+            yield from _find_lists(value, place)
+
+
+def _hint_at_lists(document: dict[str, Any]) -> str:
+    found = [path[0] for path, _ in _find_lists(document, ())]
+    return f"; if the tools are those under {found[0]!r}, keep that key alone" if found else ""
+
+
+def _defines(value: Any) -> bool:
+    """Whether this is a definition with parameters, bare or wrapped, or has one list of some."""
+    if not isinstance(value, dict):
+        return False
+    inner = value.get("function", value.get("toolSpec", value))
+    if not isinstance(inner, dict) or find_name(inner) is None or _lists_calls([inner]) or not _says_input(inner):
+        return _lists_tools(_find_container(value)[1])
+    return looks_like_parameters(read_input(inner, [])[0], named=True)
 
 
 def _is_mapping(value: Any) -> bool:
@@ -276,7 +339,7 @@ def _is_tool(value: Any) -> bool:
 
 def _is_foreign(document: dict[str, Any]) -> bool:
     """A file of another program, such as package.json, that has a name but nothing else of one tool."""
-    structures = {key for key, value in document.items() if isinstance(value, dict | list)}
+    structures = {key for key, value in document.items() if isinstance(value, dict | list) or key == "$schema"}
     return bool(structures - _OF_ONE_TOOL) and not _says_input(document)
 
 
