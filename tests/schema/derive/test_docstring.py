@@ -61,6 +61,7 @@ def test_the_three_styles_say_the_same(text: str) -> None:
         description="Find a city.\n\nLooks in the atlas first.",
         params={"name": "What it is called,\nin any language.", "limit": "How many. Defaults to 3."},
         returns="The cities.",
+        types={"name": "str", "limit": "int"},
     )
 
 
@@ -108,7 +109,9 @@ def test_other_sections_stay_in_the_description_in_their_place() -> None:
 def test_a_numpy_section_ends_where_prose_begins() -> None:
     text = "Do.\n\nParameters\n----------\nx : int\n    It.\n\nBeware of the dog.\n\nNotes\n-----\nMore."
 
-    assert parse_docstring(text) == DocInfo("Do.\n\nBeware of the dog.\n\nNotes\n-----\nMore.", {"x": "It."})
+    assert parse_docstring(text) == DocInfo(
+        "Do.\n\nBeware of the dog.\n\nNotes\n-----\nMore.", {"x": "It."}, types={"x": "int"}
+    )
 
 
 def test_several_numpy_results_keep_their_names() -> None:
@@ -169,7 +172,9 @@ def test_what_is_written_in_a_style_is_read_back(
 ) -> None:
     description = "\n\n".join(paragraphs)
 
-    assert parse_docstring(f"{description}\n\n{style(params, returns)}") == DocInfo(description, params, returns)
+    types = dict.fromkeys(params, "int") if style is numpy else {}
+
+    assert parse_docstring(f"{description}\n\n{style(params, returns)}") == DocInfo(description, params, returns, types)
 
 
 LINES = ["Args:", "Parameters", "----------", "Returns:", "Returns", "Raises:", "", "", "y", ">>> f()", "```"]

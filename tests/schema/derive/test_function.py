@@ -186,6 +186,35 @@ def test_the_output_schema_comes_from_the_return_annotation(annotation: Any, exp
     assert derive(fn).output_parameters == expected
 
 
+def test_types_in_the_docstring_stand_where_there_is_no_annotation_and_the_default_is_one() -> None:
+    def resize(width, scale=1.5, names=(), mode=None, *, steps: int = 3, odd="auto", when=None, shape=None):
+        """Resize.
+
+        Args:
+            width (int): How wide.
+            scale (float, optional): By how much.
+            names (list of str): Of what.
+            mode (str): How.
+            steps (str): The annotation wins.
+            odd (int): The default is none.
+            when (datetime): Text cannot be passed for it.
+            shape (Shape): Nothing in JSON.
+        """
+
+    read = derive(resize)
+    assert {name: sub.get("type") for name, sub in read.parameters["properties"].items()} == {
+        "width": "integer",
+        "scale": "number",
+        "names": "array",
+        "mode": ["string", "null"],
+        "steps": "integer",
+        "odd": None,
+        "when": None,
+        "shape": None,
+    }
+    assert read.integers == ("width", "steps")
+
+
 def test_what_the_docstring_says_of_the_result_is_not_lost() -> None:
     def typed() -> int:
         """Count.

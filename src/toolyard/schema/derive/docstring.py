@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from toolyard.model.names import json_type
+from toolyard.schema.derive.signature import EMPTY
+from toolyard.schema.typenames import read_type
+
 if TYPE_CHECKING:
     from docstring_parser import Docstring
 
@@ -28,7 +32,7 @@ _NUMPY = re.compile(rf"({_PARAMS}|{_RETURNS})")
 _UNDERLINE = re.compile(r"-{3,}")
 _NUMPY_KEY = re.compile(r"\*{0,2}[^\W\d]\w*(?:, ?\*{0,2}[^\W\d]\w*)*(?: ?:.*)?")
 _FIELD = re.compile(r":(?:param|parameter|arg|argument|key|keyword|returns?|yields?)(?: [^:]*)?:(?: |$)")
-_TYPE_FIELD = re.compile(r":(?:type [^:]*|rtype):(?: |$)")
+_TYPE_FIELD = re.compile(r":(?:type (?P<name>[^:]*)|rtype):(?: (?P<type>.*)|$)")
 
 # Words of the notations themselves, and names of types that say no more than an annotation does.
 _GRAMMAR = frozenset({"Parameters", "Returns", "optional", "default"})
@@ -46,6 +50,20 @@ class DocInfo(msgspec.Struct, frozen=True):
     """The text without the sections that `params` and `returns` come from."""
     params: dict[str, str] = {}
     returns: str | None = None
+    types: dict[str, str] = {}
+    """As written, and worth nothing beside an annotation."""
+
+    def read_type_of(self, name: str, default: Any) -> dict[str, Any]:
+        """What the type in the text says of a parameter without annotation, if JSON has it and the default is one."""
+        schema = read_type(self.types.get(name, "any")) or {}
+        kinds = schema.get("type", ())
+        kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+        fits = {json_type(default), "number"} if type(default) is int else {json_type(default)}
+        if not kinds or "format" in schema or not (default in (EMPTY, None) or fits.intersection(kinds)):
+            return {}
+        if default is None and "null" not in kinds:
+            kinds = [*kinds, "null"]
+        return {**schema, "type": kinds[0] if len(kinds) == 1 else kinds}
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -66,11 +84,13 @@ def read_docstring(obj: Any) -> DocInfo:
         obj = obj.func
     if isinstance(obj, type):
         own, init = parse_docstring(_class_doc(obj), attributes=True), parse_docstring(_init_doc(obj))
-        return DocInfo(own.description or init.description, {**own.params, **init.params})
+        types = {**own.types, **init.types}
+        return DocInfo(own.description or init.description, {**own.params, **init.params}, types=types)
     if inspect.isroutine(obj) or "__doc__" in getattr(obj, "__dict__", {}):
         return parse_docstring(inspect.getdoc(obj) or "")
     call = parse_docstring(_method_doc(type(obj).__call__)) if callable(obj) else DocInfo()
-    return DocInfo(call.description or parse_docstring(_class_doc(type(obj))).description, call.params, call.returns)
+    description = call.description or parse_docstring(_class_doc(type(obj))).description
+    return DocInfo(description, call.params, call.returns, call.types)
 
 
 def parse_docstring(docstring: str, *, attributes: bool = False) -> DocInfo:
@@ -78,6 +98,7 @@ def parse_docstring(docstring: str, *, attributes: bool = False) -> DocInfo:
     lines = [line.rstrip() for line in docstring.splitlines()]
     kept: list[str] = []
     params: dict[str, str] = {}
+    types: dict[str, str] = {}
     returns: list[str] = []
     position = 0
     while position < len(lines):
@@ -89,12 +110,13 @@ def parse_docstring(docstring: str, *, attributes: bool = False) -> DocInfo:
             continue
         for name, text in _params_of(parsed):
             params[name] = f"{params[name]}\n{text}" if name in params else text
+        types |= _types_of(lines[position], parsed)
         returns += filter(None, _returns_of(parsed))
         position = block.end
         # The blank lines before and after the section would meet where it stood.
         while kept and not kept[-1] and position < len(lines) and not lines[position]:
             position += 1
-    return DocInfo("\n".join(kept).strip(), params, "\n".join(returns) or None)
+    return DocInfo("\n".join(kept).strip(), params, "\n".join(returns) or None, types)
 
 
 def _block_at(lines: list[str], start: int, attributes: bool) -> _Block | None:
@@ -102,7 +124,7 @@ def _block_at(lines: list[str], start: int, attributes: bool) -> _Block | None:
     if line.startswith("Attributes") and not attributes:
         return None
     if _TYPE_FIELD.match(line):
-        # Annotations say what types are; the line that says it again is dropped.
+        # Annotations say what types are; where there is none, `_types_of` looks here.
         return _Block(start + 1, "REST", "")
     if _FIELD.match(line):
         end = _field_end(lines, start)
@@ -187,6 +209,18 @@ def _params_of(parsed: Docstring) -> Iterator[tuple[str, str]]:
         text = (item.description or "").strip() or _beyond_types(item.type_name)
         for name in _split_names(item.arg_name) if text else ():
             yield name.lstrip("*"), text
+
+
+def _types_of(line: str, parsed: Docstring) -> dict[str, str]:
+    field = _TYPE_FIELD.match(line)
+    if field is not None:
+        return {field["name"].strip(): field["type"]} if field["name"] and field["type"] else {}
+    return {
+        name.lstrip("*"): item.type_name
+        for item in parsed.params
+        for name in _split_names(item.arg_name)
+        if item.type_name
+    }
 
 
 def _beyond_types(written: str | None) -> str:

@@ -331,12 +331,20 @@ def _describe_parameters(read: Outline, doc: DocInfo) -> ArgumentPlan:
         _refuse_other_qualifiers(model, fields)
     except NO_SCHEMA as error:
         raise _no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
+    untyped = {item.name for item in read.parameters if item.annotation is EMPTY}
+    told: dict[str, Schema] = {}
     for field in fields:
+        if field.parameter.name in untyped:
+            told[field.key] = doc.read_type_of(field.parameter.name, field.default)
+            schema["properties"][field.key] |= told[field.key]
         _show_default(schema, field)
     if rest is not None:
         _open_schema(schema, rest, closed_to={*read.hidden, *(field.parameter.name for field in fields)})
     if all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation)):
-        integers = tuple(field.key for field in fields if wants_int(field.annotation))
+        whole = {
+            key for key, said in told.items() if "integer" in said.get("type", ()) and "number" not in said["type"]
+        }
+        integers = tuple(field.key for field in fields if wants_int(field.annotation) or field.key in whole)
         return ArgumentPlan(ordered(schema), None, integers)
     return ArgumentPlan(ordered(schema), _make_prepare(model, fields, rest), ())
 
