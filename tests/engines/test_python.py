@@ -5,9 +5,10 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from engines.engine_support import SOON, Hung, call, registry_of, results_of
 from toolyard import DefinitionError, Policy, SessionError, ToolCall
@@ -287,6 +288,76 @@ def test_an_iterator_is_gone_through_once_and_nothing_of_it_is_lost(options):
         assert one(engine, "numbers").result == [0, 1, 2]
         assert one(engine, "mapped").result == ["1", "2"]
         assert one(engine, "endless").error_info.code == "tool.invalid_output"
+
+
+class Odd(BaseModel):
+    @computed_field
+    @property
+    def later(self) -> int:
+        raise LookupError("while it was written")
+
+
+class Unreadable(list):
+    def __iter__(self):
+        raise LookupError("while it was read")
+
+
+def half() -> Iterable[int]:
+    yield 1
+    raise LookupError("half way")
+
+
+def divided():
+    return {"rows": map({1: 1}.__getitem__, [1, 2])}
+
+
+def odd() -> Odd:
+    return Odd()
+
+
+def odd_in_a_list():
+    return [Odd()]
+
+
+def unreadable() -> list[int]:
+    return Unreadable([1])
+
+
+def gone():
+    yield 1
+    raise SystemExit(3)
+
+
+FAILING = [half, divided, odd, odd_in_a_list, unreadable, gone]
+
+
+@pytest.mark.parametrize("options", [{}, {"timeout": SOON}], ids=["short way", "in a thread"])
+def test_what_an_answer_raises_while_it_is_gone_through_is_the_tools_own_failure_and_costs_no_other_call(options):
+    with engine_of(*FAILING, quick, **options) as engine:
+        results = engine.execute("s", [ToolCall(f"n::{fn.__name__}") for fn in [*FAILING, quick]])
+        assert [result.error_info and result.error_info.code for result in results] == [
+            *["tool.execution_error"] * len(FAILING),
+            None,
+        ]
+        assert results[0].error == "n::half failed: LookupError: half way"
+        assert len(engine.get_session_state("s")["tool_executions"]) == len(results)
+
+
+async def test_what_an_answer_raises_is_its_failure_in_a_task_too():
+    with engine_of(*FAILING) as engine:
+        results = await engine.aexecute("s", [ToolCall(f"n::{fn.__name__}") for fn in FAILING])
+        assert {result.error_info.code for result in results} == {"tool.execution_error"}
+
+
+def test_a_generator_is_held_to_the_deadline():
+    hung = Hung()
+
+    def waiting():
+        yield hung()
+
+    with engine_of(waiting) as engine:
+        assert engine.execute("s", [ToolCall("n::waiting")], timeout=0.05)[0].error_info.code == "tool.timeout"
+        hung.end.set()
 
 
 INTERRUPTED = """

@@ -12,12 +12,13 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import Answerer
+from toolyard.calls.plan import Answerer, count_values
 from toolyard.loop.threads import Threads, loop_runs_here, wrapped
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
 from toolyard.registry.function_call import await_answer, tool_failed
@@ -62,7 +63,11 @@ def call_engine(engine: Answerer, invocation: Invocation) -> Any:
     """What the engine answers, or a coroutine for it; raises `CallError` whatever it raised."""
     tool = invocation.tool
     try:
-        return engine.answer(invocation)
+        value = engine.answer(invocation)
+        # What is computed while it is gone through has the tool's deadline, too.
+        if hasattr(type(value), "__next__"):
+            return list(islice(value, count_values(engine.settings.max_result_bytes) + 1))
+        return value
     except CallError:
         raise
     except (Exception, SystemExit) as error:

@@ -44,9 +44,17 @@ OutputCheck = Literal["off", "warn", "strict"]
 Abandoned = Literal["hold", "release"]
 
 MAX_RESULT_BYTES = 8 * 1024 * 1024
+_BYTES_OF_VALUE = 32
+"""What an answer of many values must be allowed for each of them."""
 _THE_TOOL = "the tool itself"
 SCHEMA_SIMULATOR = "schema simulator"
 """What answers simulated calls in place of functions and scripts, unless something else is named."""
+
+
+def count_values(max_bytes: int) -> int:
+    """How many values an answer may have that may take so many bytes of JSON."""
+    # A value takes two bytes of text, but a hundred once it is read.
+    return max(max_bytes, MAX_RESULT_BYTES) // _BYTES_OF_VALUE
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

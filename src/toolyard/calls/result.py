@@ -17,13 +17,14 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import MAX_RESULT_BYTES, CallPath, CallPlan, Settings
+from toolyard.calls.plan import CallPath, CallPlan, Settings, count_values
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import CONTENT, Content, ToolCall, ToolResult
 from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tool import Effects, Tool
 from toolyard.model.tree_size import LEAVES, fits, is_small
 from toolyard.registry.bind import Bound
+from toolyard.registry.function_call import tool_failed
 from toolyard.schema.violations import describe
 from toolyard.sessions.history import any_call_text, call_text, entry_text, fill_frame, result_text
 from toolyard.sessions.state import Changes
@@ -33,8 +34,6 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode
 _NO_CHANGES: Changes = {}
 _MAX_DEPTH = 500
-_BYTES_OF_VALUE = 32
-"""What an answer of many values must be allowed for each of them."""
 _QUICK = 2_000
 """Values of an answer that are looked at in a few milliseconds."""
 _LEAVES = frozenset({str, int, bool, type(None)})
@@ -112,11 +111,17 @@ def make_result(
     """
     call, bound = invocation.call, invocation.bound
     metadata: dict[str, Any] = {}
-    if type(value) is Content:
-        value, metadata = plain_content(value, invocation, plan.max_result_bytes)
-    if at_once and _is_large(value):
-        return None
-    plain, text = plain_answer(value, invocation, plan.max_result_bytes)
+    try:
+        if type(value) is Content:
+            value, metadata = plain_content(value, invocation, plan.max_result_bytes)
+        if at_once and _is_large(value):
+            return None
+        plain, text = plain_answer(value, invocation, plan.max_result_bytes)
+    except CallError:
+        raise
+    except (Exception, SystemExit) as error:
+        # Generators, mappings and computed fields run the tool's own code when they are written down.
+        raise tool_failed(invocation.tool, error) from error
     invocation.result_bytes = len(text)
     if plan.accepts_output is not None and (len(text) > plan.small_output or not plan.accepts_output(plain)):
         if at_once:
@@ -181,7 +186,7 @@ def _encode_objects(value: Any, invocation: Invocation, max_bytes: int) -> tuple
     """Text and value of what is no JSON yet."""
     if hasattr(type(value), "__next__"):
         # It can be gone through once, and need not end.
-        value = list(islice(value, max_bytes))
+        value = list(islice(value, count_values(max_bytes) + 1))
     finished = _finish_objects(value, invocation)
     _check_size(finished, invocation, max_bytes)
     try:
@@ -204,9 +209,8 @@ def _is_large(value: Any) -> bool:
 
 
 def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
-    # Before it is written: what refers to itself, or doubles at every level, would take all memory; and a value takes
-    # two bytes of text, but a hundred once it is read.
-    max_values = max(max_bytes, MAX_RESULT_BYTES) // _BYTES_OF_VALUE
+    # Before it is written: what refers to itself, or doubles at every level, would take all memory.
+    max_values = count_values(max_bytes)
     if not fits(value, max_values=max_values, max_depth=_MAX_DEPTH):
         raise InvalidOutput(
             f"{invocation.tool.qualified_name} answered with over {max_values:,} values, or over {_MAX_DEPTH} levels",

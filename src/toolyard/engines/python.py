@@ -130,6 +130,9 @@ def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Calla
                 raise_failure(tool, error)
         if type(value) is CoroutineType:
             return _settle_answer(tool, binding, value)
-        return value if finish is None else finish(value)
+        try:
+            return value if finish is None else finish(value)
+        except BaseException as error:  # noqa: BLE001 - what is computed when it is written is the function's, too
+            raise_failure(tool, error)
 
     return answer
