@@ -347,3 +347,10 @@ def test_a_duplicate_is_told_apart_from_its_twin_by_the_function(tmp_path, monke
     with ToolRegistry.from_loaders([loader]) as registry:
         [rejected] = registry.report.rejected
     assert rejected.where.endswith("twins.py.two") and "twins.py.one and" in rejected.reason
+
+
+def test_what_a_file_raises_while_it_runs_is_told_with_the_line_of_the_file(tmp_path):
+    (tmp_path / "helper.py").write_text("def read(name):\n    raise LookupError(name)\n")
+    (tmp_path / "t.py").write_text("import helper\n\n\ndef f(): ...\n\n\nKEY = helper.read('API_KEY')\n")
+    with pytest.raises(MalformedSource, match="LookupError while running it, in line 7: API_KEY"):
+        PythonToolLoader(str(tmp_path / "t.py")).load()

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -166,8 +167,16 @@ def _run_file(path: Path, source: str) -> ModuleType:
         sys.modules.pop(module.__name__)
         if before is not None:
             sys.modules[module.__name__] = before
-        raise MalformedSource(f"{type(error).__name__} while running it: {error}", where=source) from error
+        raise MalformedSource(
+            f"{type(error).__name__} while running it{_find_line(error, path)}: {error}", where=source
+        ) from error
     return module
+
+
+def _find_line(error: BaseException, path: Path) -> str:
+    """Where in the file it went wrong; what a syntax error says has its own."""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(path)]
+    return f", in line {lines[-1]}" if lines else ""
 
 
 def _import_longest(path: str) -> Any:
