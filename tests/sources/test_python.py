@@ -354,3 +354,10 @@ def test_what_a_file_raises_while_it_runs_is_told_with_the_line_of_the_file(tmp_
     (tmp_path / "t.py").write_text("import helper\n\n\ndef f(): ...\n\n\nKEY = helper.read('API_KEY')\n")
     with pytest.raises(MalformedSource, match="LookupError while running it, in line 7: API_KEY"):
         PythonToolLoader(str(tmp_path / "t.py")).load()
+
+
+def test_a_part_that_is_not_in_a_file_is_told_with_the_nearest_and_without_a_name_of_ours(tmp_path):
+    (tmp_path / "t.py").write_text("class Drawer:\n    def open(self): ...\n")
+    with pytest.raises(SourceUnavailable, match=r"no attribute 'Drawr'; did you mean 'Drawer'\?") as caught:
+        PythonToolLoader(f"{tmp_path / 't.py'}:Drawr").load()
+    assert "toolyard_file" not in str(caught.value)

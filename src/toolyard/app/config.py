@@ -444,8 +444,8 @@ class _ConfigReader:
         for entry, item in zip(self.read_plugins(items, "tools.registry", but="engine"), items, strict=True):
             engine = item.get("engine")
             if engine is not None and (not isinstance(engine, str) or engine not in engines):
-                known = ", ".join(engines) or "none"
-                raise ConfigError(f"{entry.where}: engine {engine!r} is not among tools.engines ({known})")
+                known = f"({', '.join(engines) or 'none'}), where each has its name: {{NAME: {{type: lm, ...}}}}"
+                raise ConfigError(f"{entry.where}: engine {engine!r} is not among tools.engines {known}")
             if engine is None and entry.type == "rest" and (auth := entry.options.get("auth")) and not is_blank(auth):
                 # Its credential is for its calls, too: by the engine `rest` as the config has it, with that.
                 engine, rest = entry.where.removeprefix(f"{self.where}: "), engines.get("rest")

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
-from toolyard.model.names import check_namespace
+from toolyard.model.names import check_namespace, nearest
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing.documents import expand_place, read_bytes
 from toolyard.registry.functions import spec_of, tool_from
@@ -143,11 +143,15 @@ def _import_target(path: str, source: str) -> Any:
 
 
 def _find_attribute(found: Any, attribute: str, path: str, source: str) -> Any:
-    try:
-        for part in filter(None, attribute.split(".")):
+    for part in filter(None, attribute.split(".")):
+        try:
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
+        except ImportError as error:
+            raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
+        except AttributeError as error:
+            near = nearest(part, dir(found))
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise SourceUnavailable(f"{source}: cannot import {path!r}: it has no attribute {part!r}{hint}") from error
     return found
 
 
