@@ -341,8 +341,8 @@ def list_operations(*owners: object) -> list[Operation]:
 class PathTable(BaseRoute):
     """All operations as one route of Starlette, found by the raw path: a slash inside a name is spelt %2F.
 
-    A fixed path is looked up, however many there are; the few with values in them are tried in turn. A path that is
-    there is found whatever the method, so that a 405 can say which methods there are.
+    A fixed path is looked up, however many there are; the few with values in them are tried in turn; what was found
+    for a path is remembered. A path that is there is found whatever the method, so that a 405 can say which there are.
     """
 
     def __init__(self, paths: Mapping[str, Mapping[str, ASGIApp]]) -> None:
@@ -355,19 +355,21 @@ class PathTable(BaseRoute):
         }
         # Those with a suffix behind a value first: `x:invoke` is the call of x, never a tool of that name.
         self._patterns = sorted(patterns.items(), key=lambda item: not any(suffix for _, suffix in item[0]))
+        self._find = lru_cache(maxsize=_REMEMBERED)(self._find_methods)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Whether there are operations of that path, and what stands in its braces, percent-decoded."""
         if scope["type"] != "http":
             return Match.NONE, {}
-        segments = _split_path(scope.get("raw_path") or quote(scope["path"]).encode(), scope.get("root_path", ""))
-        if (found := self._fixed.get(segments)) is not None:
-            return Match.FULL, {"path_params": {}, _METHODS: found}
-        for pattern, methods in self._patterns:
-            values = _match_path(pattern, segments)
-            if values is not None:
-                return Match.FULL, {"path_params": values, _METHODS: methods}
-        return Match.NONE, {}
+        found = self._find(scope.get("raw_path") or quote(scope["path"]).encode(), scope.get("root_path", ""))
+        return (Match.NONE, {}) if found is None else (Match.FULL, {"path_params": {**found[0]}, _METHODS: found[1]})
+
+    def _find_methods(self, raw: bytes, root: str) -> tuple[dict[str, str], Mapping[str, ASGIApp]] | None:
+        segments = _split_path(raw, root)
+        if (fixed := self._fixed.get(segments)) is not None:
+            return {}, fixed
+        matched = ((_match_path(pattern, segments), methods) for pattern, methods in self._patterns)
+        return next(((values, methods) for values, methods in matched if values is not None), None)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse a method that is not served here."""
@@ -426,7 +428,6 @@ def _compile_path(path: str) -> _Pattern:
     return tuple(parts)
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _split_path(raw: bytes, root: str) -> tuple[str, ...]:
     if len(raw) > _LONGEST:
         raise HttpFault(414, "request.uri_too_long", f"the path is longer than {_LONGEST:,} bytes")
