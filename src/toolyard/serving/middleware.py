@@ -104,8 +104,8 @@ class RequestBoundary:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = message["headers"]
-                more = [(b"x-request-id", caller.request_id.encode()), *safe_headers(headers), *caller.shared_headers]
-                message = {**message, "headers": [*headers, *more]}
+                mine = (b"x-request-id", caller.request_id.encode())
+                message = {**message, "headers": [*headers, mine, *safe_headers(headers), *caller.shared_headers]}
             await send(message)
 
         try:
@@ -308,6 +308,9 @@ class OperationGate:
         places = admission if operation.runs else reads if operation.heavy else None
         self._run = self._handle if places is None else partial(self._run_in_place, places)
         self._budget = budget
+        max_values = None if operation.body is None else block.max_values
+        self._most = (operation.max_body or block.max_body_bytes, max_values)
+        """Bytes and values that a body may have."""
         self._cookie_of = cookie_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -333,21 +336,18 @@ class OperationGate:
             await response(scope, receive, send)
 
     async def _read_body(self, request: Request, caller: Caller) -> None:
-        operation, block, max_values, principal = self._operation, self._block, None, caller.principal
-        if operation.body is not None:
-            if operation.body_needed or b"content-type" in caller.headers:
-                check_json_type(caller.headers)
-            max_values = block.max_values
-        request.scope[MAX_DEPTH] = block.max_depth
+        operation, headers = self._operation, caller.headers
+        if operation.body is not None and (operation.body_needed or b"content-type" in headers):
+            check_json_type(headers)
+        request.scope[MAX_DEPTH] = self._block.max_depth
         try:
-            max_bytes = operation.max_body or block.max_body_bytes
-            body = await read_body(request, caller.headers.get(b"content-length"), max_bytes, max_values, self._budget)
+            body = await read_body(request, headers.get(b"content-length"), *self._most, self._budget)
         except HttpFault as fault:
             if fault.status == 413:
-                self._admission.charge(principal, block.max_body_bytes)
+                self._admission.charge(caller.principal, self._block.max_body_bytes)
             raise
         if len(body) > LARGE_BODY:
-            self._admission.charge(principal, len(body))
+            self._admission.charge(caller.principal, len(body))
 
     async def _run_in_place(self, places: Admission, request: Request, caller: Caller, send: Send) -> Response | None:
         place = Place(places, caller.principal, caller.abandoned)

@@ -165,7 +165,6 @@ class DeadlineProtocol(HttpToolsProtocol):
         self.headers = _NoTrailers()
         self._stage = "body"
         self._raw_bytes = self._body_bytes = 0
-        self._body_began = self.loop.time()
         self._set_read_timer(None)
 
     def on_body(self, body: bytes) -> None:
@@ -236,6 +235,7 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def _await_body(self) -> None:
         if self._read_timer is None:
+            self._body_began = self.loop.time()
             self._set_read_timer(self._block.body_timeout, self._expire_body)
         if self._raw_bytes > 2 * MAX_HEAD_BYTES + _FRAMING * self._body_bytes:
             what = "the body is framed in pieces that are too small, or its trailers are too large"
