@@ -171,7 +171,7 @@ def _mismatch(text: str) -> RpcFault:
 _VERSION = b"mcp-protocol-version"
 _METHOD = b"mcp-method"
 _NAME = b"mcp-name"
-_REPEATING = frozenset({_VERSION, _METHOD, _NAME})
+_REPEATING = (_VERSION, _METHOD, _NAME)
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE)
 
 Headers = list[tuple[bytes, bytes]]
@@ -208,12 +208,11 @@ def check_version(version: str) -> None:
 
 def check_headers(headers: Headers, message: RpcMessage) -> None:
     """Refuse a request whose headers do not say what its body says: whoever routed it read only those."""
-    said: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name in _REPEATING:
-            if name in said:
-                raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} is there more than once")
-            said[name] = value
+    said = dict(headers)
+    if len(said) != len(headers):
+        names = [name for name, _ in headers]
+        for name in filter(lambda name: names.count(name) > 1, _REPEATING):
+            raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} is there more than once")
     if said.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "MCP-Protocol-Version does not say what params._meta says")
     if said.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):
