@@ -215,7 +215,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         bound = _bind_call(plans, batch, session, call, batch.on_loop)
         bound = bound or (yield run_beside(path.threads, _bind_beside, plans, batch, session, call))
         plan = plans.get(bound.prepared)
-        if plan is None or plan.is_async or trace is not None or batch.definitions is not None:
+        if plan is None or trace is not None or batch.definitions is not None or (plan.is_async and not batch.on_loop):
             plan = _plan_call(path.policy, plans, batch, bound, trace)
         if path.policy is not None and (asked := _check_policy(path, path.policy, batch, session, bound)):
             call, plan = yield from ask_first(call_flow, path, plans, batch, session, call, asked, trace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from toolyard.model.errors import NoEngine
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
-from toolyard.registry.function_call import plain_function, raise_failure, settle_function
+from toolyard.registry.function_call import CALLERS_FAULTS, await_answer, plain_function, raise_failure, settle_function
 from toolyard.registry.prepared import PreparedTool
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Calla
     tool, call, finish = prepared.tool, prepared.call_function, None if binding.plain else binding.finish
     # Its arguments were bound for it, so that what wants to be an int is one.
     function, _ = plain_function(binding)
+    bare = function is not None and finish is None
+    settle = partial(await_answer, tool, faults=CALLERS_FAULTS) if bare else partial(_settle_answer, tool, binding)
 
     def answer(arguments: Any) -> Any:
         if function is None:
@@ -129,7 +132,7 @@ def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Calla
             except BaseException as error:  # noqa: BLE001 - told apart and raised again
                 raise_failure(tool, error)
         if type(value) is CoroutineType:
-            return _settle_answer(tool, binding, value)
+            return settle(value)
         try:
             return value if finish is None else finish(value)
         except BaseException as error:  # noqa: BLE001 - what is computed when it is written is the function's, too
