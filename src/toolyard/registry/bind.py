@@ -88,17 +88,17 @@ def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
             return None
     except (ValueError, TypeError):
         return None
-    repairs: Sequence[Coercion] = ()
+    repairs: tuple[Coercion, ...] = ()
     if integers is not None and (float in kinds or not is_flat) and _has_integral(sent):
         if len(sent) > QUICK_BYTES:
             return None
         copy, repairs = integral_floats(copy, integers)
-    return Bound(prepared.tool, prepared.with_defaults(copy) if defaults else copy, prepared, tuple(repairs), sent)
+    return Bound(prepared.tool, prepared.with_defaults(copy) if defaults else copy, prepared, repairs, sent)
 
 
 def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sent: bytes) -> Bound:
     arguments = plain_copy(arguments, sent)
-    winner = _most_specific(candidates, arguments) if len(candidates) > 1 else None
+    winner = _most_specific(candidates, arguments, len(sent)) if len(candidates) > 1 else None
     repairs: Sequence[Coercion] = ()
     if winner is None:
         winner, arguments, repairs = _coerced(candidates, arguments)
@@ -164,11 +164,13 @@ def pin_overload(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[
     return chosen
 
 
-def _most_specific(candidates: Sequence[PreparedTool], arguments: Arguments) -> PreparedTool | None:
+def _most_specific(
+    candidates: Sequence[PreparedTool], arguments: Arguments, size: int | None = None
+) -> PreparedTool | None:
     # With the arguments given, "fewest undeclared" is the same order as "most declared used".
     best, most = None, -1
     for candidate in candidates:
-        if candidate.compiled.accepts(arguments) and (used := _used(candidate, arguments)) > most:
+        if candidate.accepts(arguments, size) and (used := _used(candidate, arguments)) > most:
             best, most = candidate, used
             if used == len(arguments):
                 break

@@ -253,6 +253,16 @@ class PreparedTool:
         self.dispatch = dispatch = _dispatcher(self)
         return dispatch
 
+    def accepts(self, arguments: Arguments, size: int | None = None) -> bool:
+        """The verdict, as of `dispatch`; or on arguments whose JSON text has so many bytes."""
+        judge = self.compiled.is_valid
+        if size is not None:
+            judge = self.compiled.judge_small if size <= self.small_bytes else self.compiled.judge
+        try:
+            return judge(arguments)
+        except ValueError:  # not JSON
+            return False
+
     def with_defaults(self, arguments: Arguments) -> Arguments:
         """The arguments with missing defaults filled in; the same object if there are none."""
         missing = {name: value for name, value in self.defaults.items() if name not in arguments}

@@ -216,11 +216,7 @@ class ToolRegistry(Closing):
         only one namespace has it.
         """
         found = self.snapshot.names.get(name) or find(self.snapshot, name)
-        if len(found) == 1:
-            prepared = found[0]
-        else:
-            arguments = read_arguments(arguments)
-            prepared = choose_overload(found, arguments)
+        prepared = found[0] if len(found) == 1 else choose_overload(found, arguments := read_arguments(arguments))
         return (prepared.dispatch or prepared.make_dispatch())(arguments, ctx)
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:

@@ -123,7 +123,7 @@ def convert(value: Any, types: Sequence[str]) -> Any:
     return parsed
 
 
-def integral_floats(value: Any, root: Schema) -> tuple[Any, list[Coercion]]:
+def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]]:
     """3.0 -> 3 wherever the schema wants an integer; a copy only if something changed.
 
     The schema is followed beside the value, by `properties`, `items` and local `$ref`s.
@@ -144,7 +144,7 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, list[Coercion]]:
         elif isinstance(node, list) and _may_want_integers(items := _follow(root, here.get("items"))):
             stack.extend((item, items, (*path, index)) for index, item in enumerate(node))
     if not found:
-        return value, []
+        return value, ()
     copy = copied(value)
     for path in found:
         holder = _value_at(copy, path[:-1])
@@ -152,7 +152,7 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, list[Coercion]]:
     listed = [Coercion(pointer_of(path), "number", "integer") for path in found[:_MAX_REPAIRS]]
     if len(found) > _MAX_REPAIRS:
         listed.append(Coercion("", f"{len(found) - _MAX_REPAIRS:,} further numbers", "integer"))
-    return copy, listed
+    return copy, tuple(listed)
 
 
 def mentions_integers(root: Schema) -> bool:
