@@ -109,7 +109,9 @@ def batch_flow(
     try:
         if take is not None:
             yield take
-        session.taken, session.turn_since = True, len(session.history)
+            # Others may have had it meanwhile, in another process too.
+            session.turn_since = len(session.history)
+        session.taken = True
         if batch.on_loop:
             stay = Stay(gate)
             stay.enter()

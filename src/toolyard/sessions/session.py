@@ -83,7 +83,7 @@ class Session:
         """The thread or task that has the turn, if it is known."""
         self.taken = False
         """True while somebody has the turn by `Sessions.enter`; cleared as it is given back."""
-        self.turn_since = 0
+        self.turn_since = len(history)
         """How many entries there were when a batch last took its turn, or gave it back."""
         self.over = False
         self.parent: str | None = None
