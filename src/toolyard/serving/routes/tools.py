@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -146,15 +147,11 @@ class ToolRoutes:
         overload = query_str(request, "fingerprint") if request.scope["query_string"] else None
         call = self._invoker.resolve_call(caller.principal, ToolCall(path_value(request), body.args, None, overload))
         context: dict[str, Any] = or_default(body.context, {})
-        root = request.scope.get("root_path", "")
+        make = partial(self._run_call, caller, call, context, trace, request.scope.get("root_path", ""))
         key = idempotency_key(caller)
         if key is None and b"prefer" not in caller.headers:
-            return await self._run_call(caller, call, context, trace, root)
+            return await make()
         digest = digest_json(request.method, request.scope["path"], call.overload, plain)
-
-        def make() -> Awaitable[Response]:
-            return self._run_call(caller, call, context, trace, root)
-
         return await self._invoker.run_idempotent(
             *(caller, key, digest, make, lambda info: _answer_failure(info, {"latency_ms": 0})), tool_name=call.name
         )
