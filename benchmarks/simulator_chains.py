@@ -95,6 +95,8 @@ def find_families(tools: list[Tool]) -> Kinds:
 def _families_by_path(tools: list[Tool]) -> set[str]:
     """Kinds of which paths show that one is made by POST and shown by GET, unless the POST only asks for some."""
     bound = [(tool, tool.binding) for tool in tools if isinstance(tool.binding, RestBinding)]
+    # `GET /pets/{Page Number}` shows a page of them.
+    bound = [one for one in bound if plain_letters(one[1].path.rpartition("/")[2]) not in _PAGES]
     paths = {(each.method.upper(), f"{tool.namespace}{_shape_of(each.path)}") for tool, each in bound}
     found = set()
     for tool, each in bound:
