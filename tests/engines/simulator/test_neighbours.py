@@ -202,3 +202,20 @@ def test_what_is_known_of_a_namespace_stays_while_another_changes_and_goes_with_
     assert set(simulator._shared) == {show.namespace, "other"}
     simulator.meet((show,))
     assert set(simulator._shared) == {show.namespace}
+
+
+@pytest.mark.parametrize("form", [{"pattern": "^report_[0-9a-z]{12}$"}, {"minLength": 9}])
+@pytest.mark.parametrize("said", [{}, TEXT])
+def test_what_create_says_of_itself_in_no_form_is_called_as_it_shows_itself_later(form, said):
+    report = an_object(report_id={"type": "string", **form}, title=TEXT)
+    engine = played(
+        operation("make", "POST", "/reports", said, an_object(title=TEXT)),
+        operation("show", "GET", "/reports/{report_id}", report),
+        operation("every", "GET", "/reports", an_object(items={"type": "array", "items": report})),
+    )
+    made = [ask(engine, "make", title=f"t{number}") for number in range(3)]
+    called = [one if said is TEXT else one["id"] for one in made]
+    shown = [ask(engine, "show", report_id=each) for each in called]
+    assert [one["report_id"] for one in shown] == called and len(set(called)) == 3
+    assert [one["title"] for one in shown] == ["t0", "t1", "t2"]
+    assert ask(engine, "every")["items"] == shown

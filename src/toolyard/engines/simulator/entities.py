@@ -272,14 +272,16 @@ class AnswerWriter:
     def choose_id(self, number: int) -> Any:
         """What a thing is called by that does not say it itself: a number, unless who shows it wants something else."""
         reader = self.profile.reader
-        if reader is None or reader.role.key is None or reader.accepts_key(FIRST_ID + number):
+        if reader is None or reader.role.key is None:
             return FIRST_ID + number
-        if reader.accepts_key(number):
-            return number
+        counted = next(filter(reader.fits_key, (FIRST_ID + number, number)), None)
+        if counted is not None:
+            return counted
         found: Any = FIRST_ID + number
         with suppress(GaveUp):
-            drawn = (reader.key_values.make(Draw(self.key + b"%d %d" % (number, again))) for again in range(_DRAWS))
-            for found in chain(drawn, reader.key_choices):
+            draws = [Draw(self.key + b"%d %d" % (number, again)) for again in range(_DRAWS)]
+            shown = filter(reader.fits_key, map(reader.values.maker(reader.shown_key, "id"), draws))
+            for found in chain(shown, map(reader.key_values.make, draws), reader.key_choices):
                 if self.store.find(found, reader.role.fields) in (None, number):
                     return found
         if reader.key_choices and self.profile.role.verb == "create":

@@ -320,6 +320,18 @@ class Profile:
         """Whether a thing that is called so can be asked for."""
         return is_short(value) and any(map(self.key_values.check, spellings_of(value)))
 
+    @cached_property
+    def shown_key(self) -> SubSchema:
+        """What the answer has as the thing's own id; anything, where it has none."""
+        letters = self.entity_path.letters if self.entity_path is not None else {}
+        names = (letters[field] for field in self.role.fields if field in letters)
+        name = next((name for name in names if has_own_id([name], self.role.noun)), None)
+        return True if name is None or self.entity_path is None else self.entity_path.properties[name]
+
+    def fits_key(self, value: Any) -> bool:
+        """Whether a thing that is called so can be asked for, and says of itself that it is called so."""
+        return self.accepts_key(value) and any(map(self.values.checker(self.shown_key), spellings_of(value)))
+
     def _is_lookup(self) -> bool:
         """Whether what is sent by POST asks for things and makes none: it says so, and no one thing comes back."""
         binding, path = self.tool.binding, self.entity_path
