@@ -219,3 +219,14 @@ def test_what_create_says_of_itself_in_no_form_is_called_as_it_shows_itself_late
     assert [one["report_id"] for one in shown] == called and len(set(called)) == 3
     assert [one["title"] for one in shown] == ["t0", "t1", "t2"]
     assert ask(engine, "every")["items"] == shown
+
+
+def test_a_list_says_what_things_are_called_by_that_are_asked_for_by_a_bare_key():
+    listed = an_object(items={"type": "array", "items": an_object(ContactKey=TEXT, title=TEXT)})
+    engine = played(
+        operation("make", "POST", "/contacts", {}, an_object(title=TEXT)),
+        operation("show", "GET", "/contacts/{key}", {}),
+        operation("every", "GET", "/contacts", listed),
+    )
+    made = ask(engine, "make", title="First")
+    assert ask(engine, "every")["items"] == [{"ContactKey": str(made["id"]), "title": "First"}]

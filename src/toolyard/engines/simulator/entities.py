@@ -354,6 +354,9 @@ class AnswerWriter:
         own = own_names(self.profile.role.noun)
         reader = self.profile.reader
         asked = "" if reader is None else plain_letters(str(reader.role.key))
+        # What is asked for by its `key` may say `contactKey` of itself.
+        alike = [name for name, end in own.items() if end == asked and name in path.letters]
+        asked = alike[0] if alike and asked not in path.letters else asked
         called = find_name(known, reader.role.fields, self.store.kind) if reader and asked in path.letters else None
         known = {**self._link_entity(number, known, path), **({path.letters[asked]: called} if called else {}), **known}
         well = _WELL if self.profile.role.writes else {}
