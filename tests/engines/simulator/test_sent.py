@@ -245,3 +245,21 @@ def test_a_list_is_a_thing_where_one_of_them_can_be_changed():
     assert ask(engine, "show", id=str(made["id"])) == made
     ask(engine, "drop", id=str(made["id"]))
     assert refused(engine, "show", id=str(made["id"]))
+
+
+def test_bare_fields_are_kept_where_a_thing_has_most_of_itself_in_its_attributes():
+    fields = {"name": TEXT, "type": TEXT, "description": TEXT, "size": WHOLE}
+    thing = an_object(type={"const": "accounts"}, id=TEXT, attributes=an_object(**fields, created=TEXT))
+    engine = played(
+        operation("make", "POST", "/accounts", an_object(data=thing), an_object(**fields)),
+        operation("show", "GET", "/accounts/{id}", an_object(data=thing)),
+        operation("every", "GET", "/accounts", an_object(data={"type": "array", "items": thing})),
+        operation("change", "PUT", "/accounts/{id}", an_object(data=thing), an_object(**fields)),
+    )
+    sent = {"name": "Harbor", "type": "asset", "description": "The first.", "size": 7}
+    made = ask(engine, "make", **sent)["data"]
+    assert sent.items() <= made["attributes"].items() and made["type"] == "accounts"
+    assert ask(engine, "show", id=made["id"])["data"] == made
+    changed = ask(engine, "change", id=made["id"], **{**sent, "name": "Bay", "size": 8})["data"]
+    assert changed == {**made, "attributes": {**made["attributes"], "name": "Bay", "size": 8}}
+    assert ask(engine, "every")["data"] == [changed]

@@ -397,12 +397,26 @@ class Profile:
                 found = self._lift_fields(found, name)
         if isinstance(binding, RestBinding) and binding.body is not None and not self.envelope:
             found = self._open_brackets({binding.body.properties.get(name, name): found[name] for name in found})
-        if role.key is None:
-            return found
-        # A list of those to be changed has the one that is meant.
-        found = next(iter(self.sent_entities(found)), found)
-        # It keeps its name, whatever the body says.
-        return {name: value for name, value in found.items() if plain_letters(name) not in self._kept}
+        if role.key is not None:
+            # A list of those to be changed has the one that is meant.
+            found = next(iter(self.sent_entities(found)), found)
+            # It keeps its name, whatever the body says.
+            found = {name: value for name, value in found.items() if plain_letters(name) not in self._kept}
+        return self._sink_fields(found)
+
+    @cached_property
+    def _main_part(self) -> tuple[str, frozenset[str]]:
+        """`attributes`, or a part like it, of a thing that has most of itself there; and what is inside."""
+        parts = ((name, self.shown.get(name) or frozenset()) for name in PARTS)
+        return next((part for part in parts if part[1] and len(part[1]) >= len(self.shown)), ("", frozenset()))
+
+    def _sink_fields(self, sent: dict[str, Any]) -> dict[str, Any]:
+        """What is sent, with that in the main part which the thing shows there."""
+        part, inside = self._main_part
+        sunk = {name: value for name, value in sent.items() if plain_letters(name) in inside}
+        if not sunk or part in map(plain_letters, sent):
+            return sent
+        return {**{name: value for name, value in sent.items() if name not in sunk}, part: sunk}
 
     def _lift_fields(self, sent: dict[str, Any], name: str) -> dict[str, Any]:
         """What is sent, with that of an object inside which the thing has and the object, as it shows it, has not."""
@@ -439,7 +453,7 @@ class Profile:
         listed = path is not None and ITEM in path.names
         # A thing that has an id and shows such a list has it as a part.
         own = not listed and has_own_id(self.shown, self.role.noun)
-        parts: Collection[str] = self.shown if own else ()
+        parts: Collection[str] = self._main_part[1].union(self.shown) if own else ()
         for name, value in sent.items():
             if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
                 letters = plain_letters(name)
