@@ -15,6 +15,7 @@ from waiting import SOON, is_alive, until
 from conftest import started
 from links.mcp.conftest import SECRET, in_seconds, raw_server, text_of
 from toolyard.links.mcp import Handlers
+from toolyard.loop.home import link_loop
 from toolyard.model.bindings import McpServer
 from toolyard.model.call import LogLine, Progress
 from toolyard.model.errors import CallTimeout, Denied, Interrupted, InvalidArguments, ToolFailed, Unavailable
@@ -449,6 +450,18 @@ def test_a_process_that_died_unnoticed_is_replaced_before_the_next_call_is_sent(
         os.kill(pid, signal.SIGKILL)
         until(lambda pid=pid: not is_alive(pid))
         assert int(text_of(link.call("pid", {}, deadline=in_seconds(10)))) != pid
+
+
+def test_a_process_of_whose_death_the_loop_has_not_heard_yet_is_sent_nothing(link):
+    pid = int(text_of(link.call("pid", {})))
+
+    async def kill_and_call():
+        os.kill(pid, signal.SIGKILL)
+        while is_alive(pid):  # without a step of the loop, so that it cannot know
+            pass
+        return await link.acall("pid", {}, deadline=in_seconds(10))
+
+    assert int(text_of(link_loop.run(kill_and_call(), twin="kill_and_call"))) != pid
 
 
 def test_a_program_that_is_not_on_the_path_is_looked_for_beside_the_interpreter(links, monkeypatch, tmp_path):

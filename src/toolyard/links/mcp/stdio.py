@@ -7,6 +7,7 @@ import atexit
 import fcntl
 import logging
 import os
+import select
 import shutil
 import signal
 import sys
@@ -161,6 +162,7 @@ class StdioWire(asyncio.SubprocessProtocol):
 
     async def request(self, request: Request) -> McpReply:
         """The answer to a request."""
+        self._is_dying = self._is_dying or self._is_left()
         if self._is_dying and self._mailbox.ended is None:
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
             await self._over.wait()  # for its last words
@@ -182,6 +184,15 @@ class StdioWire(asyncio.SubprocessProtocol):
             return pipe is None or not any(fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4)))
         except (OSError, ValueError):
             return True
+
+    def _is_left(self) -> bool:
+        """Whether nobody is at the other end of the pipe any more, though the loop has not been told so yet."""
+        if self._stdin is None or self._stdin.is_closing():
+            return False
+        look = select.poll()
+        # What is told of unasked: errors, and that the other end is closed.
+        look.register(self._stdin.get_extra_info("pipe"), 0)
+        return bool(look.poll(0))
 
     def tell(self, data: bytes) -> None:
         """Send something that nobody answers."""
