@@ -263,3 +263,26 @@ def test_bare_fields_are_kept_where_a_thing_has_most_of_itself_in_its_attributes
     changed = ask(engine, "change", id=made["id"], **{**sent, "name": "Bay", "size": 8})["data"]
     assert changed == {**made, "attributes": {**made["attributes"], "name": "Bay", "size": 8}}
     assert ask(engine, "every")["data"] == [changed]
+
+
+def test_what_is_sent_beside_the_attributes_is_not_taken_for_one_of_them():
+    thing = an_object(
+        type=TEXT,
+        id=TEXT,
+        attributes={"type": "object", "properties": {"type": TEXT, "name": TEXT, "size": WHOLE, "created": TEXT}},
+    )
+    engine = played(
+        operation("make", "POST", "/actions", an_object(data=thing), an_object(data=thing)),
+        operation(
+            "change",
+            "PATCH",
+            "/actions/{id}",
+            an_object(data=thing),
+            {"type": "object", "properties": {"data": {**thing, "required": ["type"]}}},
+        ),
+    )
+    made = ask(engine, "make", data={"type": "actions", "id": "a1", "attributes": {"type": "walk", "name": "Home"}})[
+        "data"
+    ]
+    changed = ask(engine, "change", id=made["id"], data={"type": "actions"})["data"]
+    assert (changed["type"], changed["attributes"]["type"]) == ("actions", "walk")

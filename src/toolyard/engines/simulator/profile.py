@@ -382,6 +382,7 @@ class Profile:
             if inside is None or not (sure or (opened not in PARTS and _is_envelope(opened, inside, letters))):
                 break
             found, properties = (*found, letters[opened]), inside
+        self._sendable = frozenset(map(plain_letters, properties))
         return found
 
     def sent_fields(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -411,10 +412,10 @@ class Profile:
         return next((part for part in parts if part[1] and len(part[1]) >= len(self.shown)), ("", frozenset()))
 
     def _sink_fields(self, sent: dict[str, Any]) -> dict[str, Any]:
-        """What is sent, with that in the main part which the thing shows there."""
+        """What is sent, with that in the main part which the thing shows there, unless the part itself can be sent."""
         part, inside = self._main_part
         sunk = {name: value for name, value in sent.items() if plain_letters(name) in inside}
-        if not sunk or part in map(plain_letters, sent):
+        if not sunk or part in self._sendable:
             return sent
         return {**{name: value for name, value in sent.items() if name not in sunk}, part: sunk}
 
