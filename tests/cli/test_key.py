@@ -7,7 +7,7 @@ import pytest
 from cli import running
 from toolyard.app.config import read_config
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyRing
+from toolyard.serving.keys import KeyRing
 from toolyard.sessions.records import open_records
 from toolyard.sessions.store.sqlite import SqliteStore
 

@@ -17,7 +17,7 @@ from toolyard.client import RemoteToolEngine
 from toolyard.client.journal import RemoteJournal
 from toolyard.client.wire import ServerWire
 from toolyard.model.errors import ConfigError, DefinitionError, ToolyardError, Unavailable
-from toolyard.serving.identity import read_scopes
+from toolyard.serving.scopes import read_scopes
 
 
 def double(x: int) -> int:

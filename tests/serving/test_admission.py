@@ -12,7 +12,8 @@ from waiting import SOON, Clock
 from conftest import examples
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import ALL, NOBODY, KeyLimits, Principal
+from toolyard.serving.identity import NOBODY, KeyLimits, Principal
+from toolyard.serving.scopes import ALL
 
 
 def key(name, **limits):

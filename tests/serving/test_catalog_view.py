@@ -1,66 +1,218 @@
-"""Tools that are registered while the server runs, in a registry with enrichments."""
+"""What a policy denies a caller whatever they send is shown to them on no face, and calling it is denied."""
 
-from __future__ import annotations
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
-import asyncio
-
+import httpx
 import pytest
 
-from toolyard import ToolRegistry
-from toolyard.model.errors import EnrichmentError
-from toolyard.serving.catalog_view import KIND, Registrations
-from toolyard.serving.wire_types import Registration
-from toolyard.sessions.records import open_records
+from serving.console.page_app import sign_in
+from serving.mcp.mcp_support import Stateless, result
+from serving.service_support import served
+from toolyard.app.blocks import McpBlock
+from toolyard.calls.policy import Budget, Policy, Rule
+from toolyard.model.tool import Effects, Tool
+from toolyard.registry import ToolRegistry
+from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
+from toolyard.serving.identity import Principal
+from toolyard.serving.invoke import CurrentNames
+from toolyard.serving.scopes import ALL
+
+NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")
+TOOLS = [
+    {"name": name, "description": f"Move money {name}.", "tags": ["risky"] if name == "wipe" else []} for name in NAMES
+]
+POLICY = {
+    "rules": [
+        {"allow": "bank::team", "keys": "trusted"},
+        {"deny": ["bank::pay", "bank::team"]},
+        {"deny": "*", "tags": "risky"},
+        {"ask": "bank::ask"},
+        {"deny": "bank::night", "sessions": "night-*"},
+        {"allow": "bank::later", "sessions": "later-*"},
+        {"deny": "bank::later"},
+    ],
+    "budgets": [{"max_calls": 0, "tools": "bank::spent"}],
+}
+SHOWN = {"bank::read", "bank::ask", "bank::night"}
 
 
-class Moody:
-    """Fails when it is told to, and remembers whether a loop ran where it worked."""
-
-    def __init__(self):
-        self.fails = False
-        self.on_a_loop = []
-
-    def enrich(self, snapshot):
-        try:
-            asyncio.get_running_loop()
-            self.on_a_loop.append(True)
-        except RuntimeError:
-            self.on_a_loop.append(False)
-        if self.fails:
-            raise OSError("the model is away")
-        return snapshot.tools, {"count": len(snapshot.tools)}
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory):
+    config = {
+        "tools": [{"type": "inline", "namespace": "bank", "tools": TOOLS}],
+        "sessions": {"store": "sqlite", "path": str(tmp_path_factory.mktemp("shown") / "s.db")},
+        "policy": POLICY,
+    }
+    with served(config, page=True, mcp=McpBlock(sessions=True)) as server:
+        server.tokens = {name: server.key("bank:*", name=name) for name in ("trusted", "other")}
+        yield server
 
 
-async def test_what_another_process_registered_is_taken_over_later_if_an_enrichment_fails_now():
-    moody, records = Moody(), open_records(None)
-    registry = await asyncio.to_thread(lambda: ToolRegistry(enrichments=[moody]))
-    here, there = Registrations(registry, records), Registrations(ToolRegistry(), records)
-    await here.start()
-    await there.start()
-    await there.put("n::a", Registration(description="A"))
-    moody.fails = True
-    version = await records.aversion(KIND)
-    with pytest.raises(EnrichmentError, match="the model is away"):
-        await here.catch_up(version)
-    assert len(registry) == 0
-    moody.fails = False
-    await here.catch_up(version)
-    assert registry.artifacts["count"] == len(registry) == 1
+def bank_names(text):
+    """The qualified names in a list of whichever form, wire names spelt back."""
+    return {f"bank::{name}" for name in re.findall(r"bank(?:::|__|%3A%3A)([a-z]+)", text)}
 
 
-async def test_enrichments_never_run_on_the_loop_of_the_server_and_a_failure_changes_nothing():
-    moody, records = Moody(), open_records(None)
-    registry = await asyncio.to_thread(lambda: ToolRegistry(enrichments=[moody]))
-    tools = Registrations(registry, records)
-    await tools.start()
-    assert await tools.put("n::a", Registration(description="A"))
-    moody.fails = True
-    with pytest.raises(EnrichmentError):
-        await tools.put("n::b", Registration(description="B"))
-    assert [record.name for record in await records.aall(KIND)] == ["n::a"]
-    assert "n::b" not in registry
-    moody.fails = False
-    assert await tools.remove("n::a")
-    assert registry.artifacts["count"] == len(registry) == 0
-    assert len(moody.on_a_loop) >= 5
-    assert not any(moody.on_a_loop)
+def faces(yard, token):
+    """Every list and search there is, as one text each."""
+    for path in ("/v1/tools", "/v1/tools?limit=100", "/v1/tools?q=move+money", "/arp/v1/tools"):
+        yield path, yard.get(path, token=token).body.decode()
+    for spelling in ("openai", "openai-responses", "anthropic", "gemini", "mcp"):
+        yield spelling, yard.get(f"/v1/tools?format={spelling}", token=token).body.decode()
+    yield "tools/list", str(Stateless(yard, token).tools())
+    with httpx.Client(verify=False, base_url=f"http://127.0.0.1:{yard.port}") as page:
+        page.headers["origin"] = str(page.base_url).rstrip("/")
+        sign_in(page, token)
+        yield "console", page.get("/console/tools").text
+        yield "console search", page.get("/console/tools?q=move+money").text
+        yield "console twin", page.get("/console/tools.json").text
+
+
+@pytest.mark.parametrize(("name", "more"), [("other", set()), ("trusted", {"bank::team"})])
+def test_lists_and_searches_of_every_face_leave_out_what_is_always_denied(yard, name, more):
+    found = {face: bank_names(text) for face, text in faces(yard, yard.tokens[name])}
+    assert found == dict.fromkeys(found, SHOWN | more)
+    hidden = yard.get("/v1/tools/bank::pay", token=yard.tokens[name])
+    assert hidden.status == 404 and "bank::pay" not in str(hidden.json.get("details"))
+
+
+def test_what_is_not_shown_is_denied_when_it_is_called_and_not_unknown(yard):
+    token = yard.tokens["other"]
+    for name in ("pay", "wipe", "team", "spent", "later"):
+        assert yard.invoke(f"bank::{name}", {}, token=token).json["error"]["code"] == "tool.denied"
+        assert yard.invoke(f"bank__{name}", {}, token=token).json["error"]["code"] == "tool.denied"
+        assert yard.arp(f"id-{name}", f"bank::{name}", {}, token=token).json["error"]["code"] == "tool.denied"
+        called = result(Stateless(yard, token).call(f"bank__{name}"))
+        assert called["structuredContent"]["error"]["code"] == "tool.denied"
+    assert yard.invoke("bank::read", {}, token=token).status == 200
+
+
+def test_a_search_over_mcp_leaves_it_out_too_and_so_does_a_server_without_keys():
+    config = {"tools": [{"type": "inline", "namespace": "bank", "tools": TOOLS}], "policy": POLICY}
+    with served(config, mcp=McpBlock(expose="search")) as server:
+        found = result(Stateless(server).call("search_tools", {"query": "move money", "k": 50}))
+        assert bank_names(str(found["structuredContent"])) == SHOWN
+        assert bank_names(server.get("/v1/tools").body.decode()) == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("rules", "default", "denied"),
+    [
+        ([], "deny", True),
+        ([], "ask", False),
+        ([Rule("allow", "*", sessions=("a",))], "deny", True),
+        ([Rule("allow", "*", sessions=("a",), keys=("k",))], "deny", False),
+        ([Rule("allow", "*", keys=("other",))], "deny", True),
+        ([Rule("ask", "*", sessions=("a",))], "deny", False),
+        ([Rule("deny", "*", sessions=("a",))], "allow", False),
+        ([Rule("deny", "*", sessions=("*",))], "allow", True),
+        ([Rule("deny", "*", keys=("k",))], "allow", True),
+        ([Rule("deny", "*", effects=(Effects.WRITE,))], "allow", False),
+    ],
+)
+def test_a_policy_knows_what_it_denies_whatever_is_sent(rules, default, denied):
+    assert Policy(rules, default).always_denies(Tool("t", "n", effects=Effects.READ), ("k",)) is denied
+
+
+def test_a_budget_of_none_denies_always_and_one_that_is_used_up_does_not():
+    tool = Tool("t", "n")
+    assert Policy(budgets=[Budget(0)]).always_denies(tool, ())
+    assert not Policy(budgets=[Budget(1)]).always_denies(tool, ())
+
+
+@pytest.mark.parametrize(
+    ("rules", "default", "held"),
+    [
+        ([Rule("ask")], "allow", True),
+        ([], "ask", True),
+        ([Rule("allow"), Rule("ask")], "allow", False),
+        ([Rule("allow", keys="k"), Rule("ask")], "allow", False),
+        ([Rule("allow", keys="other"), Rule("ask")], "allow", True),
+        ([Rule("ask", keys="other")], "allow", False),
+        ([Rule("deny", sessions="night-*"), Rule("ask")], "allow", True),
+        ([Rule("ask", sessions="night-*")], "allow", True),
+        ([Rule("ask", effects=(Effects.WRITE,))], "allow", False),
+    ],
+)
+def test_a_tool_is_held_for_a_caller_if_a_rule_asks_in_some_session_of_theirs(rules, default, held):
+    tool, caller = Tool("t", "n", effects=Effects.READ), Principal("k", "someone", ALL)
+    assert Visibility(Policy(rules, default)).is_held(caller, tool) is held
+    assert not Visibility(None).is_held(caller, tool)
+
+
+def test_the_console_marks_what_is_held(yard):
+    rows = yard.get("/console/tools.json", token=yard.tokens["other"]).json["rows"]
+    assert {row["name"] for row in rows if row["held"]} == {"bank::ask"}
+    assert yard.get("/console/tools/bank::ask.json", token=yard.tokens["other"]).json["held"]
+
+
+BAD = {"name": "pay", "description": "", "parameters": {"type": "object", "properties": {"to": {"type": "money"}}}}
+
+
+@pytest.fixture(scope="module")
+def rejecting(tmp_path_factory):
+    config = {
+        "tools": [{"type": "inline", "namespace": "bank", "tools": [{"name": "read"}, BAD], "on_error": "skip"}],
+        "sessions": {"store": "sqlite", "path": str(tmp_path_factory.mktemp("rejected") / "s.db")},
+    }
+    with served(config, page=True) as server:
+        yield server
+
+
+def ask_every_face_for_a_rejected_tool(yard, token):
+    for name in ("pay", "bank::pay", "bank__pay"):
+        yield yard.invoke(name, {}, token=token)
+        yield yard.post("/v1/calls", {"calls": [{"name": name, "arguments": {}}]}, token=token)
+        yield yard.arp(f"{name} {token}", name, {}, token=token)
+        yield Stateless(yard, token).call(name)
+        yield yard.get(f"/v1/tools/{name}", token=token)
+        yield yard.get(f"/console/tools/{name}", token=token)
+    by_id = {"invocation_id": f"id {token}", "tool_id": "tool_bank::pay", "args": {}}
+    yield yard.post("/arp/v1/tool-invocations", by_id, token=token)
+    yield yard.get("/arp/v1/tools/tool_bank::pay", token=token)
+
+
+def test_every_face_says_of_a_rejected_tool_that_it_was_and_why(rejecting):
+    for answer in ask_every_face_for_a_rejected_tool(rejecting, rejecting.key("*:list,execute")):
+        assert b"was rejected when it was loaded" in answer.body and b"money" in answer.body, answer
+        assert b"tool.not_found" in answer.body
+
+
+def test_who_sees_but_a_part_of_the_catalog_is_told_of_no_rejection(rejecting):
+    for answer in ask_every_face_for_a_rejected_tool(rejecting, rejecting.key("ba*:list,execute")):
+        assert b"tool.not_found" in answer.body and b"rejected" not in answer.body
+
+
+def test_what_a_caller_sees_is_worked_out_once_for_each_catalog_and_key():
+    registry = ToolRegistry([Tool("read", "bank"), Tool("pay", "bank")])
+    policy = Policy([Rule("allow", "*", keys=["trusted"]), Rule("deny", "bank::pay")])
+    catalog = CatalogView(registry, CurrentNames(registry, ()), SnapshotCache(), Visibility(policy))
+    trusted, other = (Principal(key_id=name, name=name, scopes=ALL) for name in ("trusted", "other"))
+    before = registry.snapshot
+    seen = catalog.list_visible(other, before)
+    assert catalog.list_visible(other, before) is seen
+    assert [tool.name for tool in seen] == ["read"] and len(catalog.list_visible(trusted, before)) == 2
+    registry.add(Tool("late", "bank"))
+    assert [tool.name for tool in catalog.list_visible(other, registry.snapshot)] == ["read", "late"]
+    assert [tool.name for tool in catalog.list_visible(other, before)] == ["read"]
+    shows = catalog.filter_visible(other, registry.snapshot)
+    assert [tool.name for tool in registry.snapshot.tools if shows(tool)] == ["read", "late"]
+
+
+def test_threads_that_keep_more_than_there_is_room_for_do_not_fail_each_other():
+    cache, snapshot, before = SnapshotCache(), object(), sys.getswitchinterval()
+
+    def keep_many(thread):
+        for number in range(20_000):
+            cache.put(snapshot, (thread, number), number)
+        return cache.get(snapshot, (thread, number))
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            kept = list(threads.map(keep_many, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert 19_999 in kept

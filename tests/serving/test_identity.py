@@ -10,7 +10,7 @@ from waiting import until
 from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import RAN, desk_tools, served
 from toolyard.app.blocks import McpBlock
-from toolyard.serving import identity
+from toolyard.serving import keys, scopes
 from toolyard.serving.identity import KeyLimits
 from toolyard.sessions.records import open_records
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -45,8 +45,8 @@ def test_a_key_that_another_process_made_lets_in_within_two_looks(tmp_path):
     with served({"tools": [], "sessions": {"store": "sqlite", "path": str(path)}}, page=True) as yard:
         yard.key("*:*", name="first")
         with closing(SqliteStore(path)) as store:
-            elsewhere = identity.KeyRing(open_records(store))
-            _, token = elsewhere.create("new", identity.ALL)
+            elsewhere = keys.KeyRing(open_records(store))
+            _, token = elsewhere.create("new", scopes.ALL)
             assert until(lambda: yard.get("/v1/tools", token=token).status == 200)
             form = {"key": token, "form_token": yard.service.keys.notes().mark_form("")}
             sent = {"content-type": "application/x-www-form-urlencoded", "origin": yard.url}

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from starlette.requests import Request
 
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.routing import QueryParameter, query_int, read_query
+from toolyard.serving.query import QueryParameter, query_int, read_query
 
 
 def request(*chunks, headers=(), query=b"", gone=False):

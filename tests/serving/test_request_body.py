@@ -4,16 +4,22 @@ import asyncio
 import json
 import socket
 
-import msgspec
 import pytest
 from hypothesis import given, strategies as st
 from starlette.requests import ClientDisconnect, Request
 from waiting import SOON, until
 
 from serving.service_support import served
-from toolyard.serving.admission import BodyBudget, JsonValueCounter
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.routing import BODY, MAX_DEPTH, check_json_type, digest_json, read_body, read_json
+from toolyard.serving.request_body import (
+    BODY,
+    MAX_DEPTH,
+    BodyBudget,
+    JsonValueCounter,
+    check_json_type,
+    read_body,
+    read_json,
+)
 from toolyard.serving.wire_types import V0Invocation
 
 JSON = st.recursive(
@@ -105,18 +111,6 @@ def test_duplicate_keys_deep_nesting_and_what_json_has_no_word_for_are_refused(b
     with pytest.raises(HttpFault) as caught:
         read(body)
     assert (caught.value.status, caught.value.code) == (400, "request.invalid_json")
-
-
-@given(JSON, JSON)
-def test_digests_are_equal_for_equal_json_only(one, two):
-    same = json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
-    assert (digest_json(one) == digest_json(two)) is same
-
-
-def test_the_order_of_keys_does_not_change_a_digest():
-    one, two = b'{"a": {"x": 1, "y": 2}, "b": 1}', b'{"b": 1, "a": {"y": 2, "x": 1}}'
-    assert digest_json(msgspec.json.decode(one)) == digest_json(msgspec.json.decode(two))
-    assert digest_json(1) != digest_json(1.0) and digest_json(1) != digest_json(True)
 
 
 def test_a_body_over_the_limit_is_refused_however_it_is_framed():

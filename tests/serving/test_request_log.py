@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from waiting import SOON
 
-from toolyard.serving.metrics import MAX_QUEUED, LogHandler, RequestLog, json_line, taking_logs, text_line
+from toolyard.serving.request_log import MAX_QUEUED, LogHandler, RequestLog, json_line, taking_logs, text_line
 
 AT = 1_794_730_602.958
 

@@ -7,7 +7,7 @@ from waiting import until
 
 from serving.service_support import CORE, served
 from toolyard.model.errors import EnrichmentError, SessionError
-from toolyard.serving.identity import KeyRing
+from toolyard.serving.keys import KeyRing
 from toolyard.serving.service import BackgroundTasks
 from toolyard.sessions.records import open_records
 from toolyard.sessions.store.sqlite import SqliteStore

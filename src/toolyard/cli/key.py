@@ -28,7 +28,9 @@ from toolyard.cli.output import (
 from toolyard.cli.yard import config_path, open_registry, read_named
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.names import glob_matcher, nearest
-from toolyard.serving.identity import POLL, ApiKey, KeyLimits, KeyRing, Scopes, read_scopes
+from toolyard.serving.identity import KeyLimits
+from toolyard.serving.keys import POLL, ApiKey, KeyRing
+from toolyard.serving.scopes import Scopes, read_scopes
 from toolyard.sessions.records import open_records
 
 _SPAN = re.compile(r"(\d+)([smhdw])")

@@ -15,11 +15,12 @@ from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.serving.console.routes import Console
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
-from toolyard.serving.mcp.message_client import SseTransport
 from toolyard.serving.mcp.server import McpEndpoint
+from toolyard.serving.mcp.sse import SseTransport
 from toolyard.serving.mcp.streamable_http import StreamableHttp
-from toolyard.serving.metrics import RequestLog
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
+from toolyard.serving.query import QueryParameter
+from toolyard.serving.request_log import RequestLog
 from toolyard.serving.routes.approvals import ApprovalRoutes
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.calls import CallRoutes
@@ -29,7 +30,7 @@ from toolyard.serving.routes.operations import OperationsRoutes
 from toolyard.serving.routes.registration import RegistrationRoutes
 from toolyard.serving.routes.sessions import SessionRoutes
 from toolyard.serving.routes.tools import ToolRoutes
-from toolyard.serving.routing import Operation, QueryParameter, list_operations, make_routes
+from toolyard.serving.routing import Operation, list_operations, make_routes
 from toolyard.serving.service import Service
 
 _Body = dict[str, Any]

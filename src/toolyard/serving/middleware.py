@@ -14,7 +14,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import cast
@@ -27,23 +27,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toolyard.app.blocks import ServerBlock
 from toolyard.dialects.telemetry import TRACE_KEYS, follow_trace
 from toolyard.model.errors import ToolyardError
-from toolyard.serving.admission import Admission, BodyBudget, Place
+from toolyard.serving.admission import Admission, Place
 from toolyard.serving.http_fault import HttpFault, find_session_fault
-from toolyard.serving.identity import CALLER, NOBODY, Caller, KeyRing, Principal
-from toolyard.serving.metrics import Metrics, RequestLog
-from toolyard.serving.routing import (
-    BODY_HELD,
-    LARGE_BODY,
-    MAX_DEPTH,
-    Handler,
-    JsonResponse,
-    Operation,
-    StreamHandler,
-    check_json_type,
-    check_query,
-    read_body,
-    safe_headers,
-)
+from toolyard.serving.identity import CALLER, NOBODY, Caller, Principal
+from toolyard.serving.keys import KeyRing
+from toolyard.serving.metrics import Metrics
+from toolyard.serving.query import check_query
+from toolyard.serving.request_body import BODY_HELD, LARGE_BODY, MAX_DEPTH, BodyBudget, check_json_type, read_body
+from toolyard.serving.request_log import RequestLog
+from toolyard.serving.routing import Handler, JsonResponse, Operation, StreamHandler
 from toolyard.serving.wire_types import SCHEMA_VERSION
 from toolyard.sessions.store.group_commit import StoreFailing
 
@@ -394,3 +386,18 @@ def _find_token(headers: Mapping[bytes, bytes]) -> str | None:
         return given[len(_BEARER) :].strip().decode("latin-1") if given[: len(_BEARER)].lower() == _BEARER else ""
     key = headers.get(b"x-api-key")
     return None if key is None else key.decode("latin-1")
+
+
+_NO_SNIFF = (b"x-content-type-options", b"nosniff")
+_NO_STORE = (b"cache-control", b"no-store")
+# To be kept by the caller alone, and only to be asked for again; another key is given another answer.
+_REVALIDATED = ((b"cache-control", b"private, no-cache"), (b"vary", b"authorization, x-api-key"))
+
+
+def safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """What an answer with those headers must also say, to be neither guessed at nor stored where it should not be."""
+    names = dict(headers)
+    found = [] if b"x-content-type-options" in names else [_NO_SNIFF]
+    if b"cache-control" not in names:
+        found += _REVALIDATED if b"etag" in names else (_NO_STORE,)
+    return found

@@ -1,272 +1,28 @@
-"""`Operation`: one method of one path, as OpenAPI tells of it and as a route of Starlette; and answers as JSON.
+"""`Operation`: one method of one path, for OpenAPI and for the router; `PathTable` finds it by the raw path.
 
-What a request says is read here, too: its query parameters, and its body within limits of size and of values.
+Handlers answer with Starlette responses; `JsonResponse` encodes with msgspec.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import hashlib
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar, cast
-from urllib.parse import parse_qsl, quote, unquote_to_bytes
-from weakref import WeakKeyDictionary
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from starlette.datastructures import URLPath
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolyard.model.errors import MalformedSource
-from toolyard.parsing import parse_json
-from toolyard.serving.admission import BodyBudget, JsonValueCounter, refuse_size
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import CALLER, Caller, Verb
+from toolyard.serving.identity import CALLER, Caller
+from toolyard.serving.query import QueryParameter
+from toolyard.serving.scopes import Verb
 
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-LARGE_BODY = 64 * 1024
-"""Bytes of a body from which on it is parsed beside the event loop, its values are counted, and its key is charged."""
-BODY, BODY_HELD, MAX_DEPTH = "toolyard.body", "toolyard.body_held", "toolyard.max_depth"
-"""Where the scope of a request has its body, once it is read, how much of the budget it holds until the request is
-over, and how deep its JSON may be."""
-
-DIGEST_BYTES = 12
-"""Of what seals a cursor."""
-Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""A number in a cursor, as every store can hold it."""
-
-_JSON = b"application/json"
-_larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-_canonical = msgspec.json.Encoder(order="sorted").encode
-
-
-async def read_body(
-    request: Request, length: bytes | None, max_bytes: int, max_values: int | None, budget: BodyBudget
-) -> bytes:
-    """The body; 413 as soon as it is known to be too large, or to hold too many values, however it is framed.
-
-    `length` is what the request's header says.
-    """
-    if length is not None and length.isdigit() and int(length[:20]) > max_bytes:
-        raise refuse_size(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
-    message = await request.receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    body: bytes = message.get("body", b"")
-    if message.get("more_body", False) or len(body) > min(LARGE_BODY, max_bytes):
-        body = await _read_on(request, body, message.get("more_body", False), max_bytes, max_values, budget)
-    request.scope[BODY] = body
-    return body
-
-
-async def _read_on(
-    request: Request, chunk: bytes, more: bool, max_bytes: int, max_values: int | None, budget: BodyBudget
-) -> bytes:
-    counter = None if max_values is None else JsonValueCounter(max_values)
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        while True:
-            budget.take(len(chunk))
-            size += len(chunk)
-            chunks.append(chunk)
-            if size > max_bytes:
-                raise refuse_size(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
-            if counter is not None:
-                counter.feed(chunk)
-            if not more:
-                return b"".join(chunks)
-            message = await request.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunk, more = message.get("body", b""), message.get("more_body", False)
-    finally:
-        request.scope[BODY_HELD] = size
-
-
-async def read_json(request: Request, shape: type[T]) -> tuple[T, Any]:
-    """The body, which is there, as `shape`, and as the plain JSON it was."""
-    if len(request.scope[BODY]) <= LARGE_BODY:
-        return _parse_body(request, shape)
-    # Whoever else is served gets in between its steps; of such work there is one at a time.
-    async with _larges.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-        return await asyncio.to_thread(_parse_body, request, shape)
-
-
-def _parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
-    try:
-        document = parse_json(request.scope[BODY], what="body", max_depth=request.scope[MAX_DEPTH])
-    except MalformedSource as error:
-        raise HttpFault(400, "request.invalid_json", str(error)) from None
-    if type(document) is not dict:
-        raise HttpFault(400, "request.invalid_shape", "the body must be a JSON object")
-    try:
-        return (cast(T, document) if shape is dict else read_shape(document, shape)), document
-    except msgspec.ValidationError as error:
-        hint = f"{shape.__doc__} Fields of the body: {', '.join(getattr(shape, '__struct_encode_fields__', ()))}"
-        raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}", hint=hint) from None
-
-
-def read_shape(document: dict[str, Any], shape: type[T]) -> T:
-    """Plain JSON as `shape`; where that has an integer 3.0 is one, as in JSON Schema. Raises `ValidationError`."""
-    try:
-        return msgspec.convert(document, shape)
-    except msgspec.ValidationError:
-        whole = {name: int(value) for name, value in document.items() if type(value) is float and value.is_integer()}
-        if not whole:
-            raise
-        return msgspec.convert(document | whole, shape)
-
-
-def check_json_type(headers: Mapping[bytes, bytes]) -> None:
-    """415 unless the body says that it is JSON, which no form of a foreign page can."""
-    given = headers.get(b"content-type", b"")
-    if given == _JSON:
-        return
-    kind, _, rest = given.partition(b";")
-    if kind.strip().lower() == _JSON and rest.strip().lower() in (b"", b"charset=utf-8", b'charset="utf-8"'):
-        return
-    raise HttpFault(
-        415, "request.unsupported_media_type", "the body must be sent as Content-Type: application/json (UTF-8)"
-    )
-
-
-def digest_json(*parts: Any) -> bytes:
-    """Equal for equal JSON, whatever the order of its keys."""
-    return hashlib.sha256(_canonical(parts)).digest()
-
-
-def write_cursor(digest: bytes, *place: int | str) -> str:
-    """The text for a place in the list that the digest stands for; sealed, so that one of another list is refused."""
-    return base64.urlsafe_b64encode(_seal_place(digest, _canonical(place))).decode().rstrip("=")
-
-
-def read_cursor(digest: bytes, cursor: str, kind: type[T]) -> T | None:
-    """The place, of a kind such as `tuple[Position]`; None if the cursor is not of this list, or was made up."""
-    try:
-        sealed = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        place = sealed[:-DIGEST_BYTES]
-        # By its type: whoever knows the filters can seal what they like.
-        return msgspec.json.decode(place, type=kind) if sealed == _seal_place(digest, place) else None
-    except (ValueError, msgspec.DecodeError):
-        return None
-
-
-def _seal_place(digest: bytes, place: bytes) -> bytes:
-    return place + hashlib.blake2b(place, key=digest, digest_size=DIGEST_BYTES).digest()
-
-
-_QUERY = "toolyard.query"
-_MAX_PARAMETERS = 100
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
-"""As JSON writes numbers."""
-
-
-class QueryParameter(msgspec.Struct, frozen=True):
-    """One query parameter and its JSON Schema."""
-
-    name: str
-    schema: dict[str, Any]
-    description: str
-    repeatable: bool = False
-
-    def check(self, values: list[str]) -> None:
-        """Refuse what the schema does not allow; numbers are checked where they are read."""
-        if len(values) > 1 and not self.repeatable:
-            raise _invalid_query(f"{self.name} is given {len(values)} times; give it once")
-        most = self.schema.get("maxLength")
-        if most is not None and any(len(value) > most for value in values):
-            raise _invalid_query(f"{self.name} is longer than {most} characters")
-        if self.schema.get("minLength") and not all(values):
-            raise _invalid_query(f"{self.name} must not be empty")
-        pattern = self.schema.get("pattern")
-        if pattern is not None and not all(re.fullmatch(pattern, value) for value in values):
-            raise _invalid_query(f"{self.name} must match {pattern}")
-        allowed = self.schema.get("enum")
-        if allowed is not None and not set(values) <= set(allowed):
-            raise _invalid_query(f"{self.name} must be one of {', '.join(allowed)}")
-
-
-def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
-    """Refuse parameters that are not known, and values that theirs do not allow."""
-    known = {parameter.name: parameter for parameter in parameters}
-    for name, values in read_query(request).items():
-        if name not in known:
-            listed = f"known here: {', '.join(sorted(known))}" if known else "there are none here"
-            raise _invalid_query(f"no query parameter is called {name[:100]!r}; {listed}")
-        known[name].check(values)
-
-
-def read_query(request: Request) -> Mapping[str, list[str]]:
-    """Every query parameter with its values, in order; a query that is no UTF-8, or too much, is refused."""
-    found: dict[str, list[str]] | None = request.scope.get(_QUERY)
-    if found is None:
-        found = request.scope[_QUERY] = _parse_query(request.scope["query_string"])
-    return found
-
-
-def query_str(request: Request, name: str) -> str | None:
-    """The value of a query parameter that may be given once."""
-    if not request.scope["query_string"]:
-        return None
-    values = read_query(request).get(name)
-    return None if values is None else values[0]
-
-
-def query_fraction(request: Request, name: str) -> float | None:
-    """The value of a query parameter that is a number from 0 to 1."""
-    text = query_str(request, name)
-    if text is None:
-        return None
-    if _NUMBER.fullmatch(text) and 0 <= float(text) <= 1:
-        return float(text)
-    raise _invalid_query(f"{name} must be a number from 0 to 1, such as 0.6")
-
-
-def query_int(request: Request, name: str, least: int, most: int, default: int) -> int:
-    """The value of a query parameter that is a whole number."""
-    text = query_str(request, name)
-    if text is None:
-        return default
-    number = read_count(text)
-    if number is None or not least <= number <= most:
-        raise _invalid_query(f"{name} must be a whole number from {least} to {most}")
-    return number
-
-
-def read_count(text: str) -> int | None:
-    """A whole number, 0 or more, as forms and addresses have it; None if the text is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
-
-
-def parse_pairs(text: bytes, most: int) -> list[tuple[str, str]] | None:
-    """Names and values as queries and forms have them; None if they are no UTF-8, or there are more."""
-    try:
-        return parse_qsl(text.decode("ascii"), keep_blank_values=True, max_num_fields=most, errors="strict")
-    except ValueError:
-        return None
-
-
-def _parse_query(text: bytes) -> dict[str, list[str]]:
-    pairs = parse_pairs(text, _MAX_PARAMETERS)
-    if pairs is None:
-        raise _invalid_query(f"the query must be percent-encoded UTF-8 with at most {_MAX_PARAMETERS} parameters")
-    found: dict[str, list[str]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
-
-
-def _invalid_query(message: str) -> HttpFault:
-    return HttpFault(400, "request.invalid_query", message)
-
 
 Handler = Callable[[Request], Awaitable[Response]]
 StreamHandler = Callable[[Request, Send], Awaitable[Response | None]]
@@ -472,10 +228,6 @@ def _method_not_allowed(method: str, known: list[str], verbs: list[str]) -> Http
 
 JSON = "application/json; charset=utf-8"
 
-_NO_SNIFF = (b"x-content-type-options", b"nosniff")
-_NO_STORE = (b"cache-control", b"no-store")
-# To be kept by the caller alone, and only to be asked for again; another key is given another answer.
-_REVALIDATED = ((b"cache-control", b"private, no-cache"), (b"vary", b"authorization, x-api-key"))
 
 _encode = msgspec.json.Encoder().encode
 
@@ -488,12 +240,3 @@ class JsonResponse(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Encode it, structs and dates included."""
         return content if type(content) is bytes else _encode(content)
-
-
-def safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """What an answer with those headers must also say, to be neither guessed at nor stored where it should not be."""
-    names = dict(headers)
-    found = [] if b"x-content-type-options" in names else [_NO_SNIFF]
-    if b"cache-control" not in names:
-        found += _REVALIDATED if b"etag" in names else (_NO_STORE,)
-    return found

@@ -20,16 +20,19 @@ from toolyard.calls.tracer import read_log_options
 from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
-from toolyard.serving.admission import Admission, BodyBudget
-from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrations, SnapshotCache, Visibility
+from toolyard.serving.admission import Admission
+from toolyard.serving.approval_view import ApprovalView
+from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
+from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.idempotency import Idempotency
-from toolyard.serving.identity import KeyRing
 from toolyard.serving.invoke import CurrentNames, Invoker
+from toolyard.serving.keys import KeyRing
+from toolyard.serving.loaded_catalog import LoadedCatalog
 from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.metrics import Metrics
-from toolyard.serving.routes.approvals import ApprovalView
-from toolyard.serving.routes.events import EventFeed
+from toolyard.serving.registrations import Registrations
+from toolyard.serving.request_body import BodyBudget
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.webhook import Webhook
 from toolyard.sessions.records import open_records

@@ -22,7 +22,7 @@ from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Outgoing
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import CallError, Unavailable
-from toolyard.serving.routes.approvals import write_approval
+from toolyard.serving.approval_view import write_approval
 
 NAME = "approvals webhook"
 """As it stands in `failing`."""

@@ -1,15 +1,13 @@
 """What goes on beside the requests of MCP clients, and what a tool says to the client of its call."""
 
-import re
 import threading
 
 import pytest
 from waiting import until
 
-from serving.mcp.mcp_support import Session, events, request, result
+from serving.mcp.mcp_support import request
 from serving.mcp.test_sse import Older
 from serving.service_support import CORE, served
-from toolyard import ToolContext, function_tool
 from toolyard.model.errors import SessionError
 
 
@@ -38,32 +36,3 @@ def test_a_store_that_fails_for_a_while_is_said_to_and_forgotten_when_it_is_back
             broken.clear()
             assert client.answer(7)["result"] == {}
             assert until(lambda: "mcp" not in one.service.failing)
-
-
-class Odd:
-    """What cannot even be shown."""
-
-    def __repr__(self):
-        raise ValueError("no")
-
-
-def odd(ctx: ToolContext) -> str:
-    """Logs what is no JSON."""
-    loop = []
-    loop.append(loop)
-    for data in (object(), Odd(), loop, "\ud800", {1, 2}, {"deep": {("a", 1): 2}}):
-        ctx.log(data, "warning")
-    ctx.log("odd level", ["x"])
-    ctx.report("much")
-    return "said"
-
-
-def test_what_is_no_json_is_logged_as_it_would_be_shown():
-    with served(tools=[function_tool(odd, namespace="desk")]) as found:
-        params = {"name": "desk__odd", "_meta": {"progressToken": "p"}}
-        answer = Session(found).send("tools/call", params)
-        assert result(answer)["structuredContent"] == {"result": "said"}
-        told = [each["params"]["data"] for each in events(answer.body) if each.get("method") == "notifications/message"]
-        assert re.match("<object object", told[0])
-        assert told[1] == "<Odd>"
-        assert len(told) >= 6

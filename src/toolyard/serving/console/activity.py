@@ -15,8 +15,9 @@ from toolyard.model.errors import SessionError
 from toolyard.serving.console.rendering import Shown, item_path, redirect
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
+from toolyard.serving.query import query_int, query_str, read_count
 from toolyard.serving.routes.calls import CallRoutes
-from toolyard.serving.routing import caller_of, path_value, query_int, query_str, read_count
+from toolyard.serving.routing import caller_of, path_value
 from toolyard.serving.service import Service
 from toolyard.serving.session_view import check_may_begin, find_parents, list_sessions, may_begin, show_time
 from toolyard.sessions.world_diff import hash_world, plain_world

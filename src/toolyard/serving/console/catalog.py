@@ -20,9 +20,10 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView, Shows
 from toolyard.serving.console.rendering import Shown, first_line
 from toolyard.serving.identity import Principal
+from toolyard.serving.query import query_str, read_count
 from toolyard.serving.routes.operations import check_admin
-from toolyard.serving.routes.tools import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
-from toolyard.serving.routing import caller_of, query_str, read_count
+from toolyard.serving.routing import caller_of
+from toolyard.serving.search import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.service import Service
 
 if TYPE_CHECKING:

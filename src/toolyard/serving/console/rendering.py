@@ -22,7 +22,7 @@ from toolyard.constants import VERSION
 from toolyard.model.errors import Held
 from toolyard.serving.console.form import pretty
 from toolyard.serving.http_fault import Headers, HttpFault
-from toolyard.serving.identity import KeyRing
+from toolyard.serving.keys import KeyRing
 from toolyard.serving.routing import caller_of
 
 if TYPE_CHECKING:

@@ -38,8 +38,9 @@ from toolyard.serving.console.sign_in import MAX_SIGN_IN, BrowserSignIn, check_n
 from toolyard.serving.console.tool import run_tool, show_tool
 from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.middleware import FaultPage
+from toolyard.serving.query import query_str
 from toolyard.serving.routes.events import EventRoutes
-from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler, caller_of, query_str
+from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler, caller_of
 from toolyard.serving.service import Service
 from toolyard.serving.streams import HEAD, watch_disconnect, write_event
 

@@ -22,7 +22,8 @@ from toolyard.serving.console.connect import Snippet, write_call_snippets
 from toolyard.serving.console.form import FormField, fill_form, form_fields, pretty, read_form, read_json_form, skeleton
 from toolyard.serving.console.rendering import Shown
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.routing import base_url, caller_of, path_value, query_int, query_str, read_count
+from toolyard.serving.query import query_int, query_str, read_count
+from toolyard.serving.routing import base_url, caller_of, path_value
 from toolyard.serving.service import Service
 
 Data = dict[str, Any]

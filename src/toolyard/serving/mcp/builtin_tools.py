@@ -21,9 +21,9 @@ from toolyard.serving.invoke import or_default
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.listing import make_call_result
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
+from toolyard.serving.request_body import read_shape
 from toolyard.serving.routes.sessions import SessionBody
-from toolyard.serving.routes.tools import MAX_QUERY, search_tools as search_catalog
-from toolyard.serving.routing import read_shape
+from toolyard.serving.search import MAX_QUERY, search_tools as search_catalog
 from toolyard.serving.session_view import check_initial_state, check_may_begin, describe_session, read_state
 from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall
 

@@ -26,10 +26,10 @@ from toolyard.parsing import paused_gc
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
+from toolyard.serving.cursors import DIGEST_BYTES, Position, read_cursor, write_cursor
 from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
-from toolyard.serving.routing import DIGEST_BYTES, Position, read_cursor, write_cursor
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""

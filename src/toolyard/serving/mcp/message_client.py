@@ -1,21 +1,15 @@
 """`MessageClient`: one peer of a wire that carries messages both ways: a pair of pipes, or the older SSE transport.
 
-Answers come when they are ready, in any order. What needs no waiting is answered at once. `SseTransport` is that older
-transport: `/sse`, the stream of a client, and `/messages`.
+Answers come when they are ready, in any order. What needs no waiting is answered at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Send
 
 from toolyard.dialects.mcp_protocol import (
     INTERNAL_ERROR,
@@ -27,10 +21,9 @@ from toolyard.dialects.mcp_protocol import (
     encode_notification,
 )
 from toolyard.model.errors import ToolyardError
-from toolyard.serving.http_fault import HttpFault, make_overloaded
 from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.mcp.approving import ClientQuestions, can_elicit
-from toolyard.serving.mcp.event_stream import EventStream, read_subscription, stand
+from toolyard.serving.mcp.event_stream import read_subscription
 from toolyard.serving.mcp.json_rpc import (
     CHANGED,
     RANK,
@@ -47,17 +40,7 @@ from toolyard.serving.mcp.json_rpc import (
     read_message,
 )
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
-from toolyard.serving.mcp.sessions import (
-    InflightRequest,
-    Running,
-    cancel_request,
-    find_cancelled,
-    forget_request,
-    post_mail,
-)
-from toolyard.serving.mcp.streamable_http import find_address, only_streams, read_accept, read_document, refuse_head
-from toolyard.serving.routing import BODY, JsonResponse, caller_of, query_str
-from toolyard.sessions.records import Records
+from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request, find_cancelled, forget_request
 
 _MOST_RUNNING = 1024
 _MOST_LISTENING = 16
@@ -180,71 +163,3 @@ class MessageClient:
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along
             _log.error("%s: failed with %s", turn.message.method, type(error).__name__, exc_info=error)
             self._send(encode_error(number, RpcFault(INTERNAL_ERROR, "the server failed; its log has it")))
-
-
-_HOME = "mcp_sse"
-
-
-class SseClient(MessageClient):
-    """A client whose answers come on a stream of its own."""
-
-    def __init__(self, server: McpEndpoint, principal: Principal, address: str) -> None:
-        self.stream = EventStream()
-        super().__init__(server, self.stream.put_answer, self.stream.put, principal, address)
-
-    @property
-    def is_full(self) -> bool:
-        """True if it has not read what it asked for before."""
-        return self.stream.is_full
-
-
-class SseTransport:
-    """Its two requests."""
-
-    def __init__(self, server: McpEndpoint) -> None:
-        self._server = server
-
-    async def open_stream(self, request: Request, send: Send) -> None:
-        """The stream of one client, until it is gone."""
-        refuse_head(request)
-        if not read_accept(request).stream:
-            raise only_streams("what comes here is")
-        principal, records = caller_of(request).principal, self._server.records
-        owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
-        client = SseClient(self._server, principal, find_address(self._server, request))
-        root = request.scope.get("root_path", "")
-        place = f"{root}/messages?session_id={session_id}"
-        client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
-        self._server.sse_clients[owner, session_id] = client
-        try:
-            if records.shared:
-                await records.aput(_HOME, owner, session_id, b"")
-            await stand(self._server.subscribers, request, send, client.stream, client.notify_changed)
-        finally:
-            del self._server.sse_clients[owner, session_id]
-            client.close()
-            if records.shared:
-                await records.aremove(_HOME, owner, session_id)
-
-    async def post_message(self, request: Request) -> Response:
-        """One message of a client; its answer comes on the stream."""
-        principal, records = caller_of(request).principal, self._server.records
-        owner, session_id = principal.owner or "", query_str(request, "session_id") or ""
-        client = self._server.sse_clients.get((owner, session_id))
-        if client is None and not await _is_elsewhere(records, owner, session_id):
-            raise HttpFault(404, "session.not_found", "no stream has this session_id; begin with GET /sse")
-        try:
-            document = await read_document(request)
-        except RpcFault as fault:
-            return JsonResponse(encode_error(None, fault), fault.status or 400)
-        if client is None:
-            await post_mail(records, session_id, request.scope[BODY])
-        elif client.is_full:
-            raise make_overloaded("the stream has answers that were not read; read them, and ask again", 1)
-        else:
-            client.take(document, principal)
-        return Response(status_code=202)
-
-
-async def _is_elsewhere(records: Records, owner: str, session_id: str) -> bool:
-    return records.shared and bool(session_id) and await records.aget(_HOME, owner, session_id) is not None

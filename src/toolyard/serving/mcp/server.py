@@ -6,7 +6,6 @@ A call goes from a request on the wire to the engine; what its tool says meanwhi
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -28,17 +27,18 @@ from toolyard.dialects.mcp_protocol import (
     SERVER_INFO,
     STATELESS,
     TOOLYARD,
-    encode_notification,
 )
 from toolyard.dialects.telemetry import describe_result, describe_tool, follow_trace, measure_request
-from toolyard.model.call import Notice, Progress, ToolCall, ToolResult
+from toolyard.model.call import Notice, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
+from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import Caller, KeyRing
+from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, tell_address
+from toolyard.serving.keys import KeyRing
 from toolyard.serving.mcp.approving import (
     AskClient,
     can_elicit,
@@ -50,7 +50,6 @@ from toolyard.serving.mcp.approving import (
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
     NOTHING,
-    RANK,
     Headers,
     Json,
     RpcFault,
@@ -63,8 +62,10 @@ from toolyard.serving.mcp.json_rpc import (
     refuse_request,
 )
 from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
-from toolyard.serving.mcp.sessions import MailTaker, McpSession, McpSessions, StreamClient, collect_mail, forget_lost
-from toolyard.serving.routing import JsonResponse, digest_json
+from toolyard.serving.mcp.mailbox import MailTaker, StreamClient, collect_mail, forget_lost
+from toolyard.serving.mcp.notices import NoticeRelay, Tell
+from toolyard.serving.mcp.sessions import McpSession, McpSessions
+from toolyard.serving.routing import JsonResponse
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.streams import Subscribers
 from toolyard.sessions.records import Records
@@ -76,10 +77,6 @@ _LONGEST_ID = 512
 _IDLE_LOOK = 0.25
 """Seconds between two looks while no client is there."""
 _SWEEP = 30.0
-_SHOWN = 10_000
-
-Tell = Callable[[bytes], None]
-"""Passes a notification on to the client; called on the event loop."""
 
 
 class LevelledClient(Protocol):
@@ -127,69 +124,6 @@ class RequestContext(msgspec.Struct, eq=False):
         if type(value) is not dict:
             raise RpcFault(INVALID_PARAMS, f"params._meta: {key!r} must be an object")
         return value
-
-
-class NoticeRelay:
-    """Turns what a tool says into notifications, from any thread, until its call is over."""
-
-    __slots__ = ("_last", "_level", "_loop", "_tell", "_thread", "_token")
-
-    def __init__(self, tell: Tell, token: str | int | None, level: int | None) -> None:
-        self._tell = tell
-        self._token = token
-        self._level = level
-        self._last = float("-inf")
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-
-    def __call__(self, call: ToolCall, notice: Notice) -> None:
-        """Pass a notice on, if it is wanted."""
-        try:
-            text = self._encode_progress(notice) if isinstance(notice, Progress) else self._encode_line(notice)
-        except Exception:  # noqa: BLE001 - whatever a tool says, its call must not fail for that
-            text = self._encode_unsayable(notice)
-        if text is None:
-            return
-        if threading.get_ident() == self._thread:
-            self._tell(text)
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._tell, text)
-        except RuntimeError:
-            # The loop is closed; there is nobody to tell.
-            return
-
-    def _encode_progress(self, notice: Progress) -> bytes | None:
-        # It must grow with each notification.
-        if self._token is None or not notice.progress > self._last:
-            return None
-        self._last = notice.progress
-        params: Json = {"progressToken": self._token, "progress": notice.progress}
-        if notice.total is not None:
-            params["total"] = notice.total
-        if notice.message is not None:
-            params["message"] = notice.message
-        return encode_notification("notifications/progress", params)
-
-    def _encode_line(self, notice: Any) -> bytes | None:
-        if self._level is None or RANK.get(notice.level, 0) < self._level:
-            return None
-        params: Json = {"level": notice.level, "data": notice.data}
-        if notice.logger is not None:
-            params["logger"] = notice.logger
-        return encode_notification("notifications/message", params)
-
-    def _encode_unsayable(self, notice: Notice) -> bytes | None:
-        """What is no JSON, as it would be shown to a person; nothing if it cannot be shown either."""
-        if isinstance(notice, Progress):
-            return None
-        try:
-            shown = repr(notice.data)
-        except Exception:  # noqa: BLE001 - as above
-            shown = f"<{type(notice.data).__name__}>"
-        data = shown[:_SHOWN].encode("utf-8", "backslashreplace").decode()
-        level = notice.level if isinstance(notice.level, str) and notice.level in RANK else "info"
-        return encode_notification("notifications/message", {"level": level, "data": data})
 
 
 class BuiltinTool(msgspec.Struct, frozen=True):

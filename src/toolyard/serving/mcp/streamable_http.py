@@ -47,9 +47,12 @@ from toolyard.serving.mcp.json_rpc import (
     read_message,
     refuse_request,
 )
-from toolyard.serving.mcp.server import McpEndpoint, RequestContext, Tell, negotiate_version
-from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request, post_mail
-from toolyard.serving.routing import BODY, LARGE_BODY, JsonResponse, base_url, caller_of, read_json
+from toolyard.serving.mcp.mailbox import post_mail
+from toolyard.serving.mcp.notices import Tell
+from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
+from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request
+from toolyard.serving.request_body import BODY, LARGE_BODY, read_json
+from toolyard.serving.routing import JsonResponse, base_url, caller_of
 from toolyard.serving.streams import await_disconnect
 
 _BOTH = b"application/json, text/event-stream"

@@ -17,8 +17,8 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.middleware import find_request_id
-from toolyard.serving.routing import JSON, safe_headers
+from toolyard.serving.middleware import find_request_id, safe_headers
+from toolyard.serving.routing import JSON
 
 if TYPE_CHECKING:
     from uvicorn.config import Config

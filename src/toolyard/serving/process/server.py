@@ -22,10 +22,10 @@ from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
 from toolyard.model.errors import ConfigError
 from toolyard.serving.app import create_app
-from toolyard.serving.metrics import taking_logs
 from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, room_for_connections, write_banner
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 from toolyard.serving.process.workers import tell_manager
+from toolyard.serving.request_log import taking_logs
 from toolyard.serving.service import Service, build_service, reload_sources, settle_memory
 
 Ready = Callable[[Address, str], None]

@@ -1,30 +1,18 @@
-"""Approvals over HTTP: which calls wait for somebody's word, deciding on them, and what of them each may see."""
+"""Approvals over HTTP: listing the calls that wait for a decision, and deciding on them."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.approval import ANONYMOUS, Approval, ApprovalState, Decider, check_decider
-from toolyard.calls.approvals import Approvals
-from toolyard.model.errors import ApprovalError, DefinitionError
-from toolyard.serving.http_fault import refuse_cursor
-from toolyard.serving.identity import Principal
+from toolyard.calls.approval import ApprovalState
+from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.invoke import or_default, wait_seconds
-from toolyard.serving.routing import (
-    BODY,
-    JsonResponse,
-    QueryParameter,
-    caller_of,
-    operation,
-    path_value,
-    query_int,
-    query_str,
-    read_json,
-)
+from toolyard.serving.query import QueryParameter, query_int, query_str
+from toolyard.serving.request_body import BODY, read_json
+from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody, ErrorEnvelope
 
 _PAGE = 1000
@@ -37,68 +25,6 @@ _QUERY = (
     ),
     QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before."),
 )
-
-
-class ApprovalView:
-    """The approvals of an engine, for whoever asks with a key, or without one."""
-
-    def __init__(self, approvals: Approvals) -> None:
-        self._approvals = approvals
-
-    async def list_page(self, principal: Principal, **filters: Any) -> dict[str, Any]:
-        """A page of those that they may see; `filters` are those of `Approvals.list`."""
-        decider = decider_of(principal)
-        try:
-            page = await self._approvals.alist(by=decider, **filters)
-        except DefinitionError:
-            raise refuse_cursor() from None
-        shown: dict[str, Any] = {"approvals": [self._show(approval, decider) for approval in page.approvals]}
-        return shown if page.cursor is None else {**shown, "next_cursor": page.cursor}
-
-    async def show(self, principal: Principal, approval_id: str, seconds: float = 0.0) -> dict[str, Any]:
-        """One of them, as it is when it is decided, or after so many seconds at the latest."""
-        decider = decider_of(principal)
-        return self._show(await self._approvals.await_for(approval_id, seconds, decider), decider)
-
-    async def decide(
-        self, principal: Principal, approval_id: str, verdict: Literal["approve", "deny"], reason: str | None = None
-    ) -> dict[str, Any]:
-        """Approve or deny one; an `ApprovalError` if that is not theirs to do, or not to be done any more."""
-        decider = decider_of(principal)
-        decide = self._approvals.aapprove if verdict == "approve" else self._approvals.adeny
-        return self._show(await decide(approval_id, decider, reason), decider)
-
-    def _show(self, approval: Approval, decider: Decider) -> dict[str, Any]:
-        obstacle = self._approvals.obstacle(approval)
-        return {
-            **write_approval(approval),
-            **({} if obstacle is None else {"obstacle": obstacle}),
-            "may_decide": approval.state == "pending" and _may_decide(approval, decider),
-        }
-
-
-def write_approval(approval: Approval) -> dict[str, Any]:
-    """What everybody who is told of it sees, as JSON."""
-    kept_here = ("owner", "yard")  # a key's id, and a path of this machine
-    shown = {name: value for name, value in approval.to_dict().items() if value is not None and name not in kept_here}
-    shown["self"] = shown.pop("self_allowed")
-    return shown
-
-
-def decider_of(principal: Principal) -> Decider:
-    """Whoever asks, as approvals know them. All who come without a key are one, and decide on no call of theirs."""
-    if principal.key_id is None:
-        return Decider(name=ANONYMOUS, approves=lambda namespace: True)
-    approves = partial(principal.scopes.allows, "approve")
-    return Decider(name=principal.name, owner=principal.key_id, keys=principal.policy_keys, approves=approves)
-
-
-def _may_decide(approval: Approval, decider: Decider) -> bool:
-    try:
-        check_decider(approval, decider)
-    except ApprovalError:
-        return False
-    return True
 
 
 _ONE = "/v1/approvals/{approval_id}"

@@ -17,11 +17,14 @@ from toolyard.model.names import show
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
+from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, as_object, collect_details, or_default
+from toolyard.serving.query import query_str
+from toolyard.serving.request_body import read_json
 from toolyard.serving.routes.tools import FINGERPRINT
-from toolyard.serving.routing import JsonResponse, caller_of, digest_json, operation, path_value, query_str, read_json
+from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape
 
 

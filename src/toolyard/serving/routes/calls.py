@@ -11,21 +11,11 @@ from starlette.responses import Response
 
 from toolyard.calls.journal import CallFilter, Journal, LogPosition, read_call_id
 from toolyard.engines.base import ToolEngine
+from toolyard.serving.cursors import Position, digest_json, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Principal
-from toolyard.serving.routing import (
-    JsonResponse,
-    Position,
-    QueryParameter,
-    caller_of,
-    digest_json,
-    operation,
-    path_value,
-    query_int,
-    query_str,
-    read_cursor,
-    write_cursor,
-)
+from toolyard.serving.query import QueryParameter, query_int, query_str
+from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.wire_types import CallLine, CallListing, ErrorEnvelope
 
 _PAGE = 1000

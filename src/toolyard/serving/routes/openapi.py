@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.constants import VERSION
-from toolyard.serving.identity import KeyRing
+from toolyard.serving.keys import KeyRing
 from toolyard.serving.routes.arp import ArpErrorEnvelope
 from toolyard.serving.routing import JsonResponse, Operation, list_operations, operation
 from toolyard.serving.wire_types import ErrorEnvelope

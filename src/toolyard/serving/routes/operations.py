@@ -13,11 +13,12 @@ from starlette.responses import Response
 from toolyard.constants import VERSION
 from toolyard.model.errors import SessionError
 from toolyard.model.report import SourceReport
-from toolyard.serving.catalog_view import LoadedCatalog
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyRing
+from toolyard.serving.keys import KeyRing
+from toolyard.serving.loaded_catalog import LoadedCatalog
 from toolyard.serving.metrics import Metrics
-from toolyard.serving.routing import BODY, JsonResponse, caller_of, operation
+from toolyard.serving.request_body import BODY
+from toolyard.serving.routing import JsonResponse, caller_of, operation
 from toolyard.serving.wire_types import ErrorEnvelope, Health, Probe, ReportView, VersionInfo
 from toolyard.sessions.records import Records
 

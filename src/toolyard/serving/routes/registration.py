@@ -15,11 +15,13 @@ from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError,
 from toolyard.model.names import check_namespace, check_tool_name, qualify, show, split_qualified
 from toolyard.schema.definition import read_definition
 from toolyard.schema.normalise import Change, normalise
-from toolyard.serving.catalog_view import Registrations, show_native
+from toolyard.serving.catalog_view import show_native
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import CurrentNames
-from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value, read_json
+from toolyard.serving.registrations import Registrations
+from toolyard.serving.request_body import read_json
+from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Registration
 
 

@@ -13,22 +13,13 @@ from starlette.responses import Response
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import ErrorInfo
+from toolyard.serving.cursors import digest_json, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, idempotency_key, locate_approval, or_default
-from toolyard.serving.routing import (
-    JsonResponse,
-    QueryParameter,
-    caller_of,
-    digest_json,
-    operation,
-    path_value,
-    query_int,
-    query_str,
-    read_cursor,
-    read_json,
-    write_cursor,
-)
+from toolyard.serving.query import QueryParameter, query_int, query_str
+from toolyard.serving.request_body import read_json
+from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.session_view import (
     SessionQuota,
     check_initial_state,

@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.dialects import DIALECTS, get_dialect
-from toolyard.dialects.wire_names import read_wire_call, wire_names_of
+from toolyard.dialects.wire_names import wire_names_of
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CALL_STATUSES, ErrorInfo, http_status_of
 from toolyard.model.tool import Tool
-from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView, show_native
+from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.invoke import (
@@ -32,19 +31,10 @@ from toolyard.serving.invoke import (
     locate_approval,
     or_default,
 )
-from toolyard.serving.routing import (
-    JsonResponse,
-    QueryParameter,
-    caller_of,
-    digest_json,
-    operation,
-    path_value,
-    query_fraction,
-    query_int,
-    query_str,
-    read_json,
-    read_query,
-)
+from toolyard.serving.query import QueryParameter, query_fraction, query_int, query_str, read_query
+from toolyard.serving.request_body import read_json
+from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
+from toolyard.serving.search import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.wire_types import (
     SCHEMA_VERSION,
     ErrorEnvelope,
@@ -56,47 +46,6 @@ from toolyard.serving.wire_types import (
     V0Result,
     V0Trace,
 )
-
-MOST_HITS = 100
-"""Of one search; those of `registry.search` are no more."""
-MAX_QUERY = 500
-"""Characters of a query on every wire, which are answered quickly."""
-_AT_ONCE = 200
-"""Tools whose vectors are made while somebody waits, which takes about a second, once."""
-
-
-class CatalogHits(NamedTuple):
-    """The tools, best first, and how they were looked for."""
-
-    tools: Sequence[Tool]
-    marks: Mapping[int, Mapping[str, Any]]
-    """By the identity of a tool: `score`, short enough to be read, and `fit`."""
-    mode: str | None
-
-    def of(self, tool: Tool) -> Mapping[str, Any]:
-        """How well a tool fits; nothing if no words were looked for."""
-        return self.marks.get(id(tool), {})
-
-
-def search_tools(
-    registry: ToolRegistry,
-    snapshot: Snapshot,
-    text: str,
-    k: int,
-    **conditions: Any,
-) -> CatalogHits:
-    """What the registry's searcher gives for a query and as many hits, under conditions of its own.
-
-    Vectors of a large catalog that are not there yet are made meanwhile, and words alone are compared.
-    """
-    if "___" in text:
-        # A name that only lists in a provider's spelling have.
-        text = read_wire_call(snapshot, ToolCall(text.strip())).name
-    wait = len(snapshot.tools) <= _AT_ONCE
-    hits = registry.searcher.search(snapshot, text, k, wait=wait, **conditions)
-    marks = {id(hit.tool): {"score": round(hit.score, 4), "fit": hit.fit} for hit in hits}
-    return CatalogHits([hit.tool for hit in hits], marks, hits.mode)
-
 
 _MOST = 1000
 _PLACE = re.compile(r"[0-9]{1,12}", re.ASCII)

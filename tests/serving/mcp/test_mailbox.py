@@ -10,7 +10,7 @@ from serving.mcp.mcp_support import request
 from serving.mcp.test_sse import Older
 from serving.service_support import CORE, served
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.mcp.sessions import post_mail
+from toolyard.serving.mcp.mailbox import post_mail
 from toolyard.sessions.records import MemoryRecords
 
 

@@ -15,7 +15,7 @@ from toolyard import Tool, Toolyard
 from toolyard.app.blocks import McpBlock
 from toolyard.cli.main import run
 from toolyard.insight.search import searcher
-from toolyard.serving.routes.tools import MOST_HITS
+from toolyard.serving.search import MOST_HITS
 
 TOOLS = [
     Tool("send_email", "office", "Send an email to a person with a subject and a body", tags=("mail",)),

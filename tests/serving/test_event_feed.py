@@ -14,9 +14,10 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.calls import journal
 from toolyard.calls.journal import CallLogOptions
 from toolyard.engines.python import PythonToolEngine
-from toolyard.serving.identity import Principal, read_scopes
-from toolyard.serving.routes import events
-from toolyard.serving.routes.events import EventFeed
+from toolyard.serving import event_feed
+from toolyard.serving.event_feed import EventFeed
+from toolyard.serving.identity import Principal
+from toolyard.serving.scopes import read_scopes
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.base import AddRows, AffectedRows, TrimLog
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -63,9 +64,9 @@ STEPS = st.lists(
 @given(steps=STEPS, principal=st.sampled_from([ANN, ADMIN]))
 def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, principal):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (journal, events):
+        for module in (journal, event_feed):
             patch.setattr(module, "KEPT_EVENTS", 6)
-        patch.setattr(events, "_CHUNK", 3)
+        patch.setattr(event_feed, "_CHUNK", 3)
         store = SqliteStore(Path(folder) / "s.db") if kind == "sqlite" else None
         engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
         engine.keep_journal(CallLogOptions())

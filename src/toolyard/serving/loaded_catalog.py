@@ -1,0 +1,52 @@
+"""`LoadedCatalog`: the sources of a service, loaded again on request, and kept in step with its other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from toolyard.app.toolyard import Toolyard
+from toolyard.engines.script_runner import weakest_level
+from toolyard.serving.registrations import KIND, Registrations
+from toolyard.sessions.records import Records
+
+_RELOAD = "reload"
+
+
+class LoadedCatalog:
+    """The sources of one yard, as far as whoever runs the server has to do with them."""
+
+    def __init__(self, yard: Toolyard, records: Records, registrations: Registrations) -> None:
+        self.registry = yard.tool_registry
+        self._records = records
+        self._registrations = registrations
+        self._sandbox: tuple[object, str] = (None, "")
+        self._reloads = 0
+
+    @property
+    def sandbox(self) -> str:
+        """What holds scripts here: the weakest level in force, `inprocess` for nothing; `none` if there are none."""
+        snapshot = self.registry.snapshot
+        if self._sandbox[0] is not snapshot:
+            self._sandbox = (snapshot, weakest_level(snapshot.tools))
+        return self._sandbox[1]
+
+    async def start(self) -> None:
+        """Load what was registered, and remember which reload of others was the last."""
+        await self._registrations.start()
+        self._reloads = await self._records.aversion(_RELOAD)
+
+    async def reload(self) -> None:
+        """Load every source again, and have the other processes do so too."""
+        await asyncio.to_thread(self.registry.refresh)
+        if self._records.shared:
+            await self._records.aput(_RELOAD, "", "last", str(time.time()).encode())
+            self._reloads = await self._records.aversion(_RELOAD)
+
+    async def follow_others(self) -> None:
+        """Take over what other processes have registered and reloaded."""
+        await self._registrations.catch_up(await self._records.aversion(KIND))
+        reloads = await self._records.aversion(_RELOAD)
+        if reloads != self._reloads:
+            self._reloads = reloads
+            await asyncio.to_thread(self.registry.refresh)

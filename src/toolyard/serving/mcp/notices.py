@@ -1,0 +1,80 @@
+"""`NoticeRelay`: progress and log lines of a running tool, sent to the MCP client as notifications."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from toolyard.dialects.mcp_protocol import encode_notification
+from toolyard.model.call import Notice, Progress, ToolCall
+from toolyard.serving.mcp.json_rpc import RANK, Json
+
+Tell = Callable[[bytes], None]
+"""Passes a notification on to the client; called on the event loop."""
+
+_SHOWN = 10_000
+
+
+class NoticeRelay:
+    """Turns what a tool says into notifications, from any thread, until its call is over."""
+
+    __slots__ = ("_last", "_level", "_loop", "_tell", "_thread", "_token")
+
+    def __init__(self, tell: Tell, token: str | int | None, level: int | None) -> None:
+        self._tell = tell
+        self._token = token
+        self._level = level
+        self._last = float("-inf")
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def __call__(self, call: ToolCall, notice: Notice) -> None:
+        """Pass a notice on, if it is wanted."""
+        try:
+            text = self._encode_progress(notice) if isinstance(notice, Progress) else self._encode_line(notice)
+        except Exception:  # noqa: BLE001 - whatever a tool says, its call must not fail for that
+            text = self._encode_unsayable(notice)
+        if text is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._tell(text)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._tell, text)
+        except RuntimeError:
+            # The loop is closed; there is nobody to tell.
+            return
+
+    def _encode_progress(self, notice: Progress) -> bytes | None:
+        # It must grow with each notification.
+        if self._token is None or not notice.progress > self._last:
+            return None
+        self._last = notice.progress
+        params: Json = {"progressToken": self._token, "progress": notice.progress}
+        if notice.total is not None:
+            params["total"] = notice.total
+        if notice.message is not None:
+            params["message"] = notice.message
+        return encode_notification("notifications/progress", params)
+
+    def _encode_line(self, notice: Any) -> bytes | None:
+        if self._level is None or RANK.get(notice.level, 0) < self._level:
+            return None
+        params: Json = {"level": notice.level, "data": notice.data}
+        if notice.logger is not None:
+            params["logger"] = notice.logger
+        return encode_notification("notifications/message", params)
+
+    def _encode_unsayable(self, notice: Notice) -> bytes | None:
+        """What is no JSON, as it would be shown to a person; nothing if it cannot be shown either."""
+        if isinstance(notice, Progress):
+            return None
+        try:
+            shown = repr(notice.data)
+        except Exception:  # noqa: BLE001 - as above
+            shown = f"<{type(notice.data).__name__}>"
+        data = shown[:_SHOWN].encode("utf-8", "backslashreplace").decode()
+        level = notice.level if isinstance(notice.level, str) and notice.level in RANK else "info"
+        return encode_notification("notifications/message", {"level": level, "data": data})

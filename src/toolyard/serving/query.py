@@ -1,0 +1,117 @@
+"""Query parameters: declared with a JSON Schema, checked against it, and read as text, counts and fractions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+
+from toolyard.serving.http_fault import HttpFault
+
+_QUERY = "toolyard.query"
+_MAX_PARAMETERS = 100
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
+"""As JSON writes numbers."""
+
+
+class QueryParameter(msgspec.Struct, frozen=True):
+    """One query parameter and its JSON Schema."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str
+    repeatable: bool = False
+
+    def check(self, values: list[str]) -> None:
+        """Refuse what the schema does not allow; numbers are checked where they are read."""
+        if len(values) > 1 and not self.repeatable:
+            raise _invalid_query(f"{self.name} is given {len(values)} times; give it once")
+        most = self.schema.get("maxLength")
+        if most is not None and any(len(value) > most for value in values):
+            raise _invalid_query(f"{self.name} is longer than {most} characters")
+        if self.schema.get("minLength") and not all(values):
+            raise _invalid_query(f"{self.name} must not be empty")
+        pattern = self.schema.get("pattern")
+        if pattern is not None and not all(re.fullmatch(pattern, value) for value in values):
+            raise _invalid_query(f"{self.name} must match {pattern}")
+        allowed = self.schema.get("enum")
+        if allowed is not None and not set(values) <= set(allowed):
+            raise _invalid_query(f"{self.name} must be one of {', '.join(allowed)}")
+
+
+def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
+    """Refuse parameters that are not known, and values that theirs do not allow."""
+    known = {parameter.name: parameter for parameter in parameters}
+    for name, values in read_query(request).items():
+        if name not in known:
+            listed = f"known here: {', '.join(sorted(known))}" if known else "there are none here"
+            raise _invalid_query(f"no query parameter is called {name[:100]!r}; {listed}")
+        known[name].check(values)
+
+
+def read_query(request: Request) -> Mapping[str, list[str]]:
+    """Every query parameter with its values, in order; a query that is no UTF-8, or too much, is refused."""
+    found: dict[str, list[str]] | None = request.scope.get(_QUERY)
+    if found is None:
+        found = request.scope[_QUERY] = _parse_query(request.scope["query_string"])
+    return found
+
+
+def query_str(request: Request, name: str) -> str | None:
+    """The value of a query parameter that may be given once."""
+    if not request.scope["query_string"]:
+        return None
+    values = read_query(request).get(name)
+    return None if values is None else values[0]
+
+
+def query_fraction(request: Request, name: str) -> float | None:
+    """The value of a query parameter that is a number from 0 to 1."""
+    text = query_str(request, name)
+    if text is None:
+        return None
+    if _NUMBER.fullmatch(text) and 0 <= float(text) <= 1:
+        return float(text)
+    raise _invalid_query(f"{name} must be a number from 0 to 1, such as 0.6")
+
+
+def query_int(request: Request, name: str, least: int, most: int, default: int) -> int:
+    """The value of a query parameter that is a whole number."""
+    text = query_str(request, name)
+    if text is None:
+        return default
+    number = read_count(text)
+    if number is None or not least <= number <= most:
+        raise _invalid_query(f"{name} must be a whole number from {least} to {most}")
+    return number
+
+
+def read_count(text: str) -> int | None:
+    """A whole number, 0 or more, as forms and addresses have it; None if the text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def parse_pairs(text: bytes, most: int) -> list[tuple[str, str]] | None:
+    """Names and values as queries and forms have them; None if they are no UTF-8, or there are more."""
+    try:
+        return parse_qsl(text.decode("ascii"), keep_blank_values=True, max_num_fields=most, errors="strict")
+    except ValueError:
+        return None
+
+
+def _parse_query(text: bytes) -> dict[str, list[str]]:
+    pairs = parse_pairs(text, _MAX_PARAMETERS)
+    if pairs is None:
+        raise _invalid_query(f"the query must be percent-encoded UTF-8 with at most {_MAX_PARAMETERS} parameters")
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _invalid_query(message: str) -> HttpFault:
+    return HttpFault(400, "request.invalid_query", message)
