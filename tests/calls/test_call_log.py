@@ -12,17 +12,10 @@ from sessions.conftest import place as place, postgres_place as postgres_place, 
 from waiting import until
 
 from conftest import examples
-from toolyard.calls import journal
-from toolyard.calls.journal import (
-    CallFilter,
-    CallLogOptions,
-    CallRow,
-    MemoryJournal,
-    SqlJournal,
-    clean_text,
-    new_call_number,
-    read_call_id,
-)
+from toolyard.calls import journal, sql_journal
+from toolyard.calls.call_log import CallFilter, CallRow, read_call_id
+from toolyard.calls.journal import CallLogOptions, MemoryJournal, clean_text, new_call_number
+from toolyard.calls.sql_journal import SqlJournal
 from toolyard.sessions.store.base import AddRows
 from toolyard.sessions.store.sqlite import SqliteStore
 
@@ -108,6 +101,7 @@ def test_pages_in_a_line_are_the_calls_that_fit_newest_first_in_memory_and_in_a_
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # So few that pages stop early, empty ones too.
         patch.setattr(journal, "SCANNED", 5)
+        patch.setattr(sql_journal, "SCANNED", 5)
         store = SqliteStore(Path(folder) / "s.db")
         for log in (MemoryJournal(PLENTY), SqlJournal(store, PLENTY)):
             fill(log, rows)
@@ -118,7 +112,7 @@ def test_pages_in_a_line_are_the_calls_that_fit_newest_first_in_memory_and_in_a_
 
 
 def test_the_same_questions_have_the_same_answers_in_postgres(postgres_place, monkeypatch):
-    monkeypatch.setattr(journal, "SCANNED", 5)
+    monkeypatch.setattr(sql_journal, "SCANNED", 5)
     rows = [
         make(ended=float(at), tool=tool, code=code, owner=owner)
         for at, (tool, code, owner) in enumerate(
@@ -197,7 +191,7 @@ def logs(tmp_path_factory):
 
 @pytest.mark.parametrize("wanted", QUESTIONS, ids=range(len(QUESTIONS)))
 def test_the_work_for_a_page_does_not_grow_with_the_log(logs, wanted, monkeypatch):
-    monkeypatch.setattr(journal, "SCANNED", 100)
+    monkeypatch.setattr(sql_journal, "SCANNED", 100)
     small, large = logs
     few, _ = count_steps(small, wanted)
     many, long_page = count_steps(large, wanted)
@@ -222,8 +216,8 @@ def test_the_work_for_a_page_does_not_grow_with_the_log(logs, wanted, monkeypatc
     ],
 )
 def test_of_rows_that_do_not_fit_nothing_is_decoded(logs, wanted, monkeypatch):
-    decoded, read = [], journal._read_row
-    monkeypatch.setattr(journal, "_read_row", lambda row: decoded.append(row) or read(row))
+    decoded, read = [], sql_journal._read_row
+    monkeypatch.setattr(sql_journal, "_read_row", lambda row: decoded.append(row) or read(row))
     assert read_all(logs[0], wanted, 50) == decoded == []
 
 

@@ -110,7 +110,7 @@ def test_the_log_has_one_safe_line_whatever_the_text(text, caplog):
     with engine_of(forge) as made, caplog.at_level(logging.ERROR):
         made.discreet = True
         [result] = made.execute("s", [call("forge", text=text)])
-    [record] = [record for record in caplog.records if record.name == "toolyard.calls.result"]
+    [record] = [record for record in caplog.records if record.name == "toolyard.calls.failure"]
     line = record.getMessage()
     assert line.isascii() and line.isprintable() and len(line) < 5000
     assert record.exc_info is None, "Python would write that raw, in many lines"

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.calls.batch import CallRequest
 from toolyard.calls.faults import FAULTS_SCHEMA, FaultPlan, from_error_categories
-from toolyard.calls.plan import Settings
+from toolyard.calls.settings import Settings
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine

@@ -8,8 +8,10 @@ from call_support import call, engine_of
 from waiting import until
 
 from toolyard.calls.batch import CallRequest
-from toolyard.calls.journal import CallFilter, CallLogOptions, _read_row
+from toolyard.calls.call_log import CallFilter
+from toolyard.calls.journal import CallLogOptions
 from toolyard.calls.policy import Policy, Rule
+from toolyard.calls.sql_journal import _read_row
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionError
 from toolyard.sessions.sessions import Sessions

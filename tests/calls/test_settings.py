@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolyard.calls.plan import Gates, Settings
+from toolyard.calls.settings import Gates, Settings
 from toolyard.model.errors import ConfigError
 
 

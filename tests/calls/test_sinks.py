@@ -9,7 +9,8 @@ import threading
 import pytest
 from warm_python import warm_toolyard
 
-from toolyard.calls.sinks import CallEvent, JsonlSink, LoggingSink
+from toolyard.calls.call_event import CallEvent
+from toolyard.calls.sinks import JsonlSink, LoggingSink
 from toolyard.calls.tracer import Tracer
 from toolyard.model.errors import ConfigError
 

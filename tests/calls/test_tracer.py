@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.calls.sinks import CallEvent, JsonlSink, LoggingSink, json_bytes
+from toolyard.calls.call_event import CallEvent, json_bytes
+from toolyard.calls.sinks import JsonlSink, LoggingSink
 from toolyard.calls.tracer import SpanSink, Tracer, TracingOptions
 from toolyard.model import Tool, ToolCall
 from toolyard.model.errors import ConfigError

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from conftest import examples
 from toolyard import ToolRegistry
 from toolyard.app.toolyard import Toolyard
-from toolyard.calls import journal
+from toolyard.calls import journal, sql_journal
 from toolyard.calls.journal import CallLogOptions
 from toolyard.engines.python import PythonToolEngine
 from toolyard.serving import event_feed
@@ -64,7 +64,7 @@ STEPS = st.lists(
 @given(steps=STEPS, principal=st.sampled_from([ANN, ADMIN]))
 def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, principal):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (journal, event_feed):
+        for module in (journal, sql_journal, event_feed):
             patch.setattr(module, "KEPT_EVENTS", 6)
         patch.setattr(event_feed, "_CHUNK", 3)
         store = SqliteStore(Path(folder) / "s.db") if kind == "sqlite" else None
@@ -117,7 +117,7 @@ def flush_rows():
 
 
 def test_what_is_trimmed_before_a_feed_that_began_empty_has_read_it_is_told_as_missed(tmp_path, monkeypatch):
-    monkeypatch.setattr(journal, "KEPT_EVENTS", 6)
+    monkeypatch.setattr(sql_journal, "KEPT_EVENTS", 6)
     store = SqliteStore(tmp_path / "s.db")
     engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
     feed = EventFeed(Toolyard(engine.tool_registry, engine))

@@ -20,10 +20,12 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from toolyard.calls.answerer import SimulatedAnswerer
 from toolyard.calls.approval import ANONYMOUS, PROGRAM, Approval, Outcome, Preview, format_time
 from toolyard.calls.batch import Batch
+from toolyard.calls.call_path import CallPath
 from toolyard.calls.drive import EitherWay, Flow, Wait, run_beside
-from toolyard.calls.plan import CallPath, CallPlans, ScopedPlans, SimulatedAnswerer
+from toolyard.calls.plan import CallPlans, ScopedPlans
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall, ToolResult

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from toolyard.calls.answerer import Answerer
 from toolyard.calls.drive import Flow, await_coroutine, call_engine, enter_gate, pause, run_in_thread
 from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import Answerer
 from toolyard.calls.result import plain_answer
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.call import Content

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from toolyard.calls.answerer import Answerer
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import Answerer, count_values
+from toolyard.calls.settings import count_values
 from toolyard.loop.threads import Threads, loop_runs_here, wrapped
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
 from toolyard.registry.function_call import await_answer, tool_failed

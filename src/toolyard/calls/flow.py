@@ -23,6 +23,7 @@ from toolyard.calls.asking import Asked, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
 from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_joined, find_recorded
 from toolyard.calls.budgets import count_calls
+from toolyard.calls.call_path import CallPath
 from toolyard.calls.drive import (
     Flow,
     TakeTurn,
@@ -37,10 +38,11 @@ from toolyard.calls.drive import (
     run_in_thread,
     write_store,
 )
+from toolyard.calls.failure import check_writable, failure_result
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import CallPath, CallPlan, CallPlans, ScopedPlans
+from toolyard.calls.plan import CallPlan, CallPlans, ScopedPlans
 from toolyard.calls.policy import Policy
-from toolyard.calls.result import check_writable, failure_result, make_result
+from toolyard.calls.result import make_result
 from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, Held, NoEngine, SessionError, Unavailable

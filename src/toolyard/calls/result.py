@@ -1,34 +1,28 @@
-"""What an engine answered, or raised, as a `ToolResult` and as the entry that a session keeps of it.
+"""`make_result`: what an engine answered, as a `ToolResult` and as the entry that a session keeps of it.
 
-What went wrong is told bounded, redacted, in valid UTF-8. Callers on the other side of a wire are told of a tool's own
-exception where the log has it, no more: its text may hold paths, queries and other people's data. A tool that has
-something to say to its caller raises `ToolFailed`.
+The answer becomes JSON, is measured, and is checked against the output schema of its tool.
 """
 
 from __future__ import annotations
 
-import logging
-import secrets
-import traceback
-from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import CallPath, CallPlan, Settings, count_values
+from toolyard.calls.plan import CallPlan
+from toolyard.calls.settings import Settings, count_values
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.call import CONTENT, Content, ToolCall, ToolResult
-from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, InvalidOutput, SessionError, ToolFailed
-from toolyard.model.tool import Effects, Tool
+from toolyard.model.call import CONTENT, Content, ToolResult
+from toolyard.model.errors import CallError, InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tree_size import LEAVES, fits, is_small
 from toolyard.registry.bind import Bound
 from toolyard.registry.function_call import tool_failed
 from toolyard.schema.violations import describe
-from toolyard.sessions.history import any_call_text, call_text, entry_text, fill_frame, result_text
+from toolyard.sessions.history import call_text, entry_text, fill_frame, result_text
 from toolyard.sessions.state import Changes
-from toolyard.words.redactor import Redactor, echoes_of, hides
+from toolyard.words.redactor import echoes_of, hides
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode
@@ -241,164 +235,3 @@ def _too_large(invocation: Invocation, size: str, limit: int) -> InvalidOutput:
         hint="ask for less, or raise max_result_bytes; nothing was cut",
         details={"max_result_bytes": limit},
     )
-
-
-_log = logging.getLogger(__name__)
-
-_READ = 20_000
-"""Characters of an exception's text that are looked at."""
-_SHOWN = 500
-"""Characters of it that are logged."""
-_FRAMES = 20
-_TRACE = 2000
-"""Characters of a traceback of another process that are logged, from its end."""
-_LONGEST_MESSAGE = 4_000
-_MOST_DETAILS = 20_000
-_DEEPEST_DETAILS = 50
-_LONGEST_DETAILS = 256 * 1024
-
-
-def failure_result(
-    call: ToolCall, bound: Bound | None, invocation: Invocation | None, error: CallError, path: CallPath
-) -> tuple[ToolResult, bytes, Changes]:
-    """The result of a call that failed, its entry, and no changes: only here an exception becomes a `ToolResult`."""
-    redactor = path.redactor
-    info = error.info
-    if path.discreet and bound is not None and is_own_exception(error):
-        info = _mask_exception(error, bound.tool, redactor)
-    elif _log.isEnabledFor(logging.DEBUG) and is_own_exception(error):
-        _log.debug("%s failed: %s", call.name, _describe_exception(error.__cause__ or error, redactor))
-    # Frames of it know the future by which it came, which knows it: what a call held would wait to be collected.
-    error.__traceback__ = None
-    info = redact_info(_bound_info(info), redactor.value)
-    if invocation is not None and invocation.secrets:
-        info = redact_info(info, echoes_of(invocation.secrets).hide)
-    if invocation is not None and invocation.tool.effects is Effects.READ:
-        # What only reads has changed nothing, however it failed.
-        info = msgspec.structs.replace(info, effect="none")
-    metadata = call_metadata(bound, invocation)
-    try:
-        result = ToolResult.failed(call, info, **metadata)
-        if bound is not None:
-            # Whatever it was called, this is the tool that was meant.
-            result = msgspec.structs.replace(result, name=bound.tool.qualified_name)
-        sent = bound.sent if bound is not None else error.sent if isinstance(error, InvalidArguments) else b""
-        text = call_text(call, sent) if sent else any_call_text(call)
-        return result, entry_text(text, result_text(result, b"null")), _NO_CHANGES
-    except (TypeError, ValueError, RecursionError):
-        # Half of a surrogate pair, or details of a tool's own that are no JSON: no store can keep that.
-        result = ToolResult.failed(_escape_call(call), _escape_info(info), **metadata)
-        return result, entry_text(any_call_text(_escape_call(call)), result_text(result, b"null")), _NO_CHANGES
-
-
-def redact_info(info: ErrorInfo, redact: Callable[[Any], Any]) -> ErrorInfo:
-    """The facts of an error without secrets, which `redact` takes out of a value."""
-    hint = None if info.hint is None else redact(info.hint)
-    details = redact(info.details) if info.details else info.details
-    return msgspec.structs.replace(info, message=redact(info.message), hint=hint, details=details)
-
-
-def is_own_exception(error: CallError) -> bool:
-    """True if the tool raised something that was not meant as an answer."""
-    return isinstance(error, ToolFailed) and error.unforeseen
-
-
-def _mask_exception(error: CallError, tool: Tool, redactor: Redactor) -> ErrorInfo:
-    """Log the exception under an id, and tell the caller the id."""
-    cause, number = error.__cause__ or error, secrets.token_hex(6)
-    told = _describe_exception(cause, redactor)
-    kind = type(cause).__name__
-    if isinstance(cause, ToolFailed) and cause.trace:
-        # It was raised in another process, where its type and its frames are.
-        kind = str(cause.info.details.get("exception", kind))
-        said, trace = ascii(redactor.text(str(cause))), ascii(redactor.text(cause.trace))
-        told = f"{_escape_unprintable(kind)}: {_cut_end(said)} at {_cut_start(trace)}"
-    _log.error("%s failed; error id %s: %s", tool.qualified_name, number, told)
-    return msgspec.structs.replace(
-        error.info,
-        message=f"{tool.qualified_name} failed with {_escape_unprintable(kind)}; the server's log has it as {number}",
-        details={**error.info.details, "error_id": number},
-    )
-
-
-def _describe_exception(error: BaseException, redactor: Redactor) -> str:
-    """Kind, text and frames of an exception, the innermost first.
-
-    Whoever made a tool fail may have written its text: it is quoted, so that it can neither begin a line of its own
-    nor reach a terminal, and cut.
-    """
-    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    where = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
-    kind, text = _escape_unprintable(type(error).__name__), ascii(redactor.text(_exception_text(error)))
-    return f"{kind}: {_cut_end(text)} at {_escape_unprintable(redactor.text(where))}"
-
-
-def _exception_text(error: BaseException) -> str:
-    try:
-        return str(error)[:_READ]
-    except Exception as odd:  # noqa: BLE001 - a tool's own exception may raise anything when it is asked for its text
-        return f"(it cannot be shown: {type(odd).__name__})"
-
-
-def _escape_unprintable(text: str) -> str:
-    return text if text.isascii() and text.isprintable() else ascii(text)
-
-
-def _cut_start(text: str) -> str:
-    return text if len(text) <= _TRACE else f"...{text[-_TRACE:]}"
-
-
-def _cut_end(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def check_writable(call_id: str) -> None:
-    """Refuse a call whose id no history could hold, before anything is done for it."""
-    if not call_id.isascii() and _escape_halves(call_id) != call_id:
-        raise InvalidArguments("the call id holds half of a surrogate pair", hint="send an id that is valid UTF-8")
-
-
-def _escape_call(call: ToolCall) -> ToolCall:
-    """The call with such halves written as escapes; its arguments are left to whoever records them."""
-    texts = {
-        field: _escape_halves(text)
-        for field in ("name", "call_id", "overload")
-        if (text := getattr(call, field)) is not None
-    }
-    return msgspec.structs.replace(call, **texts)
-
-
-def _escape_info(info: ErrorInfo) -> ErrorInfo:
-    """The error's words with such halves written as escapes; details that JSON cannot carry are left out."""
-    details = info.details
-    try:
-        msgspec.json.encode(details)
-    except (TypeError, ValueError, RecursionError):
-        details = {}
-    hint = None if info.hint is None else _escape_halves(info.hint)
-    return msgspec.structs.replace(info, message=_escape_halves(info.message), hint=hint, details=details)
-
-
-def _bound_info(info: ErrorInfo) -> ErrorInfo:
-    """The error within limits of its own: it is recorded, traced and sent to a model like any other answer."""
-    message = info.message
-    if len(message) > _LONGEST_MESSAGE:
-        message = f"{message[:_LONGEST_MESSAGE]}... ({len(message):,} characters, the first {_LONGEST_MESSAGE:,} shown)"
-    details = info.details
-    if details and not fits(details, max_values=_MOST_DETAILS, max_depth=_DEEPEST_DETAILS):
-        details = {"left_out": "the details are too large or too deep"}
-    elif details and _encoded_size(details) > _LONGEST_DETAILS:
-        details = {"left_out": f"the details are over {_LONGEST_DETAILS:,} bytes"}
-    hint = info.hint if info.hint is None else info.hint[:_LONGEST_MESSAGE]
-    return msgspec.structs.replace(info, message=message, hint=hint, details=details)
-
-
-def _encoded_size(details: dict[str, Any]) -> int:
-    try:
-        return len(msgspec.json.encode(details))
-    except (TypeError, ValueError, RecursionError):
-        return 0  # told apart where it is written
-
-
-def _escape_halves(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from toolyard.calls.call_event import CallEvent
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.journal import CallLogOptions, Journal, new_call_number
-from toolyard.calls.sinks import CallEvent, JsonlSink, Level, LoggingSink
+from toolyard.calls.sinks import JsonlSink, Level, LoggingSink
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, Interrupted
 from toolyard.model.tool import Tool
@@ -160,7 +161,7 @@ class Tracer:
             chosen = options.logging if isinstance(options.logging, LoggingOptions) else LoggingOptions()
             sinks.append(LoggingSink(chosen.logger, chosen.level))
         if options.opentelemetry:
-            from toolyard.calls.sinks import OpenTelemetrySink
+            from toolyard.calls.opentelemetry import OpenTelemetrySink
 
             try:
                 sinks.append(OpenTelemetrySink())

@@ -21,8 +21,10 @@ from msgspec.structs import replace
 
 from toolyard.app.config import read_anything
 from toolyard.app.toolyard import Toolyard
-from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal, open_journal
-from toolyard.calls.plan import SCHEMA_SIMULATOR
+from toolyard.calls.answerer import SCHEMA_SIMULATOR
+from toolyard.calls.call_log import CallFilter, CallRow
+from toolyard.calls.journal import CallLogOptions, Journal
+from toolyard.calls.sql_journal import open_journal
 from toolyard.calls.tracer import read_log_options
 from toolyard.cli.approvals import ask_at_terminal, tell_how_to_decide
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from toolyard.calls.journal import CallFilter, CallRow
+from toolyard.calls.call_log import CallFilter, CallRow
 from toolyard.client.wire import API, ServerWire, make_garbled_error, make_refusal_error
 from toolyard.links.http.messages import Incoming
 from toolyard.links.mcp.web import EventReader

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from toolyard.calls.plan import Settings
+from toolyard.calls.settings import Settings
 from toolyard.constants import VERSION
 from toolyard.links.http.link import MAX_ANSWER, HttpLink
 from toolyard.links.http.messages import Incoming, retry_after

@@ -20,14 +20,17 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
+from toolyard.calls.answerer import Answerer
 from toolyard.calls.approvals import Approvals
 from toolyard.calls.batch import Batch, CallRequest, may_execute_all, refusals
+from toolyard.calls.call_path import CallPath
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.journal import CallLogOptions, Journal, open_journal
-from toolyard.calls.plan import MAX_RESULT_BYTES, Abandoned, Answerer, CallPath, Gates, OutputCheck, Settings
+from toolyard.calls.journal import CallLogOptions, Journal
 from toolyard.calls.policy import Policy
+from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
+from toolyard.calls.sql_journal import open_journal
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.execute_override import (
     NO_CONTEXT,

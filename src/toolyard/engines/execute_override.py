@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import Gates, Settings
 from toolyard.calls.policy import Policy
+from toolyard.calls.settings import Gates, Settings
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ConfigError, Denied, ToolFailed, UnknownToolError

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Meta
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
+from toolyard.calls.failure import redact_info
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.result import redact_info
 from toolyard.dialects.mcp import read_answer
 from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.links.mcp import Handlers, McpLink, give_back, lease

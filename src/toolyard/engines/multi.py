@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import chain, count
 from typing import Any, TypeVar
 
+from toolyard.calls.answerer import Answerer
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import Answerer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
 from toolyard.model.errors import ConfigError, NoEngine, SessionError

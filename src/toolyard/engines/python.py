@@ -7,8 +7,8 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from toolyard.calls.answerer import Answerer
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import Answerer
 from toolyard.engines.effectful import EffectfulEngine
 from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import NoEngine

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from toolyard.app.toolyard import Toolyard
-from toolyard.calls.plan import CallPath
+from toolyard.calls.call_path import CallPath
 from toolyard.engines import base
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.replay import ReplayMatch, ReplayMode, ReplayToolEngine

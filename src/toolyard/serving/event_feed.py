@@ -13,7 +13,8 @@ from contextlib import suppress
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.approval import Approval
-from toolyard.calls.journal import KEPT_EVENTS, CallLogOptions, Event, open_journal
+from toolyard.calls.journal import KEPT_EVENTS, CallLogOptions, Event
+from toolyard.calls.sql_journal import open_journal
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.report import SourceReport
 from toolyard.serving.identity import Principal

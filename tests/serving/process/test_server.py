@@ -178,7 +178,7 @@ def test_a_tool_that_fails_cannot_forge_a_line_of_the_log(tmp_path, style):
     assert not any(line.startswith("2026-11-15T09:00:00.000Z") for line in err.splitlines())
     assert "RuntimeError" in line and "broken.py:6" in line
     if style == "json":
-        assert json.loads(line)["logger"] == "toolyard.calls.result"
+        assert json.loads(line)["logger"] == "toolyard.calls.failure"
 
 
 def test_a_hangup_loads_the_sources_again(tmp_path):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
+from toolyard.calls.answerer import SCHEMA_SIMULATOR
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import SCHEMA_SIMULATOR
 from toolyard.engines.base import ToolEngine
 from toolyard.links.lm.config import LMOptions
 from toolyard.model.errors import ConfigError, InvalidOutput

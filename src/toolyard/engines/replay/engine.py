@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 import msgspec
 from msgspec import UNSET, Meta, structs
 
+from toolyard.calls.answerer import Answerer
 from toolyard.calls.attempts import answer_flow, behind_a_cassette
 from toolyard.calls.drive import Flow, drive_here, too_late
+from toolyard.calls.failure import is_own_exception, redact_info
 from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import Answerer
-from toolyard.calls.result import is_own_exception, plain_answer, redact_info
+from toolyard.calls.result import plain_answer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.replay.cassette import Cassette, Changed, Drift, Moved, Recording, call_key, nearest
 from toolyard.loop.threads import loop_runs_here
@@ -45,7 +46,7 @@ from toolyard.schema.options import check_kinds, read_arguments
 from toolyard.sessions.history import Entry, read_entry
 
 if TYPE_CHECKING:
-    from toolyard.calls.plan import CallPath
+    from toolyard.calls.call_path import CallPath
 
 ReplayMode = Literal["replay", "record", "auto", "passthrough"]
 ReplayMatch = Literal["arguments", "strict", "fifo"]

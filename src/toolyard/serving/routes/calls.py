@@ -9,7 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.journal import CallFilter, Journal, LogPosition, read_call_id
+from toolyard.calls.call_log import CallFilter, LogPosition, read_call_id
+from toolyard.calls.journal import Journal
 from toolyard.engines.base import ToolEngine
 from toolyard.serving.cursors import Position, digest_json, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault, refuse_cursor

@@ -1,0 +1,115 @@
+"""`Answerer`: an engine as the call path sees it; `SimulatedAnswerer` answers in its place where a call is simulated.
+
+`Root` is the engine that was called, and chooses the answerer of each tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import CoroutineType
+from typing import Any, Protocol
+
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.settings import Gates, Settings
+from toolyard.loop.threads import Threads
+from toolyard.model.tool import Effects, Tool
+from toolyard.registry.function_call import enter_simulation, leave_simulation, simulating
+from toolyard.registry.prepared import PreparedTool
+
+_THE_TOOL = "the tool itself"
+SCHEMA_SIMULATOR = "schema simulator"
+"""What answers simulated calls in place of functions and scripts, unless something else is named."""
+
+
+class Answerer(Protocol):
+    """An engine that answers."""
+
+    name: str
+    settings: Settings
+    gates: Gates
+    threads: Threads
+
+    @property
+    def idempotent(self) -> bool:
+        """True if a call with an id may safely be made twice."""
+
+    def answer(self, invocation: Invocation) -> Any:
+        """The value, or a coroutine that gives it."""
+
+    def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
+        """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
+
+    def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
+        """Who answers when the tool is simulated for somebody who may also execute it, or may not.
+
+        Itself, where it answers as it would in earnest and nothing is changed by that; raises `Denied` if nobody may.
+        """
+
+    def blocks(self, tool: Tool) -> bool:
+        """True if `answer` does its work before it returns, so that an event loop must not call it."""
+
+
+class Root(Protocol):
+    """The engine that was called; it chooses who answers each tool."""
+
+    settings: Settings
+    threads: Threads
+
+    def route(self, tool: Tool) -> Answerer:
+        """The engine for a tool; raises `NoEngine` if there is none."""
+
+
+class SimulatedAnswerer:
+    """Answers for a simulation: what the code behind it calls is simulated too, and the result says who answered."""
+
+    def __init__(self, routed: Answerer, tool: Tool, may_execute: bool) -> None:
+        self._answerer = routed.simulator(tool, may_execute)
+        self._may_execute = may_execute
+        self.stands_in = self._answerer is not routed
+        itself = _THE_TOOL if getattr(tool.binding, "simulates", False) else None
+        self._maker = self._answerer.name if self.stands_in else itself
+        self.name, self.settings = self._answerer.name, self._answerer.settings
+        self.gates, self.threads = self._answerer.gates, self._answerer.threads
+        self.idempotent = self._answerer.idempotent
+
+    def foresees(self, tool: Tool) -> str | None:
+        """Who this is, where its answer says what a call would do; None where it is made up, or may have effects."""
+        if self.stands_in:
+            return None if self.name == SCHEMA_SIMULATOR else f"{self.name} (simulate_with)"
+        if tool.effects is Effects.READ:
+            return f"{_THE_TOOL}, which only reads"
+        if self._maker is not None:
+            return self._maker
+        return f"{self.name}, which will answer it" if getattr(self._answerer, "foreseeable", False) else None
+
+    def answer(self, invocation: Invocation) -> Any:
+        """The value, or a coroutine that gives it."""
+        invocation.simulated_by = self._maker
+        return self._simulate(self._answerer.answer, invocation)
+
+    def _simulate(self, work: Callable[[Any], Any], argument: Any) -> Any:
+        # By hand: `simulating` would take as long as the rest of a quick call.
+        token = enter_simulation(self._may_execute)
+        try:
+            value = work(argument)
+        finally:
+            leave_simulation(token)
+        return self._await_answer(value) if type(value) is CoroutineType else value
+
+    async def _await_answer(self, work: Awaitable[Any]) -> Any:
+        with simulating(self._may_execute):
+            return await work
+
+    def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
+        """That of who answers, where that is the tool itself, and nobody need be told who did."""
+        function = self._answerer.function_for(prepared) if self._maker is None else None
+        return None if function is None else partial(self._simulate, function)
+
+    def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
+        """Itself: it is one."""
+        return self
+
+    def blocks(self, tool: Tool) -> bool:
+        """As the engine that answers."""
+        return self._answerer.blocks(tool)

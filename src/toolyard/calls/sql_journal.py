@@ -1,0 +1,148 @@
+"""`SqlJournal`: the journal in the tables beside the sessions, for all processes that share a store."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from toolyard.calls.call_event import CallEvent
+from toolyard.calls.call_log import CallFilter, CallRow, LogPage, LogPosition
+from toolyard.calls.journal import (
+    KEPT_EVENTS,
+    SCANNED,
+    About,
+    CallLogOptions,
+    Event,
+    Journal,
+    MemoryJournal,
+    clean_text,
+    describe_row,
+    make_row,
+    new_call_number,
+    write_about,
+)
+from toolyard.constants import TOOL_NAMESPACE_SEP
+from toolyard.model.names import glob_matcher
+from toolyard.sessions.store import tables
+from toolyard.sessions.store.base import Condition, LogRow, Run
+from toolyard.sessions.store.sql import LogTrimmer, SessionStore
+
+_EVENTS_AT_ONCE = 1000
+_WILDCARD = re.compile(r"([*?[])")
+
+
+class SqlJournal(Journal):
+    """The calls, and the last events, of all processes that share a store; they go along with others' transactions."""
+
+    epoch = "s"
+
+    def __init__(self, store: SessionStore, options: CallLogOptions) -> None:
+        super().__init__(options)
+        self._store = store
+        self._trimmers = {
+            "calls": LogTrimmer(store, "calls", options.max_rows, self._find_oldest),
+            "events": LogTrimmer(store, "events", KEPT_EVENTS),
+        }
+
+    def add(self, row: CallRow) -> None:
+        """See `Journal`."""
+        for each in self._write_row(row):
+            self._store.add_lazily(each)
+
+    def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
+        """See `Journal`."""
+        self._store.add_lazily(self._write_event(kind, owner, namespace, about))
+
+    def write_rows(self, event: CallEvent) -> tuple[LogRow, ...]:
+        """See `Journal`."""
+        return self._write_row(make_row(event))
+
+    def _write_row(self, row: CallRow) -> tuple[LogRow, LogRow]:
+        self._trimmers["calls"].count()
+        columns = (row.owner, row.session_id, row.tool, row.mode, row.code, row.effect, row.effects)
+        rest = (row.time, row.duration, row.definition_hash, row.approval, row.argument_bytes, row.result_bytes)
+        data = msgspec.msgpack.encode((*rest, row.call_id, row.request_id, row.seq, row.steps))
+        return LogRow("calls", (*row.place, *columns, data)), self._write_event(*describe_row(row))
+
+    def _write_event(self, kind: str, owner: str, namespace: str, about: About) -> LogRow:
+        self._trimmers["events"].count()
+        return LogRow("events", (new_call_number(), kind, clean_text(owner), namespace, write_about(about)))
+
+    def get(self, number: int) -> CallRow | None:
+        """See `Journal`."""
+        rows = self._store.read(lambda run: tables.list_calls(run, [("id = ?", (number,))], 1))
+        return _read_row(rows[0]) if rows else None
+
+    def _find_rows(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> LogPage:
+        indexed, rest = _write_conditions(wanted)
+        glob = wanted.tool if _WILDCARD.search((wanted.tool or "").removesuffix("*")) else None
+        scan: list[Condition] = [("(at, id) < (?, ?)", before), *indexed, ("at >= ?", (since,))]
+
+        def read(run: Run) -> tuple[LogPosition | None, list[Any]]:
+            if not rest and glob is None:
+                return None, tables.list_calls(run, scan, most)
+            last = tables.list_calls(run, scan, 1, skipped=SCANNED - 1, columns="at, id")
+            end = LogPosition(*last[0]) if last else None
+            # By time as well, since SQLite does not seek by both.
+            within = scan if end is None else [*scan[:-1], ("at >= ?", end[:1]), ("(at, id) >= (?, ?)", end)]
+            return end, tables.list_calls(run, [*within, *rest], most if glob is None else SCANNED)
+
+        end, rows = self._store.read(read)
+        fits = glob_matcher([glob or "*"])
+        fitting = [row for row in rows if fits(row[tables.TOOL_AT])]
+        return LogPage(list(map(_read_row, fitting[:most])), end)
+
+    def read_events(self, after: int) -> tuple[list[Event], bool]:
+        """See `Journal`."""
+        most, settled = _EVENTS_AT_ONCE, self._store.settled
+        rows, first = self._store.read(lambda run: tables.list_events(run, after, most, settled))
+        # Where nothing was read yet, ids need not begin with 1; but whatever was trimmed left as many as are kept.
+        whole = not after and len(rows) < min(KEPT_EVENTS, most)
+        return list(map(_read_event, rows)), whole or first is None or first <= after + 1
+
+    def read_recent_events(self) -> list[Event]:
+        """See `Journal`."""
+        settled = self._store.settled
+        rows = self._store.read(lambda run: tables.list_recent_events(run, KEPT_EVENTS, settled))
+        return list(map(_read_event, rows))
+
+
+def _write_conditions(wanted: CallFilter) -> tuple[list[Condition], list[Condition]]:
+    """One condition at most that an index answers, the one likely to leave the fewest rows; and the others.
+
+    Of a glob they have its beginning, up to the first wildcard, which is all of `hr::*`.
+    """
+    start, wildcard, *_ = (*_WILDCARD.split(wanted.tool or "", 1), "")
+    tool = None if wildcard else wanted.tool
+    indexed = _equal(session=wanted.session_id, tool=tool, code=wanted.code, owner=wanted.owner)
+    indexed += [("code IS NOT NULL", ())] if wanted.errors else []
+    others = _equal(mode=wanted.mode, effect=wanted.effect, effects=wanted.effects)
+    starts = ("" if wanted.namespace is None else wanted.namespace + TOOL_NAMESPACE_SEP, start if wildcard else "")
+    others += [("substr(tool, 1, ?) = ?", (len(text), text)) for text in starts if text]
+    # Of two indexes a store might take the one that leaves more; an expression has none.
+    others += [(sql.replace(" ", " || '' ", 1), values) for sql, values in indexed[1:]]
+    return indexed[:1], others
+
+
+def _equal(**wanted: str | None) -> list[Condition]:
+    return [(f"{name} = ?", (value,)) for name, value in wanted.items() if value is not None]
+
+
+def _read_row(row: Any) -> CallRow:
+    _, number, owner, session_id, tool, mode, code, effect, effects, data = row
+    # Rows of earlier versions end before their steps.
+    began, took, *rest = (*msgspec.msgpack.decode(bytes(data)), ())[:10]
+    told = (*rest[:7], tuple(rest[7]))
+    return CallRow(int(number), began, took, tool, mode, session_id, owner, code, effect, effects, *told)
+
+
+def _read_event(row: Any) -> Event:
+    number, kind, owner, namespace, data = row
+    return Event(int(number), kind, owner, namespace, bytes(data))
+
+
+def open_journal(store: SessionStore | None, options: CallLogOptions) -> Journal:
+    """The journal beside these sessions: in the same database, or in memory if there is none."""
+    return MemoryJournal(options) if store is None else SqlJournal(store, options)
