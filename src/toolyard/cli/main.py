@@ -37,8 +37,8 @@ _GROUPS = {
     "embeddings": "The embedding model that search and enrichments use by default.",
 }
 _VERBS = {
-    "config:init": "Make a small yard that runs at once.",
-    "config:add": "Add an API, an MCP server, functions or a catalog to a config.",
+    "init:init": "Make a small yard that runs at once.",
+    "add:add": "Add an API, an MCP server, functions or a catalog to a config.",
     "catalog:check": "Load a config, catalog or Python file and say what was loaded, rewritten and rejected.",
     "catalog:tools": "List the tools.",
     "catalog:show": "Show one tool, whole.",
@@ -52,7 +52,7 @@ _VERBS = {
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
     "clients:install": "Let a client such as Claude Desktop or Cursor start a yard.",
     "clients:uninstall": "Take a yard out of a client again.",
-    "config:schema": "Print the JSON Schema of config files.",
+    "init:schema": "Print the JSON Schema of config files.",
     "session:list_": "List the sessions.",
     "session:show_": "Show a session, call by call.",
     "session:fork_": "Begin a session where another one now is, or was.",

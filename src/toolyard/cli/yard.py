@@ -22,7 +22,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.sessions.sessions import Sessions
 from toolyard.sources.domains import DomainToolLoader, enabled_domains
 
-_DEFAULT = "toolyard.yaml"
+DEFAULT_CONFIG = Path("toolyard.yaml")
 
 
 def read_named(config: Path | None) -> tuple[Path | None, Config]:
@@ -34,7 +34,7 @@ def read_named(config: Path | None) -> tuple[Path | None, Config]:
 def config_path(config: Path | None) -> Path | None:
     """The given file, the environment's, or the folder's; None for the enabled domains alone."""
     path = config or (Path(os.environ["TOOLYARD_CONFIG"]) if os.environ.get("TOOLYARD_CONFIG") else None)
-    return Path(_DEFAULT) if path is None and Path(_DEFAULT).is_file() else path
+    return DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.is_file() else path
 
 
 def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistry:
@@ -121,7 +121,7 @@ def open_sessions(config: Path | None) -> Iterator[Sessions]:
 def describe_store(config: Path | None) -> str:
     """Which sessions `open_sessions` opens, for whoever does not find there what they look for."""
     path, read = read_named(config)
-    whose = f"no file was named, and there is no {_DEFAULT} here" if path is None else f"{path} names no store"
+    whose = f"no file was named, and there is no {DEFAULT_CONFIG} here" if path is None else f"{path} names no store"
     if read.sessions.store == MEMORY:
         return f"{_users_sessions()} ({whose})"
     # Where a database is may be a secret.
@@ -160,7 +160,10 @@ def tell_of_default(config: Path | None) -> None:
     """Beside something that is not there: whose tools were looked at, if nobody named a file."""
     if config_path(config) is None:
         domains = ", ".join(enabled_domains())
-        warn(f"there is no {_DEFAULT} here and no file was named, so these are the tools that ship with us ({domains})")
+        warn(
+            f"there is no {DEFAULT_CONFIG} here and no file was named, "
+            f"so these are the tools that ship with us ({domains})"
+        )
 
 
 def require_known(

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from sources.rest.documents import OK, document, notes_of, tools_of
 from toolyard.model.names import check_tool_name
-from toolyard.sources.rest.operations import base_name, distinct_names
+from toolyard.sources.rest.names import base_name, distinct_names
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
 
 if TYPE_CHECKING:
-    from toolyard.sources.rest.operations import Setting
+    from toolyard.sources.rest.reader import Setting
 
 
 _KEYS = ("tags", "paths", "methods", "operations")
@@ -203,7 +203,7 @@ class RESTToolLoader(ToolLoader):
         """Every operation of the document; see `report` for what was changed or left out."""
         # A config may name this loader long before anybody needs what reads a document.
         from toolyard.sources.rest.document import Notes, read_text
-        from toolyard.sources.rest.operations import Reader
+        from toolyard.sources.rest.reader import Reader
 
         data = self._read_document()
         rejected: list[Rejection] = []
@@ -237,7 +237,7 @@ class RESTToolLoader(ToolLoader):
         return read_bytes(self._path, max_bytes=self._max_bytes)
 
     def _make_setting(self) -> Setting:
-        from toolyard.sources.rest.operations import Setting
+        from toolyard.sources.rest.reader import Setting
 
         targets = [read_url(url) for url in (self._url, self.base_url) if url]
         return Setting(

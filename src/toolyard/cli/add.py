@@ -1,7 +1,6 @@
-"""`toolyard init`, `add` and `schema`: a config made, added to, and described.
+"""`toolyard add`: finds out what an address, a file or a command is, and adds it to a config as a source.
 
-`init` makes a small yard with a function, an API and an MCP server, which needs no network; `add` finds out what an
-address, a file or a command is, and makes it a source.
+The source is loaded before it is written, and the config's other text stays as it is.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.resources import files
 from itertools import chain, count
 from pathlib import Path
 from textwrap import indent
@@ -30,8 +27,8 @@ from toolyard.app.blocks import is_config
 from toolyard.app.config import hide_secrets, read_config, read_config_file
 from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
-from toolyard.cli.output import counted, fail, print_either, print_json, print_text, warn, working
-from toolyard.cli.yard import config_path
+from toolyard.cli.output import counted, fail, print_json, print_text, warn, working
+from toolyard.cli.yard import DEFAULT_CONFIG, config_path
 from toolyard.links.http.addresses import Blocked, is_public, read_address, with_port
 from toolyard.links.http.auth_entry import suggest_auth
 from toolyard.links.http.url import read_url
@@ -46,50 +43,10 @@ from toolyard.sources.scripts.manifest import MANIFEST
 from toolyard.words.redactor import REDACTED, Redactor, names_a_secret
 
 _Source = dict[str, Any]
-_CONFIG = Path("toolyard.yaml")
 _RUNNERS = frozenset({"npx", "uvx", "pipx", "bunx", "docker", "node", "deno", "uv", "python", "python3", "run", "sh"})
 _REFUSED = re.compile(r"\banswer(?:s|ed) 40[13]\b")
 _BASIC = """--set 'auth={"type": "basic", "user": "${API_USER}", "password": "${API_PASSWORD}"}'"""
 _PLAIN_HOSTS = ("mcp", "www", "api")
-
-_FILES = (_CONFIG.name, "desk.py", "notes.py", "orders.yaml")
-"""What `init` makes; they are in the folder `starter`."""
-_PYTHON = "command: python3"
-"""A line of the config that is made, where this Python is meant."""
-
-
-def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
-    """Make a small yard with one function, one API and one MCP server. No file that is there is changed.
-
-    Parameters
-    ----------
-    folder
-        Where; made if need be.
-    """
-    there = [name for name in _FILES if (folder / name).exists()]
-    if there:
-        raise ConfigError(f"{folder}: has {', '.join(there)} already; nothing was written, name another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in _FILES:
-        text = files("toolyard.cli").joinpath("starter", name).read_text("utf-8")
-        # As JSON, which YAML reads: the path may hold anything.
-        (folder / name).write_text(text.replace(_PYTHON, f"command: {json.dumps(sys.executable)}"), encoding="utf-8")
-    config = folder / _CONFIG
-    lines = [
-        f"made {', '.join(str(folder / name) for name in _FILES)}; next:",
-        f"  toolyard tools {config}",
-        f"  toolyard call {config}::split_bill total=90",
-        f"  toolyard open {config}",
-    ]
-    return print_either(options.json, {"folder": str(folder), "files": list(_FILES)}, "\n".join(lines))
-
-
-def schema(*, options: VerbOptions = OUTPUT) -> int:
-    """Print the JSON Schema of config files, for editors that complete and check while you type."""
-    from toolyard.app.schema import config_schema
-
-    print_json(config_schema())
-    return 0
 
 
 def add(
@@ -116,7 +73,7 @@ def add(
         scripts, or a client's mcpServers file; a Python module; or the command, with its arguments, that starts an
         MCP server: `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
     """
-    text, path, known = _read_known(config := into or config_path(None) or _CONFIG)
+    text, path, known = _read_known(config := into or config_path(None) or DEFAULT_CONFIG)
     extra = dict(_split_option(word) for word in option)
     candidates = list(_list_candidates(what, config.parent))
     if token_env is not None:
