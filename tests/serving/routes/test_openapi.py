@@ -119,6 +119,15 @@ def test_answers_of_every_kind_are_as_described(yard, document):
         check(document, path, method, answer)
 
 
+def test_a_changed_thing_is_named_as_described(yard, document):
+    for session_id, status in (("paid", "paid"), ("refunded", "refunded")):
+        state = {"shop": {"order#1": {"id": 1042, "status": status}}}
+        assert yard.post("/v1/sessions", {"session_id": session_id, "initial_state": state}).status == 201
+    answer = yard.get("/v1/sessions/paid/diff?other=refunded")
+    assert [change["thing"] for change in answer.json["changes"]] == ["order 1042"]
+    check(document, "/v1/sessions/{session_id}/diff", "get", answer)
+
+
 def test_the_document_asks_for_a_key_from_the_moment_on_that_the_server_does(tmp_path):
     config = {"tools": [], "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
     with served(config) as yard:

@@ -39,6 +39,7 @@ from toolyard.serving.wire_types import (
     Results,
     SessionId,
     Shape,
+    Text,
     WireCall,
 )
 from toolyard.sessions.state import initial_schema
@@ -136,6 +137,8 @@ class ChangeLine(Shape):
     kind: Literal["added", "removed", "changed"]
     before: Any | UnsetType = UNSET
     after: Any | UnsetType = UNSET
+    thing: Text | UnsetType = UNSET
+    """What people call the thing that has changed, such as `order 1042`; left out where only the path can say."""
     shortened: list[Literal["before", "after"]] | UnsetType = UNSET
 
 
