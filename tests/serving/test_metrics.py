@@ -113,7 +113,7 @@ def test_processes_that_share_a_folder_are_added_up(tmp_path, monkeypatch):
         "metrics.call('core::echo', 'execute', 'ok', 0.5)\n"
         "metrics.watch('running', lambda: 3)\n"
         "metrics.watch('tools', lambda: 7)\n"
-        "metrics.leave_word()\n"
+        "metrics.write_shared()\n"
     )
     monkeypatch.setenv(SHARED_VARIABLE, str(tmp_path))
     for _ in range(2):
@@ -135,7 +135,7 @@ def test_of_a_process_that_is_gone_the_counts_stay_and_the_gauges_do_not(tmp_pat
     gone.request("/", 200, 0.5)
     gone.watch("running", lambda: 3)
     monkeypatch.setattr("toolyard.serving.metrics.os.getpid", lambda: 1)
-    gone.leave_word()
+    gone.write_shared()
     monkeypatch.undo()
     now[0] += 60
     metrics = Metrics(every_name, shared=tmp_path, clock=lambda: now[0])

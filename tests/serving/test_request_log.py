@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from waiting import SOON
 
-from toolyard.serving.request_log import MAX_QUEUED, LogHandler, RequestLog, json_line, taking_logs, text_line
+from toolyard.serving.request_log import MAX_QUEUED, LogHandler, RequestLog, capture_logs, json_line, text_line
 
 AT = 1_794_730_602.958
 
@@ -152,7 +152,7 @@ class Unsayable:
 @pytest.mark.parametrize("style", ["text", "json", "off"])
 def test_what_the_service_logs_is_one_safe_line_too(style, capsys):
     forged = "x\n2026-11-15T08:16:42.958Z request status=200\x1b[2J\u2028"
-    with taking_logs(style):
+    with capture_logs(style):
         log = logging.getLogger("toolyard.some.part")
         log.warning("cannot read %s", forged)
         try:
@@ -195,7 +195,7 @@ def test_what_cannot_be_worded_does_no_harm(message, values, shown):
 
 def test_afterwards_python_logs_as_it_did():
     before = {name: list(logging.getLogger(name).handlers) for name in ("toolyard", "uvicorn", "asyncio")}
-    with pytest.raises(ValueError, match="wrong"), taking_logs("text"):
+    with pytest.raises(ValueError, match="wrong"), capture_logs("text"):
         assert {name: len(logging.getLogger(name).handlers) for name in before} != {
             name: len(found) for name, found in before.items()
         }

@@ -41,9 +41,9 @@ class Answerer(Protocol):
         """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
-        """Who answers when the tool is simulated for somebody who may also execute it, or may not.
+        """The engine that answers when the tool is simulated, for a caller that may also execute it or may not.
 
-        Itself, where it answers as it would in earnest and nothing is changed by that; raises `Denied` if nobody may.
+        Itself, where it answers as it would in earnest and nothing is changed by that; raises `Denied` if none may.
         """
 
     def blocks(self, tool: Tool) -> bool:
@@ -102,7 +102,7 @@ class SimulatedAnswerer:
             return await work
 
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
-        """That of who answers, where that is the tool itself, and nobody need be told who did."""
+        """That of the answerer, where that is the tool itself, and the result need not name it."""
         function = self._answerer.function_for(prepared) if self._maker is None else None
         return None if function is None else partial(self._simulate, function)
 

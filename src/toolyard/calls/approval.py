@@ -1,4 +1,4 @@
-"""`Approval`: one call that waits for a person's word: what it is bound to, what it would do, what became of it.
+"""`Approval`: one call that waits for a person's decision: what it is bound to, what it would do, what became of it.
 
 Who may decide is said here, once, for every face (`check_decider`).
 """
@@ -27,7 +27,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     maker: str | None = None
     is_stand_in: bool = False
-    """True if the maker is not who will answer the call: it has a world of its own."""
+    """True if the maker is not what will answer the call: it has a separate world."""
     why_not: str | None = None
     code: str | None = None
     """`ok`, or the code of the error that it would end with."""
@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call that waits, or waited, for somebody's word. Nothing in it is secret: arguments are redacted."""
+    """One call that waits, or waited, for approval. Nothing in it is secret: arguments are redacted."""
 
     id: str = ""
     state: ApprovalState = "pending"
@@ -61,14 +61,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Empty for a call without a session."""
     tool: str
     yard: str = ""
-    """The file that the call was made from, where the store is everybody's; empty where the store is the yard's own."""
+    """The file that the call was made from, where yards share a store; empty where the store is the yard's own."""
     created: float = 0.0
     expires: float = 0.0
     definition_hash: str
     digest: str
     """SHA-256 of the canonical JSON of the arguments, after coercion and defaults."""
     arguments: dict[str, Any]
-    """For whoever decides; not what runs."""
+    """To be shown to the person who decides; not what runs."""
     mode: Mode = "execute"
     call_id: str | None = None
     rule_number: int = -1
@@ -83,7 +83,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     used_at: float | None = None
     preview: Preview | None = None
     outcome: Outcome | None = None
-    """None for one that is used: it is running, or its process ended before it could say; then nobody knows."""
+    """None for one that is used: it is running, or its process ended before it could say; then it is not known."""
 
     @property
     def namespace(self) -> str:
@@ -94,7 +94,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def binding(self) -> str:
         """The same for every sending of the same call by the same caller, and for no other."""
         bound = (self.owner, self.caller, self.session_id, self.tool, self.definition_hash, self.digest, self.mode)
-        # What was held before there were yards, or in a store of its own, keeps the place that it has.
+        # What was held before there were yards, or in a separate store, keeps the place that it has.
         return digest(*bound, *filter(None, [self.yard]))[:24]
 
     @property
@@ -127,7 +127,7 @@ def format_time(moment: float) -> str:
 
 
 class Decider(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever looks at approvals, or decides: the operator, or somebody with a key (or, over a wire, without one)."""
+    """A person or program that looks at approvals, or decides: the operator, or the holder of a key (or of none)."""
 
     name: str
     owner: str = ""
@@ -146,7 +146,7 @@ class Decider(msgspec.Struct, frozen=True, kw_only=True):
 PROGRAM = "program"
 ANONYMOUS = "anonymous"
 OPERATOR = Decider(name="operator", is_operator=True)
-"""The program itself and whoever sits at its terminal."""
+"""The program itself and the person at its terminal."""
 
 
 _WITHOUT_KEYS = (
@@ -159,7 +159,7 @@ _WITHOUT_KEYS = (
 def check_decider(approval: Approval, decider: Decider) -> None:
     """Raise unless they may decide; every face asks here.
 
-    The operator always may. Nobody decides on a call of their own, unless its rule says `self: true`. Everybody else
+    The operator always may. No caller decides on their own call, unless its rule says `self: true`. All others
     needs the verb `approve` for the tool's namespace, and where the rule names `approvers`, a key that is one.
     """
     if decider.is_operator:
@@ -175,5 +175,5 @@ def check_decider(approval: Approval, decider: Decider) -> None:
 
 
 def may_see(approval: Approval, decider: Decider) -> bool:
-    """True if they are told of it: it is their own call, or in a namespace for which they may decide."""
+    """True if they may see it: it is their own call, or in a namespace for which they may decide."""
     return decider.is_operator or decider.is_caller_of(approval) or decider.approves(approval.namespace)

@@ -1,4 +1,4 @@
-"""`Approvals`: calls that wait for a person's word, and what became of them.
+"""`Approvals`: calls that wait for a person's decision, and what became of them.
 
     pending -> approved -> used        claimed once, by compare-and-swap, before the call runs
             -> denied                  stands until it expires: the same call is refused, and not held again
@@ -78,11 +78,11 @@ class Approvals:
         self._lock = threading.Lock()
         self._looked = float("-inf")
         self._holds = 0
-        """Since somebody last looked whether there is room."""
+        """Since the last look whether there is room."""
         self._crowded: frozenset[str] = frozenset()
         """Whose calls filled their room then."""
         self.listeners: list[Callable[[Approval], None]] = []
-        """Told of every change that is made here, in the thread that makes it: they return at once."""
+        """Called with every change that is made here, in the thread that makes it: they return at once."""
 
     def get(self, approval_id: str, by: Decider = OPERATOR) -> Approval:
         """The approval; `UnknownApprovalError` if there is none, or none that they may see."""
@@ -123,7 +123,7 @@ class Approvals:
     def approve(self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None) -> Approval:
         """Let the call run once, within as much time as there was to decide.
 
-        Nothing runs by this: whoever waits goes on, or sends the same call again.
+        Nothing runs by this: a caller that waits goes on, or sends the same call again.
         """
         return self._decide(approval_id, "approved", by, reason)
 
@@ -183,7 +183,7 @@ class Approvals:
         return replace(approval, state="used", used_at=self._records.clock())
 
     def release(self, claimed: Approval) -> None:
-        """Undo a `claim` of one's own, of a call that was never begun. Nobody was told of that yet."""
+        """Undo a `claim` of one's own, of a call that was never begun. No listener has heard of that yet."""
         if claimed.state == "used" and claimed.outcome is None:
             self._change(claimed.id, lambda one: replace(one, state="approved", used_at=None), tell=False)
 
@@ -192,7 +192,7 @@ class Approvals:
         return self._change(claimed.id, lambda approval: replace(approval, outcome=outcome))
 
     def hold(self, draft: Approval, seconds: float) -> Approval:
-        """Keep a call for somebody to decide on; what stands for it already, if another was quicker."""
+        """Keep a call until it is decided; what stands for it already, if another was quicker."""
         self._make_room(draft.owner)
         while True:
             latest = self._latest(draft.binding)
@@ -267,7 +267,7 @@ class Approvals:
             try:
                 listener(approval)
             except Exception:
-                # The decision is written down: whoever listens must not take it back by failing.
+                # The decision is written down: a listener must not take it back by failing.
                 log.exception("a listener failed at approval %s", approval.id)
 
     def _change(self, approval_id: str, change: Callable[[Approval], Approval], *, tell: bool = True) -> Approval:

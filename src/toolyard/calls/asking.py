@@ -1,12 +1,12 @@
-"""A call that a rule `ask` stops: it goes on, is refused, or is held for somebody to decide, who sees what it would do.
+"""A call that a rule `ask` stops: it goes on, is refused, or is held until a person decides, who sees what it would do.
 
-    claim -> goes on -> outcome                      somebody approved this very call
-          -> refused                                 somebody denied it
-          -> preview -> hold -> held                 nobody decided yet; unless the policy has an approver, who does
+    claim -> goes on -> outcome                      this very call was approved
+          -> refused                                 it was denied
+          -> preview -> hold -> held                 not decided yet; unless the policy has an approver, who does
 
 A call that is only simulated is never held: what could have an effect is not run, as for callers who may not execute
 it. In the same way a preview is made, in a throw-away copy of the session. Answers of the default simulator are made
-up, and nobody is to decide by them.
+up, and no decision may rest on them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RunCall = Callable[[CallPath, CallPlans | ScopedPlans, Batch, Session, ToolCall]
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """That the policy leaves a call to somebody's word, by which rule, and for whom."""
+    """A call that the policy leaves to a person: by which rule, and for which caller."""
 
     policy: Policy
     bound: Bound
@@ -74,7 +74,7 @@ def ask_first(
 ) -> Flow:
     """The call that may go on, and its plan; raises `Held` or `Denied` if it may not. `run` answers previews."""
     bound = asked.bound
-    # What was sent, read again: what is approved is what runs, whoever else still has the caller's object.
+    # What was sent, read again: what is approved is what runs, although the caller still has the object.
     call = replace(call, arguments=msgspec.json.decode(bound.sent))
     claimed: Approval | None = None
     if batch.mode == "execute":
@@ -97,7 +97,7 @@ def ask_first(
 def settle_claim(
     path: CallPath, batch: Batch, session: Session, result: ToolResult | None, *, begun: bool = True
 ) -> Flow:
-    """Write down what came of a call that was approved; None if nobody knows. One never `begun` stays approved."""
+    """Write down what came of a call that was approved; None if that is not known. One never `begun` stays approved."""
     assert batch.claim is not None
     (claimed, before, refund), batch.claim = batch.claim, None
 
@@ -182,7 +182,7 @@ def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Ask
 
 
 def _ask_operator(path: CallPath, asked: Asked, ask: Ask, draft: Approval) -> Approval:
-    """Have the approver of the policy decide now, unless somebody else does meanwhile."""
+    """Have the approver of the policy decide now, unless it is decided elsewhere meanwhile."""
     standing = ask.approval
     assert standing is not None
     try:
@@ -212,7 +212,7 @@ def _use_store(
 
 
 def _tell_ways(path: CallPath, asked: Asked, approval: Approval) -> str:
-    """How somebody can decide on a call; over a wire without keys all are its caller, who may not."""
+    """How to decide on a call; over a wire without keys every caller is its caller, who may not."""
     # What is kept in memory, no other process sees.
     command = "" if path.sessions.store is None else f"toolyard approvals approve {approval.id}"
     command += f" -c {approval.yard or 'CONFIG'}" if command else ""

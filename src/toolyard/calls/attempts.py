@@ -181,7 +181,7 @@ def alter_answer(fault: Fault, invocation: Invocation, value: Any, max_bytes: in
 
 
 def _make_error(fault: Fault, invocation: Invocation, *, called: bool) -> CallError:
-    """What the caller is told; `called` if the tool was, and may have done its work."""
+    """The error for the caller; `called` if the tool was called, and may have done its work."""
     kind, text, effect = _ERRORS[fault.type]
     said, again = (None, None) if fault.rule is None else (fault.rule.message, fault.rule.retry_after)
     if again is None and fault.type == "rate_limit":

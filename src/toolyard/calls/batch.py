@@ -1,7 +1,7 @@
 """`Batch`: the calls one caller hands in together, answered in order in one turn of the session.
 
-A `CallRequest` is what somebody on the other side of a wire asks for. To them, what their `Scope` does not show does
-not exist: no names, no schemas, no hints.
+A `CallRequest` is what a remote caller asks for. To it, what its `Scope` does not show does not
+exist: no names, no schemas, no hints.
 
 A call that is sent again while the first is under way is the same call: batches take turns, so by its own the first is
 over, and what was recorded of it is the answer (`find_joined`). So it is later, where the caller asked for that
@@ -33,7 +33,7 @@ _LONGEST = 1e8
 
 
 class Scope(Protocol):
-    """What of a registry somebody may see and use."""
+    """What of a registry a caller may see and use."""
 
     @property
     def sees_all(self) -> bool:
@@ -54,7 +54,7 @@ Listener = Callable[[ToolCall, Notice], None]
 
 
 class Conditions(msgspec.Struct):
-    """Under which calls are answered together; what nobody says is left as it is here."""
+    """Under which calls are answered together; the defaults hold where the caller does not say."""
 
     mode: Mode = "execute"
     timeout: float | None = None
@@ -86,7 +86,7 @@ class CallRequest(Conditions, frozen=True, kw_only=True):  # type: ignore[misc] 
 
     calls: Sequence[ToolCall]
     session_id: str | None = None
-    """None: in a session of their own, which nobody else sees and which is not kept."""
+    """None: in a separate session, which no other caller sees and which is not kept."""
     owner: str | None = None
 
 
@@ -150,7 +150,7 @@ class Batch(Conditions, eq=False):
     waits_since: int | None = None
     """For a batch that was handed in while another had its turn: how many entries there were when that turn began."""
     left_behind: Future[Any] | None = None
-    """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
+    """Work of one of the calls that goes on although its caller has stopped waiting; the session must wait for it."""
     begun: float = 0.0
     """When the call that is being made was begun, by the clock of the sessions."""
     claim: tuple[Approval, State, Callable[[], None]] | None = None
@@ -165,7 +165,7 @@ class Batch(Conditions, eq=False):
 
     @property
     def holder(self) -> Future[Any] | None:
-        """What the session must wait for before anybody else may have it."""
+        """What the session must wait for before another batch may have it."""
         left = self.left_behind
         return None if left is None or left.done() else left
 
@@ -199,7 +199,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def find_joined(session: Session, batch: Batch, call: ToolCall) -> ToolResult | None:
     """The answer of the very same call, where it was under way, or ahead in line, when the batch was handed in.
 
-    Only for whoever has the session's turn.
+    Only for the batch that has the session's turn.
     """
     if batch.waits_since is None or call.call_id is None:
         return None
@@ -216,7 +216,7 @@ def find_joined(session: Session, batch: Batch, call: ToolCall) -> ToolResult | 
 def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
     """The recorded answer, a conflict if the id stands for another call, or None if it is new here.
 
-    Only for whoever has the session's turn.
+    Only for the batch that has the session's turn.
     """
     if call.call_id is None:
         return None

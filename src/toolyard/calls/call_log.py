@@ -70,7 +70,7 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return LogPosition(int((self.time + self.duration) * MICROS), self.number)
 
     def to_dict(self) -> dict[str, Any]:
-        """As programs see it, without what there is not."""
+        """As programs see it, without the fields that are empty."""
         shown = {key: getattr(self, key) for key in _SHOWN}
         began = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
         rest = {key: value for key, value in shown.items() if value not in (None, "")}

@@ -59,8 +59,8 @@ class CallPath:
         self.tracer: Tracer | None = tracer if tracer is not None and tracer.active else None
         self.redactor = redactor or Redactor()
         self.discreet = False
-        """True: what a tool's own exception says goes to the log, and callers are told where to find it there."""
-        # Threads of their own: people who think it over must not keep tools from running.
+        """True: what a tool's own exception says goes to the log, and callers get its id there."""
+        # Separate threads: people who think it over must not keep tools from running.
         self.approver_threads = Threads(_ASKED_AT_ONCE, "toolyard-approver")
         # One at a time: each of them shares the interpreter with the loop, which keeps half of it.
         self.threads = Threads(1, "toolyard-judging")
@@ -73,7 +73,7 @@ class CallPath:
 
     @property
     def approvals(self) -> Approvals:
-        """Calls that wait for somebody's word; opened when they are first asked for.
+        """Calls that wait for approval; opened when they are first asked for.
 
         They are kept beside the sessions, and in memory where those have no store.
         """
@@ -88,7 +88,7 @@ class CallPath:
         return {tool.definition_hash for tool in self.registry.snapshot.get(name)}
 
     def past_policy(self) -> CallPath:
-        """The same path for a call on which the policy has had its say, and that nobody is told of."""
+        """The same path for a call that the policy has passed, and that is not traced."""
         path = copy.copy(self)
         path.policy = path.tracer = None
         return path

@@ -78,7 +78,7 @@ def call_engine(engine: Answerer, invocation: Invocation) -> Any:
 def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
     def work() -> Any:
         invocation.begun = True
-        # In a context of its own: a tool that calls back into its session would wait for itself.
+        # In a separate context: a tool that calls back into its session would wait for itself.
         stay = Stay(invocation.session.gate)
         stay.enter()
         try:
@@ -86,7 +86,7 @@ def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
         except CallError:
             raise
         except BaseException as error:
-            # Nobody can interrupt this thread, so whatever stops it is the tool's own doing.
+            # Nothing can interrupt this thread, so whatever stops it is the tool's own doing.
             raise tool_failed(invocation.tool, error) from error
         finally:
             stay.over = True
@@ -125,7 +125,7 @@ async def aanswer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
             woken.set_result(None)
 
     def wake_from_thread(_: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
             loop.call_soon_threadsafe(wake)
 
     future.add_done_callback(wake_from_thread)
@@ -177,7 +177,7 @@ async def _see_off(task: Any, invocation: Invocation) -> None:
             ended: Future[None] = Future()
             invocation.left_behind = ended
             task.add_done_callback(lambda _: ended.set_result(None))
-        # Whatever becomes of it, nobody is waiting any more; asyncio need not complain.
+        # Whatever becomes of it, nothing waits for it any more; asyncio need not complain.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
@@ -307,7 +307,7 @@ def _drive_on(flow: Flow, wait: Wait) -> None:
     except StopIteration:
         return
     finally:
-        # An interrupt may come out here, too: the flow hears that nobody drives it any more.
+        # An interrupt may come out here, too: the flow hears that its driver is gone.
         flow.close()
 
 

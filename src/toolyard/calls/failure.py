@@ -107,7 +107,7 @@ def _mask_exception(error: CallError, tool: Tool, redactor: Redactor) -> ErrorIn
 def _describe_exception(error: BaseException, redactor: Redactor) -> str:
     """Kind, text and frames of an exception, the innermost first.
 
-    Whoever made a tool fail may have written its text: it is quoted, so that it can neither begin a line of its own
+    The caller that made a tool fail may have written its text: it is quoted, so that it can neither begin a new line
     nor reach a terminal, and cut.
     """
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
@@ -142,7 +142,7 @@ def check_writable(call_id: str) -> None:
 
 
 def _escape_call(call: ToolCall) -> ToolCall:
-    """The call with such halves written as escapes; its arguments are left to whoever records them."""
+    """The call with such halves written as escapes; its arguments are escaped where they are recorded."""
     texts = {
         field: _escape_halves(text)
         for field in ("name", "call_id", "overload")
@@ -163,7 +163,7 @@ def _escape_info(info: ErrorInfo) -> ErrorInfo:
 
 
 def _bound_info(info: ErrorInfo) -> ErrorInfo:
-    """The error within limits of its own: it is recorded, traced and sent to a model like any other answer."""
+    """The error within limits: it is recorded, traced and sent to a model like any other answer."""
     message = info.message
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[:_LONGEST_MESSAGE]}... ({len(message):,} characters, the first {_LONGEST_MESSAGE:,} shown)"

@@ -217,7 +217,7 @@ class FaultPlan:
         return f"FaultPlan({len(self.rules)} rules, seed={self.seed})"
 
     def decide(self, name: str, session: Session, mode: Mode) -> Fault | None:
-        """What befalls a call of that tool, made now in that session; for whoever has its turn."""
+        """What befalls a call of that tool, made now in that session; for the batch that has its turn."""
         matching = [number for number, matches in enumerate(self._matchers) if matches(name)]
         if not matching:
             return None

@@ -3,7 +3,7 @@
     turn -> bind -> scope -> policy -> fault -> gate -> run -> check -> record -> trace
 
 A batch takes the turn of its session, in line, and gives it back whatever happens; each of its calls goes through the
-rest. A flow never waits by itself: it yields what is to be waited for, and whoever drives it does that in a thread or
+rest. A flow never waits by itself: it yields what is to be waited for, and its driver does that in a thread or
 in a task. It raises nothing but bugs and what stops its driver. Every face of the house comes by here.
 """
 
@@ -62,7 +62,7 @@ _NO_CHANGES: Changes = {}
 _CONDITIONS = CallRequest.__struct_fields__.index("calls")
 """Fields of a request that its batch has, too, and in the same order."""
 _HELD_SECONDS = 0.005
-"""How long a batch keeps the loop: a thousand quick calls must not keep everybody else waiting."""
+"""How long a batch keeps the loop: a thousand quick calls must not keep all others waiting."""
 
 
 def run_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> list[ToolResult]:
@@ -76,14 +76,14 @@ def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batc
     results: list[ToolResult] = []
     if session.kept:
         return adrive(batch_flow(path, session, calls, batch, results), results)
-    # A call in a session that nobody else has: there is no turn in it, and a wire rarely says more than the call.
+    # A call in a session that no other caller has: there is no turn in it, and a wire rarely says more than the call.
     if batch.timeout is not None or type(calls[0]) is not ToolCall or calls[0].call_id is not None:
         check_calls(calls, batch.timeout)
     return adrive(_answer_calls(path, session, calls, batch, results), results)
 
 
 def arun_request(path: CallPath, session: Session, request: CallRequest) -> Answering:
-    """`arun_batch` under the conditions that only somebody on the other side of a wire makes."""
+    """`arun_batch` under the conditions that only remote callers make."""
     # By place: with so many names the struct would take ten times as long to make.
     batch = Batch(*astuple(request)[:_CONDITIONS])
     batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
@@ -145,7 +145,7 @@ def batch_flow(
 def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
     left = batch.holder
     if left is not None:
-        # Nobody's turn to take from inside any more: this thread may wait for it like any other.
+        # No longer to be taken from inside: this thread may wait for it like any other.
         session.holder = None
         left.add_done_callback(lambda _ended: sessions.leave_off_loop(session))
     else:
@@ -177,7 +177,7 @@ def _answer_calls(
 
 
 def _restrict_plans(plans: CallPlans, batch: Batch) -> CallPlans | ScopedPlans:
-    """What a simulation may run depends on whether whoever asks for it may also execute."""
+    """What a simulation may run depends on whether its caller may also execute."""
     if current_simulation() is False:
         return plans.restricted
     return plans if batch.scope is None else ScopedPlans(plans, batch.scope)
@@ -381,7 +381,7 @@ def _plan_call(
 
 
 def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session, bound: Bound) -> Asked | None:
-    """Raise `Denied` unless the call may run; what is to be asked, if somebody must say so first."""
+    """Raise `Denied` unless the call may run; what is to be asked, if it must be approved first."""
     owner, session_id = session.key.owner, session.key.session_id
     counts: dict[str, int] = {}
     shared: dict[str, int] | None = None
@@ -453,7 +453,7 @@ def _stop_call(
 def _desert_call(
     path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
 ) -> None:
-    """Whoever drove the flow is gone, and nothing can be waited for: a store finds out by the intent it has."""
+    """The driver of the flow is gone, and nothing can be waited for: a store finds out by the intent it has."""
     if invocation is not None and invocation.begun:
         entry = _interruption(batch, invocation)
         if not session.durable:
@@ -462,6 +462,6 @@ def _desert_call(
 
 
 def _cut_trace(trace: CallTrace | None, invocation: Invocation | None) -> None:
-    """No result came of the call; whoever listens must hear of its end all the same."""
+    """No result came of the call; the sinks must hear of its end all the same."""
     if trace is not None:
         trace.cut(invocation)

@@ -1,4 +1,4 @@
-"""`Invocation`: all that an engine is told about the one call it answers."""
+"""`Invocation`: all that an engine knows about the one call it answers."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Invocation(msgspec.Struct, eq=False):
     trace: Mapping[str, Any] = {}
     """The caller's own ids for it."""
     listener: Notify | None = None
-    """Who is told of progress; None if nobody asked."""
+    """Called with progress; None if the caller does not want any."""
     held: bool = True
     """Whether the session waits for work that is left behind."""
     announced: bool = False
     """True once a store knows that the call is about to begin."""
     begun: bool = False
     left_behind: Future[Any] | None = None
-    """Work that goes on although nobody waits for it any more."""
+    """Work that goes on although nothing waits for it any more."""
     kept: EngineState | None = None
     result_bytes: int | None = None
     """Of the answer, as JSON; known once it is there."""
@@ -87,7 +87,7 @@ class Invocation(msgspec.Struct, eq=False):
         return setup_of(self.session.state)[1]
 
     def notify(self, notice: Notice) -> None:
-        """Tell the caller something before the answer; nothing happens if nobody asked."""
+        """Tell the caller something before the answer; nothing happens if it did not ask for that."""
         if self.listener is not None:
             self.listener(notice)
 
@@ -105,7 +105,7 @@ class Invocation(msgspec.Struct, eq=False):
         )
 
     def tool_context(self) -> ToolContext:
-        """What a tool that declares `ctx` is told."""
+        """What a tool that declares `ctx` gets."""
         return ToolContext(
             tool=self.tool,
             call_id=self.call.call_id,

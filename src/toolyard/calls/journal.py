@@ -1,4 +1,4 @@
-"""`Journal`: the sink that keeps one row of each call, and tells what happens: to calls, approvals and sources.
+"""`Journal`: the sink that keeps one row of each call, and the events of calls, approvals and sources.
 
 Both are in the tables beside the sessions, where all processes that share the store see them, or in memory where there
 are none. What was sent and what came back is in the session's history, not here.
@@ -44,7 +44,7 @@ class CallLogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BegunCall(msgspec.Struct, frozen=True, gc=False):
-    """A call that is under way; described only if somebody reads it, since this is on the way of every call."""
+    """A call that is under way; described only when it is read, since this is on the way of every call."""
 
     number: int
     time: float
@@ -71,7 +71,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     kind: str
     """Such as `call.ended`."""
     owner: str
-    """Whose it is: the key's; empty for nobody's."""
+    """Id of the key that it belongs to; empty if none."""
     namespace: str
     about: About
 
@@ -105,7 +105,7 @@ class Journal(ABC):
     epoch: str
     """Ids of events of another epoch say nothing here: what they counted is gone."""
     is_followed = True
-    """False as long as nobody has an event's id to read on from, so that those of calls need not be told."""
+    """False as long as no reader has an event's id to continue from, so that those of calls need not be kept."""
 
     def __init__(self, options: CallLogOptions) -> None:
         self._options = options
@@ -194,7 +194,7 @@ def describe_row(row: CallRow) -> tuple[str, str, str, CallRow]:
 
 
 class MemoryJournal(Journal):
-    """The last calls of this process, and its last events, of calls from when somebody first began to read them."""
+    """The last calls of this process, and its last events, of calls from when they were first read."""
 
     is_followed = False
 

@@ -19,7 +19,7 @@ from toolyard.sessions.history import entry_frame
 
 
 class CallPlan:
-    """Made for a tool when it is first called in a mode; raises `NoEngine` or `Denied` if nobody may answer it."""
+    """Made for a tool when it is first called in a mode; raises `NoEngine` or `Denied` if no engine may answer it."""
 
     def __init__(self, root: Root, prepared: PreparedTool, mode: Mode, may_execute: bool = True) -> None:
         routed = root.route(prepared.tool)
@@ -37,10 +37,10 @@ class CallPlan:
         self.is_async: bool = is_run and getattr(self.tool.binding, "is_async", False)
         self.blocks = self.engine.blocks(self.tool)
         self.faults: FaultPlan | None = routed.settings.faults or root.settings.faults
-        """The plan of whoever would execute the call, also where another simulates it; else that of all of them."""
+        """That of the engine that would execute the call, also where another simulates it; else that of the root."""
         self.is_limited = not self.settings.unlimited or self.faults is not None
         self.is_direct = self.function is not None and not self.is_limited
-        """True: nobody but the function answers, and it leaves nothing in the invocation."""
+        """True: only the function answers, and it leaves nothing in the invocation."""
         self.script_timeout = self.tool.binding.timeout if type(self.tool.binding) is ScriptBinding else None
         self.timeout = self.time_limit(self.settings.timeout)
         self.held = self.settings.abandoned == "hold"
@@ -79,7 +79,7 @@ class CallPlans(dict[PreparedTool, CallPlan]):
         super().__init__()
         self.root, self.snapshot, self.mode, self.may_execute = root, snapshot, mode, may_execute
         self.restricted: CallPlans = CallPlans(root, snapshot, mode, False) if may_execute else self
-        """Those for whoever may not execute what they call."""
+        """The plans for callers that may not execute what they call."""
 
     def add(self, prepared: PreparedTool) -> CallPlan:
         """Make the plan of a tool that is called for the first time."""
@@ -88,7 +88,7 @@ class CallPlans(dict[PreparedTool, CallPlan]):
 
 
 class ScopedPlans:
-    """The plans of a simulation for somebody who may execute some of the tools."""
+    """The plans of a simulation for a caller that may execute some of the tools."""
 
     def __init__(self, plans: CallPlans, scope: Scope) -> None:
         self.snapshot, self.restricted = plans.snapshot, plans.restricted

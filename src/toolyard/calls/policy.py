@@ -103,7 +103,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def chosen_by_callers(self) -> str | None:
-        """What is to be said about a condition that whoever calls can meet, or avoid, as they please."""
+        """The warning about a condition that callers can meet, or avoid, as they please; None without one."""
         if self.sessions is None or "*" in self.sessions or self.keys is not None:
             return None
         if self.action == "allow":
@@ -277,12 +277,12 @@ class Policy:
 
     @property
     def asks(self) -> bool:
-        """True if calls may have to wait for somebody's word."""
+        """True if calls may have to wait for approval."""
         return any(line.action == "ask" for line in self._lines)
 
     @property
     def approver(self) -> Approver | None:
-        """Who decides at once, in place of whoever would come by."""
+        """Decides at once, in place of a person who would come later."""
         return self._approver
 
     @property
@@ -313,12 +313,12 @@ class Policy:
         keys: Sequence[str] | None = None,
         shared: dict[str, int] | None = None,
     ) -> RuleLine | None:
-        """Raise `Denied` unless this call may run now; the rule that asks, if somebody has to say so first.
+        """Raise `Denied` unless this call may run now; the rule that asks, if it must be approved first.
 
         `keys` are id and name of the key it is made with, none over a wire without keys; None is the program itself.
         `counts` says how often each tool (by qualified name) ran in this session so far; it is read only if
         `counts_calls`. A call that may run is counted at once on the whole-process budgets, and in `shared`; one that
-        is asked about is counted by `spend`, once somebody has said yes.
+        is asked about is counted by `spend`, once it is approved.
         """
         if self._trivial:
             return None
@@ -328,14 +328,14 @@ class Policy:
         if self._ledger.budgets:
             self._ledger.check(tool.qualified_name, counts)
         if line.action == "ask":
-            # After the budgets: nobody should be asked about a call that is refused whatever they say.
+            # After the budgets: no one should be asked about a call that is refused whatever they say.
             return line
         if self._ledger.budgets:
             self._ledger.spend(tool.qualified_name, shared)
         return None
 
     def spend(self, tool: Tool, shared: dict[str, int] | None) -> Callable[[], None]:
-        """Count a call that was approved; `Denied` if a budget ran out while somebody thought it over.
+        """Count a call that was approved; `Denied` if a budget ran out before it was.
 
         What it returns takes that back, if the call is never begun.
         """
@@ -369,7 +369,7 @@ class Policy:
         return self._find_line(tool, "", None).action
 
     def may_ask(self, tool: Tool, keys: Sequence[str]) -> bool:
-        """True if calls of the tool over a wire with these keys wait for somebody's word, at least in some sessions."""
+        """True if calls of the tool over a wire with these keys wait for approval, at least in some sessions."""
         for line in self._lines_for(tool):
             if line.may_hold_for(keys):
                 if line.action == "ask":
@@ -414,7 +414,7 @@ class Policy:
                 msgspec.structs.replace(ask, arguments=copy.deepcopy(ask.arguments))
             )
         except Exception as error:
-            # Whatever went wrong, nobody said yes. Its text may quote the arguments; the cause keeps it.
+            # Whatever went wrong, it was not approved. Its text may quote the arguments; the cause keeps it.
             why = f"needs approval, and asking failed with {type(error).__name__}"
             raise deny_call(name, line, why, "see the approver's own log, then call again") from error
         if isinstance(answer, Coroutine):

@@ -41,7 +41,7 @@ _encode_plain = msgspec.json.Encoder(enc_hook=_refuse).encode
 
 
 def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[Any, bytes]:
-    """The value as JSON of its own and its text; raises `InvalidOutput` for what is no JSON or too large."""
+    """The value as plain JSON and its text; raises `InvalidOutput` for what is no JSON or too large."""
     kind = type(value)
     if kind in _LEAVES:
         text, plain = _encode_leaf(value, invocation), value
@@ -85,7 +85,7 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
     if invocation.replayed:
         violations = [violation for violation in violations if not hides(plain, violation.pointer)]
     if not violations:
-        return []  # a long answer comes here before anybody has judged it
+        return []  # a long answer comes here before it was judged
     listed = [violation.to_dict() for violation in violations]
     if settings.output_check == "strict":
         raise InvalidOutput(
@@ -196,7 +196,7 @@ def _is_flat(value: Any) -> bool:
 
 
 def _is_large(value: Any) -> bool:
-    """True for an answer of so many values, or nobody knows how many, that a loop has no time to look at them all."""
+    """True for an answer of so many values, or of an unknown number, that a loop has no time to look at them all."""
     if type(value) in _LEAVES or _is_flat(value) or is_small(value):
         return False
     return hasattr(type(value), "__next__") or not fits(value, max_values=_QUICK, max_depth=_MAX_DEPTH)

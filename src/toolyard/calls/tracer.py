@@ -72,7 +72,7 @@ def read_log_options(given: bool | CallLogOptions | UnsetType, *, serving: bool)
 
 
 class Sink(Protocol):
-    """Somebody who is told about calls. May raise: that is counted, and the call goes on."""
+    """Receives the events of calls. May raise: that is counted, and the call goes on."""
 
     def emit(self, event: CallEvent) -> None:
         """Take one event; called from many threads."""
@@ -119,7 +119,7 @@ class Tracer:
         self.journal = journal
         self.sinks = tuple(sinks) if journal is None else (*sinks, journal)
         self.active = bool(self.sinks)
-        """False when nobody listens, so that a caller may skip making events."""
+        """False without sinks, so that a caller may skip making events."""
         self.tells_arguments = arguments
         self.tells_results = results
         self._redactor = Redactor() if redactor is None else redactor
@@ -221,7 +221,7 @@ class Tracer:
         """What a sink says; `_MISSED` if it raises or has no such method, which is counted and fails no call."""
         try:
             return getattr(sink, method)(*given)
-        except Exception as error:  # noqa: BLE001 - whatever a sink does, calls go on, and the other sinks are told
+        except Exception as error:  # noqa: BLE001 - whatever a sink does, calls go on, and the other sinks get the event
             self._count_failure(name, error)
             return _MISSED
 
@@ -279,7 +279,7 @@ def _name_sinks(sinks: Iterable[Sink]) -> list[str]:
 
 
 class CallTrace:
-    """Made only where somebody listens."""
+    """What is known of one call for the tracer; made only where there are sinks."""
 
     __slots__ = (
         *("_began", "_bound", "_call", "_generation", "_marks", "_mode", "_request_id", "_session", "_stored", "_time"),
@@ -332,7 +332,7 @@ class CallTrace:
         self._token = self._tracer.begin(tool, self._call, self._session.key.session_id, self._mode)
 
     def restart(self) -> None:
-        """Count from now: somebody was asked, and took the time that people take."""
+        """Count from now: a person was asked, and took the time that people take."""
         self._time, self._began = time.time(), time.perf_counter()
 
     def add_rows(self, write: Append, invocation: Invocation | None, result: ToolResult) -> Append:

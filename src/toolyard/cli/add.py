@@ -193,7 +193,7 @@ def _explain_reach(source: _Source, config: Path, registry: ToolRegistry) -> Non
     bindings = {tool.binding.base_url: tool.binding for tool in registry if isinstance(tool.binding, RestBinding)}
     refused = []
     for base_url, binding in bindings.items():
-        with suppress(Blocked):  # no address that anybody could call
+        with suppress(Blocked):  # no address that could be called
             target = read_url(base_url or "")
             name, address = with_port(target.host, target.port), read_address(target.host)
             is_private = "." not in target.host if address is None else not is_public(address)
@@ -209,7 +209,7 @@ def _explain_reach(source: _Source, config: Path, registry: ToolRegistry) -> Non
 
 
 def _hide_typed(value: Any, key: str = "") -> Any:
-    """A source without the credentials that somebody typed; those that variables hold are told by their names."""
+    """A source without the credentials that were typed; those in variables are shown by their names."""
     if isinstance(value, dict):
         return {name: _hide_typed(item, "value" if key == "headers" else str(name)) for name, item in value.items()}
     if isinstance(value, list):
@@ -244,7 +244,7 @@ def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, confi
     binding, names = needed or (bindings[0], ())
     schemes: list[RestScheme | None] = [binding.schemes[name] for name in names] or [None]
     name = _make_name(str(source.get("namespace", "api"))).upper()
-    # Until it is set, calls go without one that nobody asked for here.
+    # Until it is set, calls go without one that was not asked for here.
     write = f"${{{{{name}_{{}}:-}}}}".format if token is None else lambda _: f"${{{token}}}"
     if token is not None and any(scheme is not None and scheme.type == "basic" for scheme in schemes):
         raise ConfigError(

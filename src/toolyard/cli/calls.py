@@ -124,7 +124,7 @@ def call(
         ask = partial(make, session_id, [request], timeout=timeout, owner=whose)
         asks = approver is not None and engine.policy is not None and engine.policy.asks
         with working(f"calling {name}", spins=not asks), ExitStack() as leaving:
-            if session is None:  # of its own, and over with the command: nobody finds it later
+            if session is None:  # a separate one that ends with the command
                 leaving.callback(engine.teardown, session_id, owner=owner)
             try:
                 result = _ask_until_decided(engine, ask, wait, options)
@@ -166,7 +166,7 @@ def _begin_session(engine: ToolEngine, session_id: str, owner: str | None, *, al
     # Asking first would not help: another process may be setting it up at this moment.
     with suppress(SessionExistsError):
         engine.setup(session_id, owner=owner)
-    # What is approved of one that nobody named is good for the next command, too.
+    # What is approved of one without a name is good for the next command, too.
     engine.sessions.find(session_id, owner).is_alone = alone
 
 

@@ -145,7 +145,7 @@ def _read_backups(place: Path) -> list[tuple[Path, str]]:
 
 
 def _keep_text(place: Path, text: str) -> Path:
-    """Keep what the file says beside it, and whatever was kept there before, which is nobody's to write over."""
+    """Keep what the file says beside it, and whatever was kept there before, which must not be overwritten."""
     there = _read_backups(place)
     for name, kept in there:
         if kept == text:
@@ -166,7 +166,7 @@ def _read_variables(words: Sequence[str]) -> dict[str, str]:
 
 
 def _make_entry(client: Client, config: Path | None, env: dict[str, str]) -> dict[str, Any]:
-    """What the client is told to start; the config is read first, so that no entry is written that cannot run."""
+    """The command for the client to start; the config is read first, so that no entry is written that cannot run."""
     from toolyard.serving.process.workers import own_command
 
     if config is None:

@@ -151,7 +151,7 @@ def run(arguments: Sequence[str]) -> int:
             warn("`toolyard check` lists all that is wrong; with --skip-bad a verb goes on without it")
         return 1 if isinstance(error, _NOT_FOUND) else 2
     except BrokenPipeError:
-        # The reader has seen enough; there is nobody left to tell, at exit either.
+        # The reader has gone; nothing more is written, at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

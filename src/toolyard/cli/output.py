@@ -42,7 +42,7 @@ def set_verbosity(*, quiet: bool, verbose: bool) -> None:
 def prepare_streams() -> None:
     """Let a terminal that cannot show a character show its escape, instead of failing half way.
 
-    A stream that whoever started us has closed is empty, and takes whatever is written.
+    A stream that the parent process has closed is empty, and takes whatever is written.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -162,7 +162,7 @@ def warn(text: str) -> None:
 
 @contextmanager
 def working(what: str, *, spins: bool = True) -> Iterator[None]:
-    """A spinner on the terminal while something may take longer than a blink; none where somebody may be asked.
+    """A spinner on the terminal while something may take longer than a blink; none where a person may be asked.
 
     Standard output is for the answer alone: what tools print meanwhile, when loaded or called, goes beside it.
     """

@@ -109,7 +109,7 @@ def _read_server(
     verb: str, options: YardOptions, flags: Mapping[str, Any], *, over_http: bool = True
 ) -> tuple[Path | None, Config, ServerBlock]:
     """The file that a verb serves, what it says, and how it is served."""
-    # While nothing is loaded there is nothing to load again, and a SIGHUP that nobody takes would end the process.
+    # While nothing is loaded there is nothing to load again, and a SIGHUP without a handler would end the process.
     if threading.current_thread() is threading.main_thread():
         # Not SIG_IGN, which programs that are started from here would inherit.
         signal.signal(signal.SIGHUP, lambda number, frame: None)
@@ -216,7 +216,7 @@ def _announce_address(address: Address, block: ServerBlock, text: str, out: Text
     sys.stderr.write("".join(f"{visible(line)}\n" for line in text.splitlines()))
     sys.stderr.flush()
     line = {"url": address.url, "host": address.host, "port": address.port, "pid": os.getpid()}
-    # Whoever started the server need not be there to read it.
+    # The parent process need not be there to read it.
     with suppress(BrokenPipeError):
         out.write(json.dumps({**line, "workers": block.workers}) + "\n")
         out.flush()
@@ -251,11 +251,11 @@ def mcp(
     _, read, block = _read_server("mcp", options, given, over_http=False)
     block = _with_mcp(block, {"expose": expose, "names": names, "sessions": sessions})
     from toolyard.serving.mcp.stdio import take_streams
-    from toolyard.serving.request_log import taking_logs
+    from toolyard.serving.request_log import capture_logs
     from toolyard.serving.service import build_service, list_problems
 
     reading, writing = take_streams()
-    with taking_logs(block.log):
+    with capture_logs(block.log):
         service = build_service(read, block)
         for line in list_problems(service.yard.tool_registry.report):
             warn(line)
@@ -319,7 +319,7 @@ def open(  # noqa: A001 - the verb's name
             print_json({"url": url}) if options.json else print_text(url)
             out.flush()
         if browser:
-            # Some browsers keep whoever opens them waiting until they are closed.
+            # Some browsers keep the process that opens them waiting until they are closed.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
     # Standard output is for the address alone, whatever tools print.

@@ -119,7 +119,7 @@ def open_sessions(config: Path | None) -> Iterator[Sessions]:
 
 
 def describe_store(config: Path | None) -> str:
-    """Which sessions `open_sessions` opens, for whoever does not find there what they look for."""
+    """Which sessions `open_sessions` opens, for messages about what is not found there."""
     path, read = read_named(config)
     whose = f"no file was named, and there is no {DEFAULT_CONFIG} here" if path is None else f"{path} names no store"
     if read.sessions.store == MEMORY:
@@ -129,7 +129,7 @@ def describe_store(config: Path | None) -> str:
 
 
 def _default_sessions(config: Config, path: Path | None, durable: bool) -> SessionsBlock:
-    """The config's own sessions; or the user's, which all files without a store of their own share."""
+    """The config's own sessions; or the user's, which all files without a store share."""
     block = config.sessions
     if not durable or block.store != MEMORY:
         return block
@@ -148,7 +148,7 @@ def _say_what_is_missing(report: LoadReport, path: Path) -> None:
 
 
 def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
-    """The tools of the enabled domains; one that could not be loaded is told of on standard error."""
+    """The tools of the enabled domains; one that could not be loaded is listed on standard error."""
     loader = DomainToolLoader(enabled_domains(), on_duplicate="skip" if skip_bad else "raise")
     registry = ToolRegistry.from_loaders([loader])
     for rejected in registry.report.rejected:
@@ -157,7 +157,7 @@ def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
 
 
 def tell_of_default(config: Path | None) -> None:
-    """Beside something that is not there: whose tools were looked at, if nobody named a file."""
+    """Beside something that is not there: whose tools were looked at, if no file was named."""
     if config_path(config) is None:
         domains = ", ".join(enabled_domains())
         warn(

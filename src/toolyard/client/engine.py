@@ -1,6 +1,6 @@
 """`RemoteToolEngine`: sessions and calls of a server, with the methods of an engine in this process.
 
-`RemoteApprovals` are the calls that wait there for somebody's word.
+`RemoteApprovals` are the calls that wait there for approval.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from toolyard.sessions.state import exact_json, with_setup
 from toolyard.sessions.world_diff import WorldDiff
 
 MAX_CALLS = 1000
-"""Calls in one batch: the server answers them in one turn of the session, and keeps everybody else waiting."""
+"""Calls in one batch: the server answers them in one turn of the session, and keeps all others waiting."""
 LONGEST = 86_400.0
 PATIENCE = 600.0
 """Seconds that the answer to a call without a time limit is waited for; a server gives up on it long before."""
@@ -62,7 +62,7 @@ class _ApprovalPage(msgspec.Struct):
 
 
 class RemoteApprovals:
-    """Calls that wait for somebody's word at a server: those that the key may see, and may decide on or not."""
+    """Calls that wait for approval at a server: those that the key may see, and may decide on or not."""
 
     def __init__(self, wire: ServerWire) -> None:
         self._wire = wire
@@ -95,7 +95,7 @@ class RemoteApprovals:
     get = home_loop.sync_twin(aget)
 
     async def aapprove(self, approval_id: str, reason: str | None = None) -> Approval:
-        """Let the call run once: whoever waits goes on, or sends the same call again."""
+        """Let the call run once: a caller that waits goes on, or sends the same call again."""
         return await self._decide(f"{_place(approval_id)}:approve", reason)
 
     approve = home_loop.sync_twin(aapprove)

@@ -1,4 +1,4 @@
-"""`Admission`: who may run now, who waits for a turn, and who is told to come back later.
+"""`Admission`: which requests may run now, which wait for a turn, and which are refused with a time to retry after.
 
 async with Place(admission, principal):
     ...
@@ -45,8 +45,8 @@ class Admission:
     """Hands out the places in which requests run.
 
     Places go round robin among the principals that wait, so one with a thousand requests delays another by one of
-    them. Where the queue is full, whoever fills most of it gives way. A principal without a key has neither rate nor
-    concurrency of its own: on a server without keys that is everybody.
+    them. Where the queue is full, the principal with most requests in it gives way. A principal without a key has
+    neither rate nor concurrency limit: on a server without keys those are all.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Admission:
         return tenant if tenant is not None and tenant.limits is principal.limits else self._known(principal)
 
     def charge(self, principal: Principal, size: int) -> None:
-        """Count a request for as many as its size makes it worth: reading a large one delays everybody."""
+        """Count a request for as many as its size makes it worth: reading a large one delays all others."""
         tenant = self._tenants.get(principal.key_id)
         if tenant is not None and tenant.bucket is not None:
             tenant.bucket.charge(size / _BYTES)
@@ -99,7 +99,7 @@ class Admission:
     def try_place(self, principal: Principal) -> bool:
         """True if the request has a place, False if it must `wait`. One that may do neither is an `HttpFault` 429."""
         tenant = self._find_tenant(principal)
-        # Whoever waits comes first, of the same principal too.
+        # Those that wait come first, of the same principal too.
         if self.running < self.max_running and tenant.running < tenant.concurrency and not tenant.queue:
             self.running += 1
             tenant.running += 1
@@ -123,7 +123,7 @@ class Admission:
             if turn.cancelled():
                 self._withdraw(tenant, turn)
             elif turn.exception() is None:
-                # The place was given in the same moment; nobody is there to use it.
+                # The place was given in the same moment; there is no request left to use it.
                 self.leave(principal)
             raise
 
@@ -137,9 +137,9 @@ class Admission:
     def leave_later(self, principal: Principal, abandoned: Iterable[Future[Any]]) -> None:
         """Give the place back, where work goes on past its deadline.
 
-        It may go on for ever, and nobody else is to wait for it: it steps aside. When as many have done so as may run,
-        those that follow keep their places until they are over. A key has its own share of places, and there it counts
-        all the while.
+        It may go on for ever, and no other request must wait for it: it steps aside. When as many have done so as may
+        run, those that follow keep their places until they are over. A key has its own share of places, and there it
+        counts all the while.
         """
         left = [work for work in abandoned if not work.done()]
         if not left:
@@ -158,7 +158,7 @@ class Admission:
                 over_at_last(principal)
 
         def over(_: Future[Any]) -> None:
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits for a place any more
+            with suppress(RuntimeError):  # the loop is closed, and no request waits for a place any more
                 loop.call_soon_threadsafe(one_less)
 
         for work in list(left):
@@ -180,7 +180,7 @@ class Admission:
             self._offer(tenant)
 
     def _withdraw(self, tenant: KeyUse, turn: asyncio.Future[None]) -> None:
-        # It may be gone already: whoever found it cancelled has taken it out.
+        # It may be gone already: `_hand_out` takes out those that it finds cancelled.
         if turn in tenant.queue:
             tenant.queue.remove(turn)
             self.waiting -= 1
@@ -216,9 +216,9 @@ class Admission:
                 self._crowd.discard(tenant)
 
     def _make_room(self, tenant: KeyUse) -> None:
-        """Take the newest request of whoever waits with most, or refuse if that is this one."""
+        """Drop the newest request of the principal that waits with most, or refuse if that is this one."""
         mine = len(tenant.queue) + 1
-        # A flood has nearly all of the queue; it is to be refused without looking at everybody.
+        # A flood has nearly all of the queue; it is to be refused without looking at all the others.
         if self.waiting - len(tenant.queue) <= mine:
             raise _overloaded()
         largest = max(self._crowd, key=lambda other: len(other.queue))

@@ -41,7 +41,7 @@ _SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxL
 def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
     """The application of an open yard, as its config's `server` block or `block` has it.
 
-    Whoever mounts it in another has to run its lifespan.
+    An application that mounts it has to run its lifespan.
 
     app = asgi(yard)
     mine = Starlette(routes=[Mount("/tools", app)], lifespan=app.router.lifespan_context)
@@ -53,7 +53,7 @@ def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
 
 
 class ServiceApp(Starlette):
-    """Starlette without its own handlers of errors, unless somebody adds one: the boundary makes an answer of each."""
+    """Starlette without its own handlers of errors, unless one is added: the boundary answers each error."""
 
     def build_middleware_stack(self) -> ASGIApp:
         """Our middleware and what was added to it."""

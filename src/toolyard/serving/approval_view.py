@@ -13,7 +13,7 @@ from toolyard.serving.identity import Principal
 
 
 class ApprovalView:
-    """The approvals of an engine, for whoever asks with a key, or without one."""
+    """The approvals of an engine, for callers with a key and without one."""
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
@@ -51,7 +51,7 @@ class ApprovalView:
 
 
 def write_approval(approval: Approval) -> dict[str, Any]:
-    """What everybody who is told of it sees, as JSON."""
+    """An approval as JSON, without what only this machine should know."""
     kept_here = ("owner", "yard")  # a key's id, and a path of this machine
     shown = {name: value for name, value in approval.to_dict().items() if value is not None and name not in kept_here}
     shown["self"] = shown.pop("self_allowed")
@@ -59,7 +59,7 @@ def write_approval(approval: Approval) -> dict[str, Any]:
 
 
 def decider_of(principal: Principal) -> Decider:
-    """Whoever asks, as approvals know them. All who come without a key are one, and decide on no call of theirs."""
+    """The principal as approvals know it. All callers without a key are one, and decide on no call of their own."""
     if principal.key_id is None:
         return Decider(name=ANONYMOUS, approves=lambda namespace: True)
     approves = partial(principal.scopes.allows, "approve")

@@ -37,7 +37,7 @@ _MOST = 256
 class Visibility:
     """Shows what a caller's key lists, without what the policy denies them whatever they send.
 
-    To call such a tool is denied, and says why; it is only left out where nobody asked for it by its name.
+    To call such a tool is denied, and says why; it is only left out where it was not asked for by its name.
     """
 
     def __init__(self, policy: Policy | None) -> None:
@@ -51,7 +51,7 @@ class Visibility:
         return lambda tool: principal.lists(tool) and not policy.always_denies(tool, keys)
 
     def is_held(self, principal: Principal, tool: Tool) -> bool:
-        """True if a call of it by them waits for somebody's word, at least in some sessions."""
+        """True if calls of it by that principal wait for approval, at least in some sessions."""
         return self._policy is not None and self._policy.may_ask(tool, principal.policy_keys)
 
     def slot(self, principal: Principal) -> tuple[Scopes, tuple[str, ...]]:

@@ -36,7 +36,7 @@ def read_cursor(digest: bytes, cursor: str, kind: type[T]) -> T | None:
     try:
         sealed = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         place = sealed[:-DIGEST_BYTES]
-        # By its type: whoever knows the filters can seal what they like.
+        # By its type: a client that knows the filters can seal whatever it likes.
         return msgspec.json.decode(place, type=kind) if sealed == _seal_place(digest, place) else None
     except (ValueError, msgspec.DecodeError):
         return None

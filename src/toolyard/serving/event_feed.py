@@ -50,7 +50,7 @@ class EventFeed:
         self._filling = asyncio.Lock()
         engine.approvals.listeners.append(self._tell_approval)
 
-    async def look_around(self) -> None:
+    async def poll(self) -> None:
         """Look for what has happened."""
         self._notice_sources()
         await self._settle_approvals()
@@ -79,7 +79,7 @@ class EventFeed:
         return self._events[-1].id if self._events else 0
 
     async def join(self) -> None:
-        """Somebody begins to read; whoever is the first has the list filled."""
+        """Count a reader in; the first one has the list filled."""
         self.readers += 1
         async with self._filling:
             if not self._is_current:
@@ -89,11 +89,11 @@ class EventFeed:
                 if len(recent) < KEPT_EVENTS:
                     # Nothing was ever thrown away.
                     self._floor = 0
-        # What they have read elsewhere may be newer than the last look of this process.
+        # What it has read elsewhere may be newer than the last look of this process.
         await self._fill_list()
 
     def leave(self) -> None:
-        """They are gone; nothing is read for nobody."""
+        """Count a reader out; without readers, nothing is read from the journal."""
         self.readers -= 1
         self._is_current = self._is_current and self.readers > 0
 
@@ -136,7 +136,7 @@ class EventFeed:
                 await self._news.wait()
 
     def wake(self) -> None:
-        """Have everybody look again."""
+        """Have every reader look again."""
         self._news.set()
         self._news = asyncio.Event()
 

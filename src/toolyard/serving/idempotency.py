@@ -1,15 +1,15 @@
 """`Idempotency`: a request that carries a key is carried out once, however often and wherever it arrives.
 
 A key goes from nothing to a *claim* to an *answer*, and only forward, until that is whole. The claim is in the store
-before anything runs, the answer before anybody is told of it. So whatever dies when, the next who comes with the key
-finds out how far it got:
+before anything runs, the answer before it is sent. So whatever dies when, the next request with the key finds out
+how far it got:
 
     nothing    not begun                              it runs
     claim      running, or its process is dead        wait; or the answer is `interrupted`, or a READ runs again
     answer     over                                   the same answer
                some of its calls are held             a claim again, which goes on with those
 
-Whether a process lives is told by a lock that it holds under a name of its own and that goes with it. A lock can be
+A process that lives holds a lock under its own name, which is released when it dies. A lock can be
 lost by one that lives (its connection is cut), so nothing rests on it alone: every step is a compare-and-swap, and
 an answer that comes after all takes the place of an `interrupted` that was only a guess.
 """
@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-# Raised before anything has run, each by its own promise; about all other errors nobody knows.
+# Raised before anything has run, each by its own promise; of all other errors it is not known.
 _NOTHING_RAN = (
     *(HttpFault, SessionBusyError, SessionExistsError, SessionFullError),
     *(UnknownEntryError, UnknownSessionError),
@@ -102,7 +102,7 @@ class KeyedWork:
         self.digest = digest
         self.task = task
         self.waiting = 0
-        """How many wait for it: whoever gives up takes neither the work nor the others' answer along."""
+        """How many wait for it: one that gives up cancels neither the work nor the answer of the others."""
 
     async def wait(self) -> StoredAnswer:
         """What came of it."""
@@ -180,13 +180,13 @@ class Idempotency:
         interrupted: Callable[[], StoredAnswer],
         resume: Callable[[bytes], None] | None = None,
     ) -> StoredAnswer:
-        """The answer of `make`, which is called only if nobody has called it for this key before.
+        """The answer of `make`, which is called only if it was not called for this key before.
 
         `digest` stands for the request: another one under the same key is a 409. `repeatable` says that running it
         again would change nothing; what is not, and may have been cut short, is answered by `interrupted()`, then and
         ever after. Errors of `make` that say that nothing ran leave the key unused. If this task is cancelled, the
-        work goes on, and its answer is there for whoever asks again. An answer that is `unfinished` is not given
-        again: `resume` is told of it, and `make` is called once more.
+        work goes on, and its answer is there for the next request with the key. An answer that is `unfinished` is not
+        given again: `resume` gets it, and `make` is called once more.
         """
         slot = KeySlot(owner, stored_name(key))
         work = self._running.get(slot)
@@ -239,10 +239,10 @@ class Idempotency:
     def _begin(self, job: KeyedRequest) -> KeyedWork:
         if self._closing:
             raise server_stopping()
-        # A task of its own: it goes on when nobody waits any more.
+        # A separate task: it goes on when no request waits for it any more.
         work = KeyedWork(job.digest, asyncio.get_running_loop().create_task(self._run(job)))
         self._running[job.slot] = work
-        # Where nobody waits any more nobody asks how it ended; `_run` has logged what is worth it.
+        # Without a waiting request its exception is never retrieved; `_run` has logged what matters.
         work.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return work
 
@@ -275,7 +275,7 @@ class Idempotency:
         return response if stored is None else mark_replayed(stored)
 
     async def _claim(self, job: KeyedRequest) -> bytes | StoredAnswer:
-        """The claim, now stored, or the answer that is there. Waits for whoever has the key now."""
+        """The claim, now stored, or the answer that is there. Waits for the request that has the key now."""
         _, entry = self._unsettled.get(job.slot, (b"", None))
         self._claims += 1
         who = f"{self._name}.{self._claims}"
@@ -287,7 +287,7 @@ class Idempotency:
             await self._sign_on()
             return await self._put_claim(job, who)
         except SessionError as error:
-            # A commit that was not answered may have left the claim there, and nobody will act on it.
+            # A commit that was not answered may have left the claim there, and no process will act on it.
             if len(self._unsettled) < _MOST_UNSETTLED:
                 self._unsettled.setdefault(job.slot, (encode_entry(StoredAnswer(job.digest, who)), None))
             raise (store_unavailable() if entry is None else answer_unrecorded()) from error
@@ -328,7 +328,7 @@ class Idempotency:
     async def _take_over(
         self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str
     ) -> bytes | StoredAnswer | None:
-        """What to do about a claim whose holder will not answer; None if it may yet, or somebody was quicker."""
+        """What to do about a claim whose holder will not answer; None if it may yet, or another process was quicker."""
         holder = (found.claim or "").partition(".")[0]
         # What began here is running or unsettled, and this is neither: a claim of our own was never acted on.
         again = holder == self._name
@@ -341,7 +341,7 @@ class Idempotency:
         return mark_replayed(response) if await self._records.areplace(_KIND, *job.slot, value, entry) else None
 
     async def _claim_over(self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str) -> bytes | None:
-        """The claim, in the place of what was found, and with what came of it so far; None if somebody was quicker."""
+        """The claim, in place of what was found, with what came of that so far; None if another was quicker."""
         mine = encode_entry(replace(found, digest=job.digest, claim=who))
         try:
             return mine if await self._records.areplace(_KIND, *job.slot, value, mine) else None
@@ -374,7 +374,7 @@ class Idempotency:
 
     async def _store(self, slot: KeySlot, claim: bytes, entry: bytes) -> StoredAnswer | None:
         while not await self._records.areplace(_KIND, *slot, claim, entry):
-            # Somebody took this process for dead; or the store did it before, and could not say so.
+            # Another process took this one for dead; or the store did it before, and could not say so.
             value = await self._records.aget(_KIND, *slot)
             if value == entry:
                 break
@@ -397,7 +397,7 @@ class Idempotency:
         await self._records.ahold(_HOLDER, "", self._name)
 
     async def _sweep(self) -> None:
-        """Forget old answers; the clock of records passes evenly, whoever sets that of the machine."""
+        """Forget old answers; the clock of records is steady, even when that of the machine is set."""
         now = self._monotonic()
         if now >= self._sweep_at:
             self._sweep_at = now + _SWEEP

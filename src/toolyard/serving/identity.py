@@ -25,8 +25,8 @@ class KeyLimits(msgspec.Struct, frozen=True):
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Whoever asks, and what the call path asks about them. Without keys everybody is `NOBODY`, who may do everything
-    on a loopback server.
+    """Who makes requests, with what scopes and limits. Without keys every caller is `NOBODY`, who may do everything on
+    a loopback server.
     """
 
     key_id: str | None
@@ -36,7 +36,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def sees_all(self) -> bool:
-        """True if the whole catalog is shown to them."""
+        """True if the whole catalog is shown to it."""
         return self.scopes.everywhere("list")
 
     @property
@@ -50,15 +50,15 @@ class Principal(msgspec.Struct, frozen=True):
         return () if self.key_id is None else (self.key_id, self.name)
 
     def lists(self, tool: Tool) -> bool:
-        """True if the catalog shows it to them."""
+        """True if the catalog shows the tool to it."""
         return self.scopes.allows("list", tool.namespace)
 
     def sees(self, tool: Tool) -> bool:
-        """True if they may know of the tool: who may call it may see it."""
+        """True if it may know of the tool: a principal that may call a tool may see it."""
         return self.lists(tool) or self.may("simulate", tool)
 
     def may(self, mode: Mode, tool: Tool) -> bool:
-        """True if they may have it called; who may execute may also simulate."""
+        """True if it may call the tool; one that may execute may also simulate."""
         return self.scopes.allows(mode, tool.namespace) or self.scopes.allows("execute", tool.namespace)
 
 
@@ -69,7 +69,7 @@ CALLER = "toolyard.caller"
 
 
 class Caller(msgspec.Struct, eq=False):
-    """Whoever has something run by one request, over HTTP or not, and what becomes known of it on the way."""
+    """The caller of one request, over HTTP or not, and what becomes known of the request on its way."""
 
     principal: Principal = NOBODY
     headers: dict[bytes, bytes] = {}
@@ -87,6 +87,6 @@ class Caller(msgspec.Struct, eq=False):
     take_place: Callable[[], Awaitable[None]] | None = None
     """Of the place that the request runs in as a whole: give it back, and have one again."""
     is_gone: Callable[[], Awaitable[bool]] | None = None
-    """Whether nobody waits for the answer any more, where that can be known."""
+    """Whether the client has gone, where that can be known."""
     unfinished: tuple[ToolResult, ...] = ()
     """What came of its calls while some of them are held: only these are sent again."""

@@ -139,7 +139,7 @@ class Invoker:
         self._waits: set[asyncio.Task[bool]] = set()
 
     def resolve_call(self, principal: Principal, call: ToolCall) -> ToolCall:
-        """The call that a caller means. What a name stands for is told only to who sees that tool."""
+        """The call that a caller means. What a name stands for is revealed only to callers who see that tool."""
         names = self._names.now
         found = names.read_call(call)
         if principal is NOBODY or found.name == call.name:
@@ -201,7 +201,7 @@ class Invoker:
                 self._metrics.call(result.name, mode, code, seconds / len(results))
 
     async def _list_held(self, caller: Caller, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """The calls that are held still; of what has expired meanwhile, nobody is asked a second time."""
+        """The calls that are held still; those that have expired meanwhile are not asked about again."""
         results, held = list(caller.unfinished), []
         for number, call in enumerate(calls):
             approval_id = held_by(results[number])
@@ -234,8 +234,8 @@ class Invoker:
     ) -> Response:
         """Answer a request that may come again: the first answer is kept, and given again.
 
-        If the process died before it had an answer, a repeat is told so; only a tool that just reads is called again.
-        An answer in which calls are held is not kept. Who prefers to wait is answered once somebody has decided.
+        If the process died before it had an answer, a repeat says so; only a tool that just reads is called again. An
+        answer in which calls are held is not kept. A caller that prefers to wait is answered once there is a decision.
         """
         send = make if key is None else partial(self._run_keyed, caller, key, digest, make, interrupted, tool_name)
         response = await send()
@@ -280,7 +280,7 @@ class Invoker:
         return answer.to_response()
 
     async def _await_decisions(self, caller: Caller, until: float) -> bool:
-        """Wait for somebody's word on what is held, without a place; True if the request is to be sent again."""
+        """Wait for decisions on the calls that are held, without a place; True if the request is to be sent again."""
         if caller.leave_place is not None:
             caller.leave_place()
         waiting = asyncio.ensure_future(self._await_each(caller.unfinished, until))
@@ -305,7 +305,7 @@ class Invoker:
         return decided
 
     def end_waits(self) -> None:
-        """Have those who wait for somebody's word told how it stands: the server stops."""
+        """Answer the requests that wait for decisions as things stand: the server stops."""
         for waiting in self._waits:
             waiting.cancel()
 
@@ -331,7 +331,7 @@ def tell_address(result: ToolResult, find_address: Callable[[], str]) -> ToolRes
 
 
 def wait_seconds(caller: Caller) -> float:
-    """How long a request prefers to wait for somebody's word: the `wait` of its `Prefer`, or 0."""
+    """How long a request prefers to wait for a decision: the `wait` of its `Prefer`, or 0."""
     found = _WAIT.search(caller.headers.get(b"prefer", b"").lower())
     return 0.0 if found is None else float(found[1])
 

@@ -28,9 +28,9 @@ from toolyard.sessions.store.tables import Record
 POLL = 0.2
 """Seconds between two looks at the store: how long a new key may not work elsewhere yet, and a revoked one still."""
 PATIENCE = 5.0
-"""Seconds without a look at the store after which no key is believed any more."""
+"""Seconds without a look at the store after which no key is accepted any more."""
 LASTS = 12 * 3600
-"""Seconds after which somebody has to sign in again."""
+"""Seconds after which a sign-in ends."""
 
 _KIND = "key"
 _ID = 12
@@ -68,7 +68,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyRing:
-    """Every key there is. `poll`, every few seconds, keeps it up to date; whoever serves must, or nobody is let in."""
+    """Every API key. A server must `poll` it a few times a second, or it soon accepts no key any more."""
 
     def __init__(
         self,
@@ -117,11 +117,11 @@ class KeyRing:
         return sorted((key for key, _ in self._keys.values()), key=lambda key: (key.created, key.id))
 
     def usable(self) -> int:
-        """How many keys would let somebody in now, as far as this process knows."""
+        """How many keys are accepted now, as far as this process knows."""
         return sum(map(self.lets_in, self._keys))
 
     def lets_in(self, key_id: str) -> bool:
-        """Whether that key would let somebody in now, as far as this process knows."""
+        """Whether that key is accepted now, as far as this process knows."""
         found = self._keys.get(key_id)
         return found is not None and found[0].state(self._clock()) == "usable"
 
@@ -140,7 +140,7 @@ class KeyRing:
             return key
 
     def find(self, token: str | None) -> Principal:
-        """Whose token this is; `HttpFault` 401 if nobody's, 503 if that cannot be known just now."""
+        """The principal of a token; `HttpFault` 401 if there is none, 503 if that cannot be known just now."""
         if token is None:
             raise HttpFault(
                 401, "auth.missing", "an API key is needed: send Authorization: Bearer ty_...", headers=(_CHALLENGE,)
@@ -208,13 +208,13 @@ class KeyRing:
         keys: dict[str, tuple[ApiKey, Principal]] = {}
         any_there = False
         for record in records:
-            # Counts even if it cannot be read: somebody meant to keep others out.
+            # Counts even if it cannot be read: the operator meant to require keys.
             any_there = True
             try:
                 key = _decode(record.value)
                 principal = Principal(key.id, key.name, read_scopes(key.scopes), key.limits)
             except (msgspec.DecodeError, ConfigError) as error:
-                # Not a reason to lock out the others; one that cannot be read lets nobody in.
+                # Not a reason to lock out the others; one that cannot be read is not accepted.
                 log.warning("API key %s cannot be read and is not accepted: %s", record.name, error)
                 continue
             keys[key.id] = (key, principal)

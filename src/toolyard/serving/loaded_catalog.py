@@ -14,7 +14,7 @@ _RELOAD = "reload"
 
 
 class LoadedCatalog:
-    """The sources of one yard, as far as whoever runs the server has to do with them."""
+    """The sources of one yard as the operator of a server sees them."""
 
     def __init__(self, yard: Toolyard, records: Records, registrations: Registrations) -> None:
         self.registry = yard.tool_registry

@@ -1,8 +1,8 @@
 """`Metrics`: requests and calls counted and timed, with gauges, in Prometheus' text form.
 
 Counting happens on every request, so it is one dict lookup and one addition in plain Python; families and text are
-made only when somebody reads them. Of several worker processes each leaves its tallies in a file of a folder they
-share, and the process that is asked adds them up.
+made only when they are read. Of several worker processes each writes its tallies to a file in a shared folder, and the
+process that is asked adds them up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OTHER = "other"
 
 SHARED_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _FRESH = 10.0
-"""Seconds without a word after which a process' gauges are no longer counted: it is gone."""
+"""Seconds without a write after which the gauges of a process no longer count: it is gone."""
 
 _REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 # Fewer for calls, since every tool has its own.
@@ -101,15 +101,15 @@ class LabelledCounter:
             seen.add(value)
         return value
 
-    def families(self, everybody: Iterable[_Tallies]) -> Iterator[Metric]:
+    def families(self, processes: Iterable[_Tallies]) -> Iterator[Metric]:
         """What all processes counted, as Prometheus has it."""
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
         counts: dict[tuple[str, ...], Tally] = {}
         timed: dict[tuple[str, ...], Tally] = {}
-        for key, tally in chain.from_iterable(everybody):
-            _add(counts, key, tally)
-            _add(timed, key[:1], tally)
+        for key, tally in chain.from_iterable(processes):
+            _add_tally(counts, key, tally)
+            _add_tally(timed, key[:1], tally)
         labels = list(self._labels)
         counter = CounterMetricFamily(f"{self._name}s", self._words, labels=labels)
         for key, tally in sorted(counts.items()):
@@ -139,7 +139,7 @@ class Metrics:
         self._known = known
         folder = os.environ.get(SHARED_VARIABLE)
         self.shared = shared or (Path(folder) if folder else None)
-        """Where processes leave word for each other; None if there is only this one."""
+        """Folder in which processes share their tallies; None if there is only this one."""
         self._clock = clock
         self._writing = threading.Lock()
         self._start = secrets.token_hex(4)
@@ -168,7 +168,7 @@ class Metrics:
         self._calls.add(key, seconds)
 
     def watch(self, name: str, read: Callable[[], float]) -> None:
-        """Export what `read` gives whenever somebody asks; names are those of `GAUGES`."""
+        """Export what `read` gives at the moment of a scrape; names are those of `GAUGES`."""
         if name not in GAUGES:
             raise ValueError(f"no gauge is called {name!r}; there are {', '.join(GAUGES)}")
         self._gauges[name] = read
@@ -187,11 +187,11 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """The families, as a Prometheus registry asks for them."""
-        everybody = list(self._everybody())
-        yield _info()
-        yield from self._requests.families(one.requests for one in everybody)
-        yield from self._calls.families(one.calls for one in everybody)
-        yield from _gauge_families(everybody, self._clock())
+        processes = list(self._read_processes())
+        yield _info_family()
+        yield from self._requests.families(one.requests for one in processes)
+        yield from self._calls.families(one.calls for one in processes)
+        yield from _gauge_families(processes, self._clock())
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: a registry would otherwise collect everything once to learn the names."""
@@ -205,7 +205,7 @@ class Metrics:
             self._clock(),
         )
 
-    def leave_word(self) -> None:
+    def write_shared(self) -> None:
         """Tell the other processes what is counted here."""
         assert self.shared is not None
         path = self.shared / f"toolyard-{os.getpid()}-{self._start}.json"
@@ -214,17 +214,17 @@ class Metrics:
             new.write_bytes(msgspec.json.encode(self._counts()))
             new.replace(path)
 
-    def _everybody(self) -> Iterator[_Counts]:
+    def _read_processes(self) -> Iterator[_Counts]:
         if self.shared is None:
             yield self._counts()
             return
-        # Written first: whoever is asked next tells no less than what is told now.
-        self.leave_word()
+        # Written first: the process that is asked next exports no less than this one.
+        self.write_shared()
         for path in sorted(self.shared.glob("toolyard-*.json")):
             yield msgspec.json.decode(path.read_bytes(), type=_Counts)
 
 
-def _info() -> Metric:
+def _info_family() -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 
     family = GaugeMetricFamily("toolyard_info", "Always 1; the version is its label.", labels=["version"])
@@ -232,10 +232,10 @@ def _info() -> Metric:
     return family
 
 
-def _gauge_families(everybody: list[_Counts], now: float) -> Iterator[Metric]:
+def _gauge_families(processes: list[_Counts], now: float) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
-    alive = [one.gauges for one in everybody if now - one.at < _FRESH]
+    alive = [one.gauges for one in processes if now - one.at < _FRESH]
     for name, (exported, help_text) in GAUGES.items():
         values = [gauges[name] for gauges in alive if name in gauges]
         if values:
@@ -243,7 +243,7 @@ def _gauge_families(everybody: list[_Counts], now: float) -> Iterator[Metric]:
             yield GaugeMetricFamily(exported, help_text, value=value)
 
 
-def _add(sums: dict[tuple[str, ...], Tally], key: tuple[str, ...], tally: Tally) -> None:
+def _add_tally(sums: dict[tuple[str, ...], Tally], key: tuple[str, ...], tally: Tally) -> None:
     have = sums.get(key)
     if have is None:
         sums[key] = Tally(list(tally.buckets), tally.seconds)

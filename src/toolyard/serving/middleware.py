@@ -104,7 +104,7 @@ class RequestBoundary:
             await (self._guard.admit(scope, caller) or self._app)(scope, receive, send_safely)
         except ClientDisconnect:
             return
-        except HTTPException as error:  # of a route that somebody added
+        except HTTPException as error:  # of a route that was added
             if not status:
                 body = None if error.status_code in (204, 304) else error.detail
                 answer = Response(body, error.status_code, error.headers, "text/plain")
@@ -138,7 +138,7 @@ class RequestBoundary:
         else:
             response = JsonResponse(_envelope(fault, scope), fault.status)
             response.raw_headers += fault.headers
-        # What is left of a body is read by whoever has the connection.
+        # What is left of a body is read by the protocol.
         await response(scope, receive, send)
 
     def _convert_error(self, error: BaseException, scope: Scope, caller: Caller) -> HttpFault:
@@ -185,7 +185,7 @@ def is_loopback(host: str) -> bool:
 
 
 class HostGuard:
-    """Checks `Host` and `Origin`, so that no page of somebody else's can make a browser use this server.
+    """Checks `Host` and `Origin`, so that no foreign page can make a browser use this server.
 
     A name that an attacker points at this machine (DNS rebinding) shows in `Host`; a foreign page shows in `Origin`.
     """
@@ -254,7 +254,7 @@ def _foreign(who: str) -> HttpFault:
 
 
 def _name_of(host: bytes) -> str:
-    """The name without its port; what is not so written is nobody's name."""
+    """The name without its port; malformed text is returned whole, and no name equals it."""
     text = host.decode("latin-1").lower()
     found = _HOST.fullmatch(text)
     return text if found is None else found[1]

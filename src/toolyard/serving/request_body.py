@@ -77,7 +77,7 @@ async def read_json(request: Request, shape: type[T]) -> tuple[T, Any]:
     """The body, which is there, as `shape`, and as the plain JSON it was."""
     if len(request.scope[BODY]) <= LARGE_BODY:
         return _parse_body(request, shape)
-    # Whoever else is served gets in between its steps; of such work there is one at a time.
+    # Other requests are served between its steps; of such work there is one at a time.
     async with _larges.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         return await asyncio.to_thread(_parse_body, request, shape)
 
@@ -144,7 +144,7 @@ class BodyBudget:
 
 
 _SLICE = 64 * 1024
-"""Bytes that are looked at in one go, during which nobody else can run."""
+"""Bytes that are counted in one go, during which no other request can run."""
 _SPACE = b" \t\r\n"
 
 

@@ -45,13 +45,13 @@ class RequestLog:
         self, style: Style = "text", *, stream: TextIO | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.enabled = style != "off"
-        self._word = json_line if style == "json" else text_line
+        self._format = json_line if style == "json" else text_line
         self._stream = stream
         self._clock = clock
         self._queue: deque[tuple[float, str, dict[str, Value]]] = deque()
         self._dropped = 0
-        self._something = threading.Event()
-        self._over = threading.Event()
+        self._has_lines = threading.Event()
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def request(
@@ -88,12 +88,14 @@ class RequestLog:
     def failure(self, request_id: str, error: BaseException) -> None:
         """Note where an unexpected exception came from: kind and frames, not its text, which may quote input."""
         if self.enabled:
-            self._put("failure", {"request_id": request_id, "error": type(error).__name__, "where": _where(error)})
+            self._put(
+                "failure", {"request_id": request_id, "error": type(error).__name__, "where": _describe_frames(error)}
+            )
 
     def close(self) -> None:
         """Write what is queued, and stop."""
-        self._over.set()
-        self._something.set()
+        self._closing.set()
+        self._has_lines.set()
         if self._thread is not None:
             self._thread.join()
         self._drain()
@@ -104,34 +106,34 @@ class RequestLog:
             self._dropped += 1
             return
         self._queue.append((self._clock(), name, fields))
-        if not self._something.is_set():
+        if not self._has_lines.is_set():
             if self._thread is None:
                 # Not before there is something to write: a process may fork between making a log and using it.
                 self._thread = threading.Thread(target=self._write_on, name="toolyard-log", daemon=True)
                 self._thread.start()
-            self._something.set()
+            self._has_lines.set()
 
     def _write_on(self) -> None:
-        while not self._over.is_set():
-            self._something.wait()
-            self._over.wait(_GATHER)
-            self._something.clear()
+        while not self._closing.is_set():
+            self._has_lines.wait()
+            self._closing.wait(_GATHER)
+            self._has_lines.clear()
             self._drain()
 
     def _drain(self) -> None:
         lines = []
         while self._queue:
-            lines.append(self._word(*self._queue.popleft()))
+            lines.append(self._format(*self._queue.popleft()))
         dropped, self._dropped = self._dropped, 0
         if dropped:
-            lines.append(self._word(self._clock(), "dropped", {"lines": dropped}))
+            lines.append(self._format(self._clock(), "dropped", {"lines": dropped}))
         if lines:
             stream = self._stream or sys.stderr
             try:
                 stream.write("".join(lines))
                 stream.flush()
             except (OSError, ValueError):
-                # Nobody reads any more, or the stream is closed; there is no other place to say so.
+                # The reader has gone, or the stream is closed; there is no other place to say so.
                 self.enabled = False
 
 
@@ -151,15 +153,15 @@ class LogHandler(logging.Handler):
             logger=record.name,
             message=_message(record),
             error=None if error is None else type(error).__name__,
-            where=None if error is None else _where(error),
+            where=None if error is None else _describe_frames(error),
         )
 
 
 @contextmanager
-def taking_logs(style: Style) -> Iterator[None]:
+def capture_logs(style: Style) -> Iterator[None]:
     """Have warnings and errors of the service itself written as requests are, instead of as Python would.
 
-    They are written where requests are not: whoever is told that the log has it must be able to find it there.
+    They are written even where requests are not: an answer that refers to the log must be found there.
     """
     log = RequestLog("text" if style == "off" else style)
     handler = LogHandler(log)
@@ -181,7 +183,7 @@ def _message(record: logging.LogRecord) -> str:
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
 
 
-def _where(error: BaseException) -> str:
+def _describe_frames(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     return " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
 
@@ -189,21 +191,21 @@ def _where(error: BaseException) -> str:
 def json_line(at: float, name: str, fields: dict[str, Value]) -> str:
     """One JSON object a line; ASCII, so that nothing in a name can turn a terminal's text around."""
     given = {field: value for field, value in fields.items() if value is not None}
-    return json.dumps({"time": _when(at), "event": name, **given}) + "\n"
+    return json.dumps({"time": _format_time(at), "event": name, **given}) + "\n"
 
 
 def text_line(at: float, name: str, fields: dict[str, Value]) -> str:
     """`time event field=value ...`; a value that is not plain is a JSON string, so no value can pose as a field."""
-    words = [f"{field}={_shown(value)}" for field, value in fields.items() if value is not None]
-    return " ".join([_when(at), name, *words]) + "\n"
+    words = [f"{field}={_quote_value(value)}" for field, value in fields.items() if value is not None]
+    return " ".join([_format_time(at), name, *words]) + "\n"
 
 
-def _shown(value: str | int | float) -> str:
+def _quote_value(value: str | int | float) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) is None:
         return json.dumps(value)
     return str(value)
 
 
-def _when(at: float) -> str:
+def _format_time(at: float) -> str:
     moment = datetime.fromtimestamp(at, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Handler = Callable[[Request], Awaitable[Response]]
 StreamHandler = Callable[[Request, Send], Awaitable[Response | None]]
-"""For one that may answer with a stream of its own, by `send`; it then returns None."""
+"""For a handler that may answer with a stream, by `send`; it then returns None."""
 Access = Literal["key", "open", "page", "page-open"]
 """With an API key; without one; as a page for people, who sign in; as a page that needs no sign-in."""
 
@@ -154,7 +154,7 @@ def make_routes(operations: Iterable[Operation], make_app: Callable[[Operation],
 
 
 def base_url(request: Request, public_url: str | None) -> str:
-    """The address of this application: the one the operator gave, or the one that whoever asks has reached it by."""
+    """The address of this application: the configured one, or the one that the client has reached it by."""
     scope = request.scope
     host, root = request.headers.get("host", "localhost"), scope.get("root_path", "")
     return (public_url or f"{scope.get('scheme', 'http')}://{host}{root}").rstrip("/")

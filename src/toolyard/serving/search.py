@@ -16,7 +16,7 @@ MOST_HITS = 100
 MAX_QUERY = 500
 """Characters of a query on every wire, which are answered quickly."""
 _AT_ONCE = 200
-"""Tools whose vectors are made while somebody waits, which takes about a second, once."""
+"""Tools whose vectors are made while a request waits, which takes about a second, once."""
 
 
 class CatalogHits(NamedTuple):
@@ -39,7 +39,7 @@ def search_tools(
     k: int,
     **conditions: Any,
 ) -> CatalogHits:
-    """What the registry's searcher gives for a query and as many hits, under conditions of its own.
+    """The hits of the registry's searcher for a query, at most `k`, under the conditions that it takes.
 
     Vectors of a large catalog that are not there yet are made meanwhile, and words alone are compared.
     """

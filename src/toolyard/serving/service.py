@@ -70,7 +70,7 @@ class BackgroundTasks:
             try:
                 wait = await step()
                 self._failing.pop(name, None)
-            except Exception as error:  # noqa: BLE001 - nobody awaits this task; silence would be the worst of all
+            except Exception as error:  # noqa: BLE001 - no task awaits this one; a silent failure would be worse
                 if name not in self._failing:
                     _log.warning("%s: failed with %s: %s; it is tried again", name, type(error).__name__, error)
                 self._failing[name] = type(error).__name__
@@ -137,15 +137,15 @@ class Service:
     def _list_steps(self) -> Iterator[tuple[str, float, Step]]:
         """What goes on beside the requests."""
         yield "answers", 1.0, self.idempotency.poll
-        yield "mcp", 0.05, self.mcp.look_around
-        yield "events", 0.2, self.events.look_around
+        yield "mcp", 0.05, self.mcp.poll
+        yield "events", 0.2, self.events.poll
         yield "keys", self.keys.every, self.keys.poll
         if self.records.shared:
             yield "other processes", 0.2, self.loaded.follow_others
         if self.webhook is not None:
             yield "webhook", 0.1, self.webhook.send_waiting
         if self.metrics is not None and self.metrics.shared is not None:
-            yield "metrics", 1.0, partial(asyncio.to_thread, self.metrics.leave_word)
+            yield "metrics", 1.0, partial(asyncio.to_thread, self.metrics.write_shared)
 
     async def start(self) -> None:
         """Load what was registered, and begin to look after what others change."""
@@ -154,7 +154,7 @@ class Service:
         self._background.start()
 
     def end_waits(self) -> None:
-        """Let nobody wait for news of a server that stops."""
+        """End streams and waits: the server stops."""
         self.mcp.subscribers.end_all()
         self.invoker.end_waits()
 
@@ -167,7 +167,7 @@ class Service:
 
 
 def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) -> None:
-    # Whoever calls from outside is told what was meant for them, and no more.
+    # Remote callers see what a tool meant for them, and no more.
     engine.discreet = True
     if engine.journal is None and (options := read_log_options(log, serving=True)):
         engine.keep_journal(options)
@@ -175,7 +175,7 @@ def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) 
 
 def _make_webhook(engine: ToolEngine, block: ServerBlock, failing: dict[str, str]) -> Webhook | None:
     hook = block.approvals.webhook
-    # An approver decides on every call at once: nobody has to be fetched.
+    # An approver decides on every call at once: there is no one to notify.
     is_decided = engine.policy is not None and engine.policy.approver is not None
     return None if hook is None or is_decided else Webhook(engine.approvals, hook, failing)
 

@@ -85,7 +85,7 @@ class SessionQuota:
 
     @asynccontextmanager
     async def place(self, owner: str | None) -> AsyncIterator[None]:
-        """Around the beginning of a session; `HttpFault` 429 if the owner has enough. Nobody's have no quota."""
+        """Around the beginning of a session; `HttpFault` 429 if the owner, if there is one, has enough."""
         if owner is None:
             yield
             return

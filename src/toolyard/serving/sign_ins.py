@@ -28,7 +28,7 @@ class SignIns:
 
     @classmethod
     def of(cls, records: Records) -> SignIns:
-        """With the secret that is kept in the records, which whoever comes first makes. Waits for the store."""
+        """With the secret that is kept in the records; the first process makes it. Waits for the store."""
         while True:
             secret = records.get(_SECRET_KIND, "", _SECRET_NAME)
             if secret is not None:
@@ -49,7 +49,7 @@ class SignIns:
         return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
 
     def mark_form(self, note: str) -> str:
-        """What forms carry that are shown to the holder of that note; without the secret nobody can make it up."""
+        """The token of forms shown to the holder of that note; it cannot be made up without the secret."""
         return self._digest(_FORM_PURPOSE, note)
 
     def _mark(self, key_id: str, expires: int) -> str:

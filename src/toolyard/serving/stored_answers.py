@@ -30,7 +30,7 @@ class StoredAnswer(msgspec.Struct, frozen=True, array_like=True):
     unfinished: bytes = b""
     """What came of calls of which some are held: no answer to be given again, and sent again, only those run.
 
-    A claim keeps it for whoever must go on from there.
+    A claim keeps it for the request that goes on from there.
     """
 
     @classmethod

@@ -1,6 +1,6 @@
 """Streams to clients: server-sent events as they are written, clients that go away, and all that are open.
 
-`Subscribers` has every open stream, so that each client is told when the catalog changes, and none has too many.
+`Subscribers` has every open stream, so that each client is notified when the catalog changes, and none has too many.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from toolyard.serving.http_fault import make_overloaded
 RETRY_MS = 1000
 """When a client is to come back after a stream broke off."""
 BEAT = 15.0
-"""Seconds of silence after which something is said, so that nobody in between takes the connection for dead."""
+"""Seconds of silence after which a comment is sent, so that no proxy takes the connection for dead."""
 
 HEAD = (
     (b"content-type", b"text/event-stream"),
@@ -36,7 +36,7 @@ def write_event(
     id: str | None = None,  # noqa: A002 - as the standard has it
     retry: int | None = None,
 ) -> bytes:
-    """One event; `data` is a line. Without it nobody is told anything, but the id counts."""
+    """One event; `data` is a line. Without it nothing is dispatched, but the id counts."""
     lines = [b"" if id is None else b"id: %b\n" % id.encode(), b"" if retry is None else b"retry: %d\n" % retry]
     lines += [b"" if kind is None else b"event: %b\n" % kind.encode(), b"" if data is None else b"data: %b\n" % data]
     return b"".join((*lines, b"\n"))
@@ -60,7 +60,7 @@ async def await_disconnect(receive: Receive, gone: Callable[[], object]) -> None
 
 
 class Subscriber(msgspec.Struct, eq=False):
-    """One client that is told of changes as long as it is there."""
+    """One connected client, which is notified of changes."""
 
     owner: str
     changed: Callable[[], None]
@@ -70,7 +70,7 @@ class Subscriber(msgspec.Struct, eq=False):
 
 
 class Subscribers:
-    """Every open stream, oldest first. Where there are too many, whoever has most gives one up, the oldest."""
+    """Every open stream, oldest first. Where there are too many, the owner with most loses its oldest."""
 
     def __init__(self, most: int) -> None:
         self._most = most

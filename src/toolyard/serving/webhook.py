@@ -50,7 +50,7 @@ class Webhook:
         self._lock = threading.Lock()
         self._lost = 0
         self._lost_until = 0.0
-        """When the last of them expires: until then somebody may have to be told in another way."""
+        """When the last of them expires: until then the operator may have to look elsewhere."""
         self.clock = time.time
         approvals.listeners.append(self._take)
 
@@ -129,7 +129,7 @@ class Webhook:
             named=self._named,
             once=True,
         )
-        # What the receiver has to say beyond its status nobody reads.
+        # The body of the response is not read.
         async with client.astream(outgoing) as answer:
             if answer.status // 100 != 2:
                 raise Unavailable(f"the receiver answered {answer.status}")

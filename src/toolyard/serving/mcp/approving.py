@@ -1,7 +1,7 @@
 """Asking an MCP client about a call that is held: by elicitation, or by an input request in the stateless version.
 
-Whoever answers there counts as the caller: it is asked only under a rule with `self: true`, and decides as the caller's
-key could at /v1/approvals.
+A person who answers there counts as the caller: they are asked only under a rule with `self: true`, and decide as the
+caller's key could at /v1/approvals.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def find_own_question(approvals: Approvals, caller: Caller) -> Approval | 
 
 
 async def decide_by_asking(approvals: Approvals, caller: Caller, approval: Approval, ask: AskClient) -> bool:
-    """Ask the client, unless somebody decides elsewhere meanwhile; False if it was left undecided."""
+    """Ask the client, unless it is decided elsewhere meanwhile; False if it was left undecided."""
     asking = asyncio.ensure_future(ask(describe_question(approval)))
     waiting = asyncio.ensure_future(approvals.await_for(approval.id, float("inf")))
     try:

@@ -31,7 +31,7 @@ _MOST_BYTES = 1024 * 1024
 _HIGH = 8 * 1024 * 1024
 """Bytes not read yet, at which nothing more should be asked for on a stream."""
 _MOST_UNREAD = 64 * 1024 * 1024
-"""Bytes not read yet, at which whoever does not read is given up: what was asked for before may still be answered."""
+"""Bytes not read yet, at which a stream is given up: what was asked for before may still be answered."""
 _CHUNK = 256 * 1024
 _LONGEST_NUMBER = 12
 _log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ async def send_stream(send: Send, stream: EventStream, *, silent: bool = False) 
     await send({"type": "http.response.body", "body": b""})
 
 
-async def stand(
+async def serve_stream(
     subscribers: Subscribers,
     request: Request,
     send: Send,
@@ -168,7 +168,7 @@ async def stand(
     *,
     silent: bool = False,
 ) -> None:
-    """Have a client read a stream until it is gone, or the server stops, or somebody else needs the room."""
+    """Have a client read a stream until it is gone, or the server stops, or its place is needed."""
     subscriber = Subscriber(caller_of(request).principal.owner or "", changed, stream.end)
     try:
         subscribers.join(subscriber)
@@ -185,11 +185,11 @@ async def listen(subscribers: Subscribers, request: Request, send: Send, message
     stream = _ClosingStream(encode_result(message.id, finish_result({"_meta": dict(tag)}, stateless=True)))
     stream.put_answer(told)
     changed = encode_notification(LIST_CHANGED, {"_meta": tag})
-    await stand(subscribers, request, send, stream, (lambda: stream.put(changed)) if honoured else nothing)
+    await serve_stream(subscribers, request, send, stream, (lambda: stream.put(changed)) if honoured else nothing)
 
 
 def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:
-    """What a `subscriptions/listen` asks for: the tag of what it is told, whether that is anything, and the first."""
+    """What a `subscriptions/listen` asks for: the tag of its notifications, whether there are any, and the first."""
     wanted = message.params.get("notifications")
     if type(wanted) is not dict:
         raise RpcFault(INVALID_PARAMS, "params.notifications must be an object")

@@ -178,7 +178,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def is_stateless(headers: Mapping[bytes, bytes], message: RpcMessage | None) -> bool:
-    """True for a request of the stateless version, or of one that nobody knows; it then says so itself."""
+    """True for a request of the stateless version, or of an unknown one; it then says so itself."""
     version = headers.get(_VERSION)
     if version is not None:
         return version not in _HANDSHAKE
@@ -207,7 +207,7 @@ def check_version(version: str) -> None:
 
 
 def check_headers(headers: Headers, message: RpcMessage) -> None:
-    """Refuse a request whose headers do not say what its body says: whoever routed it read only those."""
+    """Refuse a request whose headers do not say what its body says: what routed it read only those."""
     said = dict(headers)
     if len(said) != len(headers):
         names = [name for name, _ in headers]

@@ -32,7 +32,7 @@ from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
 
 TTL_MS = 5000
-"""How long a list may be believed; whoever listens is told at once when it changes."""
+"""How long a list may be cached; clients that listen are notified at once when it changes."""
 
 
 class VisibleTools(msgspec.Struct, frozen=True):
@@ -171,7 +171,7 @@ class McpNames:
 def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
     """The arguments that headers repeat; none if one of the annotations is not valid.
 
-    Clients leave out a tool with such an annotation, so nobody can be expected to send its headers.
+    Clients leave out a tool with such an annotation, so no client can be expected to send its headers.
     """
     try:
         return find_header_params(schema)
@@ -189,8 +189,8 @@ def _find_required(tool: Tool) -> dict[str, Any] | None:
 class ToolListing:
     """The pages of one server.
 
-    A cursor names a place in just the list it was made for. Once that is another list, the cursor is refused: whoever
-    went on with it could miss a tool, or see one twice, and not know.
+    A cursor names a place in just the list it was made for. Once that is another list, the cursor is refused: a
+    client that went on with it could miss a tool, or see one twice, and not know.
     """
 
     def __init__(

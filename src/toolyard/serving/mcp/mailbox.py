@@ -18,7 +18,7 @@ from toolyard.sessions.records import Records
 _MAIL = "mcp_mail"
 _LOST_SECONDS = 60.0
 _MOST_MAIL = 256
-"""Messages for one session that nobody has taken yet."""
+"""Messages for one session that no worker has taken yet."""
 
 
 class MailTaker(Protocol):
@@ -32,7 +32,7 @@ class MailTaker(Protocol):
 
 
 class StreamClient(MailTaker, Protocol):
-    """A client whose answers come on a stream of its own."""
+    """A client whose answers come on a separate stream."""
 
     def take(self, document: Json, principal: Principal | None = None) -> None:
         """`principal` is who sent it, if that is known better now."""
@@ -61,10 +61,10 @@ async def collect_mail(takers: Mapping[str, MailTaker], records: Records, seen: 
             if taker is None:
                 continue
             try:
-                # Whoever took it has measured it.
+                # The worker that received it has checked its depth.
                 document = parse_json(record.value, what="message", max_depth=sys.maxsize)
             except MalformedSource:
-                # What nobody can read must not keep the rest from whom it is for.
+                # A message that cannot be parsed must not hold up the rest.
                 await records.aremove(_MAIL, record.owner, record.name)
                 continue
             if taker.wants(document) and await records.aremove(_MAIL, record.owner, record.name):
@@ -73,6 +73,6 @@ async def collect_mail(takers: Mapping[str, MailTaker], records: Records, seen: 
 
 
 async def forget_lost(records: Records) -> None:
-    """Throw away what was meant for somebody who is gone."""
+    """Delete messages for clients that are gone."""
     if records.shared:
         await records.aexpire(_MAIL, records.clock() - _LOST_SECONDS)

@@ -115,7 +115,7 @@ class MessageClient:
             self._send(encode_error(find_id(document), fault))
 
     def close(self) -> None:
-        """The peer is gone: nobody waits for what runs."""
+        """The peer is gone: stop what runs for it."""
         for inflight in list(self.running.values()):
             inflight.stop("over")
 

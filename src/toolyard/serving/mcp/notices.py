@@ -18,7 +18,7 @@ _SHOWN = 10_000
 
 
 class NoticeRelay:
-    """Turns what a tool says into notifications, from any thread, until its call is over."""
+    """Turns what a tool reports into notifications, from any thread, until its call is over."""
 
     __slots__ = ("_last", "_level", "_loop", "_tell", "_thread", "_token")
 
@@ -44,7 +44,7 @@ class NoticeRelay:
         try:
             self._loop.call_soon_threadsafe(self._tell, text)
         except RuntimeError:
-            # The loop is closed; there is nobody to tell.
+            # The loop is closed, and the client gone.
             return
 
     def _encode_progress(self, notice: Progress) -> bytes | None:

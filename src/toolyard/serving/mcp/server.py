@@ -1,6 +1,6 @@
 """`McpEndpoint`: a yard as MCP clients see it: the one table of methods that every wire uses, and what goes on beside.
 
-A call goes from a request on the wire to the engine; what its tool says meanwhile is told, and its result written down.
+A call goes from a request on the wire to the engine; what its tool reports meanwhile is relayed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RequestContext(msgspec.Struct, eq=False):
     headers: Headers | None = None
     """Those that must repeat what the request says; None where there are none."""
     ask: AskClient | None = None
-    """None: whoever sits there cannot be asked."""
+    """None: the client cannot show a form to a person."""
     find_address: Callable[[], str] | None = None
     """Gives the address that the client reached the server by; None where there is none."""
     measured: Json = {}
@@ -169,7 +169,7 @@ class McpEndpoint:
         self._invoker = invoker
         self._approvals = yard.tool_engine.approvals
         self._builtin = {tool.name: tool for tool in builtin}
-        # Where keys say what is seen, not all clients are told the same.
+        # Where keys say what is seen, not all clients get the same list.
         scope = "private" if keys is not None and keys.required else "public"
         self._cached: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
         shown = [tool.shown for tool in builtin]
@@ -225,9 +225,9 @@ class McpEndpoint:
             names = self._names = McpNames(self._served_names.now, self._builtin, bare=self.block.names == "bare")
         return names
 
-    async def look_around(self) -> float | None:
+    async def poll(self) -> float | None:
         """Tell clients if the catalog has changed, do what other workers were told to have done here, and now and then
-        forget what nobody uses; while no client is there that would have to be told, it is done less often.
+        forget what is not used any more; without connected clients it is done less often.
         """
         self._notice_changes()
         if self._keys is not None and self._keys.required:
@@ -248,7 +248,7 @@ class McpEndpoint:
         """Tell clients if the catalog has changed since the last look."""
         snapshot = self.yard.tool_registry.snapshot
         before, self._shown = self._shown, snapshot
-        # The first look only sees what there is: nobody was told of anything else.
+        # The first look only records the current catalog: no client has seen another.
         if before is not None and snapshot is not before:
             self.subscribers.notify_all()
             self.sessions.notify_all()

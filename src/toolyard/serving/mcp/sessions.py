@@ -32,7 +32,7 @@ class InflightRequest(msgspec.Struct, eq=False):
 
     task: asyncio.Task[Any]
     reason: Reason | None = None
-    """None: nobody here stopped it."""
+    """None: it was not stopped here."""
 
     def stop(self, reason: Reason) -> None:
         """Stop it, if it can be stopped."""
@@ -86,7 +86,7 @@ class McpSession(msgspec.Struct, eq=False):
     owner: str
     version: str
     level: int
-    """The least level of log lines that the client is told."""
+    """The least level of log lines that the client gets."""
     text: bytes
     """As the store has it."""
     used: float
@@ -99,11 +99,11 @@ class McpSession(msgspec.Struct, eq=False):
     notices: EventStream | None = None
     """What its latest `GET` reads."""
     questions: ClientQuestions | None = None
-    """What whoever sits there was asked here; None if they cannot be."""
+    """What the person at the client was asked here; None if the client cannot ask."""
 
     @property
     def is_busy(self) -> bool:
-        """True if calls are under way in it, or somebody reads its notices."""
+        """True if calls are under way in it, or its notices are read."""
         return bool(self.running) or (self.notices is not None and not self.notices.over)
 
     def wants(self, document: Json) -> bool:
@@ -142,7 +142,7 @@ class McpSessions:
         return len(self._here)
 
     async def open(self, owner: str, version: str, *, elicits: bool = False) -> McpSession:
-        """A new session. Where there are too many, the longest unused of whoever has most is over.
+        """A new session. Where there are too many, the longest unused one of the owner with most ends.
 
         `elicits`: its client shows forms to people.
         """
@@ -162,7 +162,7 @@ class McpSessions:
         return session
 
     async def find(self, owner: str, session_id: str) -> McpSession | None:
-        """The session, wherever it began; None if it never did, is over, or belongs to somebody else."""
+        """The session, wherever it began; None if it never did, is over, or has another owner."""
         session = self.at_hand(owner, session_id)
         if session is not None:
             return session
@@ -213,7 +213,7 @@ class McpSessions:
         return await self._records.aremove(KIND, owner, session_id)
 
     async def sweep(self) -> None:
-        """Forget what nobody has used for too long."""
+        """Forget sessions that were unused for too long."""
         now = self._clock()
         for session in list(self._here.values()):
             if session.is_busy:
@@ -226,7 +226,7 @@ class McpSessions:
         await self._records.aexpire(KIND, self._wall() - self._idle * 1.25)
 
     def notify_all(self) -> None:
-        """The catalog has changed: whoever has a stream is told."""
+        """The catalog has changed: notify every session that has a stream."""
         for session in self._here.values():
             if session.notices is not None:
                 session.notices.put(CHANGED)
@@ -247,7 +247,7 @@ class McpSessions:
             inflight.stop("over")
 
     async def _make_room(self, owner: str) -> None:
-        """Where there are too many, end one in which nothing happens, of nobody who has fewer than `owner`, or 429."""
+        """Where there are too many, end an idle one of an owner who has no fewer than `owner`, or raise 429."""
         if len(self._here) < self._most:
             return
         counts = Counter(whose for whose, _ in self._here)

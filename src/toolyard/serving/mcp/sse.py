@@ -10,7 +10,7 @@ from starlette.types import Send
 
 from toolyard.serving.http_fault import HttpFault, make_overloaded
 from toolyard.serving.identity import Principal
-from toolyard.serving.mcp.event_stream import EventStream, stand
+from toolyard.serving.mcp.event_stream import EventStream, serve_stream
 from toolyard.serving.mcp.json_rpc import RpcFault, encode_error
 from toolyard.serving.mcp.mailbox import post_mail
 from toolyard.serving.mcp.message_client import MessageClient
@@ -25,7 +25,7 @@ _HOME = "mcp_sse"
 
 
 class SseClient(MessageClient):
-    """A client whose answers come on a stream of its own."""
+    """A client whose answers come on a separate stream."""
 
     def __init__(self, server: McpEndpoint, principal: Principal, address: str) -> None:
         self.stream = EventStream()
@@ -58,7 +58,7 @@ class SseTransport:
         try:
             if records.shared:
                 await records.aput(_HOME, owner, session_id, b"")
-            await stand(self._server.subscribers, request, send, client.stream, client.notify_changed)
+            await serve_stream(self._server.subscribers, request, send, client.stream, client.notify_changed)
         finally:
             del self._server.sse_clients[owner, session_id]
             client.close()

@@ -1,7 +1,7 @@
 """MCP over standard input and output: one client, one message a line.
 
 Nothing but messages goes to the client. Whatever tools print goes to standard error, and their standard input is
-empty, whether they are Python or processes of their own.
+empty, whether they run in this process or in others.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StdioTransport(asyncio.Protocol):
         self.finish()
 
     def finish(self) -> None:
-        """There is nobody left to hear."""
+        """The client has gone, or said all."""
         if not self.over.done():
             for line in self._lines.finish():
                 self._read_line(line)
@@ -150,7 +150,7 @@ class OutputPipe(asyncio.BaseProtocol):
 
 
 def take_streams() -> tuple[int, int]:
-    """Standard input and output for the protocol alone; everybody else gets an empty input, and standard error."""
+    """Standard input and output for the protocol alone; other code gets an empty input, and standard error."""
     sys.stdout.flush()
     reading, writing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)

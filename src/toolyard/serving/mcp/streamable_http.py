@@ -30,7 +30,7 @@ from toolyard.dialects.mcp_protocol import (
 )
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.approving import can_elicit, is_answer
-from toolyard.serving.mcp.event_stream import EventStream, KeptReplies, ReplyStream, listen, send_stream, stand
+from toolyard.serving.mcp.event_stream import EventStream, KeptReplies, ReplyStream, listen, send_stream, serve_stream
 from toolyard.serving.mcp.json_rpc import (
     CHANGED,
     Json,
@@ -236,7 +236,9 @@ class StreamableHttp:
         last = request.headers.get("last-event-id")
         if last is not None:
             # Only answers have ids: this is the rest of one.
-            await stand(self._server.subscribers, request, send, self._replies.resume(session.owner, session.id, last))
+            await serve_stream(
+                self._server.subscribers, request, send, self._replies.resume(session.owner, session.id, last)
+            )
             return None
         before, session.notices = session.notices, EventStream()
         if before is not None:
@@ -244,7 +246,7 @@ class StreamableHttp:
         if before is not None or self._server.records.shared:
             # It may come back, perhaps from another worker: whatever it missed meanwhile, this makes up for it.
             session.notices.put(CHANGED)
-        await stand(self._server.subscribers, request, send, session.notices, silent=True)
+        await serve_stream(self._server.subscribers, request, send, session.notices, silent=True)
         return None
 
     async def end_session(self, request: Request) -> Response:
@@ -389,7 +391,7 @@ async def read_document(request: Request) -> Json:
 
 
 def _describe_break(error: BaseException, inflight: InflightRequest | None) -> RpcFault:
-    """What the reader of a stream is told when its call does not come to an end."""
+    """The error on a stream whose call does not come to an end."""
     if inflight is not None and inflight.reason is not None:
         return _STOPPED[inflight.reason]
     if isinstance(error, asyncio.CancelledError):
@@ -398,7 +400,7 @@ def _describe_break(error: BaseException, inflight: InflightRequest | None) -> R
 
 
 def only_streams(what: str) -> HttpFault:
-    """For a client that does not accept what there is."""
+    """406 for a client that does not accept streams."""
     return HttpFault(_NOT_ACCEPTABLE, "request.not_acceptable", f"{what} text/event-stream; accept it")
 
 

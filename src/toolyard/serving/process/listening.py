@@ -60,7 +60,7 @@ def listen(block: ServerBlock) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
-            # At once: a socket that is bound but does not listen keeps nobody else from the port.
+            # At once: a socket that is bound but does not listen keeps no other process from the port.
             listener.listen(BACKLOG)
             return listener
         except OSError as error:
@@ -81,7 +81,7 @@ def _resolved(host: str) -> tuple[socket.AddressFamily, str]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"cannot listen at {host!r}: {error}") from None
-    # Of `localhost` the form that everybody tries.
+    # Of `localhost` the form that every client tries.
     family, _, _, _, address = min(found, key=lambda item: item[0] != socket.AF_INET)
     return family, str(address[0])
 
@@ -96,7 +96,7 @@ def room_for_connections(wanted: int) -> int:
     """Raise the limit of open files as far as it goes; how many connections that allows, `wanted` at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else hard
-    # Never lowered: somebody may have asked for more than is needed here.
+    # Never lowered: the operator may have set more than is needed here.
     target = max(soft, min(most, wanted + _SPARE_FILES)) if soft != resource.RLIM_INFINITY else most
     if soft not in (resource.RLIM_INFINITY, target):
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
@@ -112,7 +112,7 @@ _SANDBOX = {
 
 
 def write_banner(service: Service, url: str) -> str:
-    """The lines for a person, each ended; text from catalogs is made visible by whoever prints it."""
+    """The lines for a person, each ended; the caller that prints them escapes text from catalogs."""
     count = len(service.yard.tool_registry)
     lines = [
         *list_problems(service.loaded.registry.report),
@@ -168,7 +168,7 @@ def _find_example(service: Service) -> tuple[str, dict[str, Any]] | None:
 
 
 def _list_open(service: Service) -> list[Tool]:
-    """The tools that the policy does not deny to whoever has no key."""
+    """The tools that the policy does not deny to callers without a key."""
     policy, tools = service.yard.tool_engine.policy, service.yard.tool_registry.all_tools()
     return [tool for tool in tools if policy is None or not policy.always_denies(tool, ())]
 

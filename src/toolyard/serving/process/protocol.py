@@ -32,7 +32,7 @@ MAX_PIPELINED = 100
 Stage = Literal["idle", "head", "body", "whole"]
 """Nothing asked yet; a head begun; a body begun; a request that is all there."""
 _FRAMING = 16
-"""Bytes that a chunked body may spend on each of its own, beyond what a head may have."""
+"""Bytes of framing that a chunked body may spend on each byte of content, beyond what a head may have."""
 _LEAST_RATE = 16 * 1024
 """Bytes a second at which a body earns time beyond its deadline."""
 _UNWANTED_BYTES = 1024 * 1024
@@ -184,7 +184,7 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._leave(self._refusal)
             return
         if self._stage == "body" and self.expect_100_continue and not self.pipeline:
-            # Whoever asked first whether to send may now send the body or not; nobody could tell.
+            # A client that asked whether to send may now send the body or not; neither could be told apart.
             self._leave()
             return
         super().on_response_complete()
@@ -263,7 +263,7 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._refuse(_too_late("the body of the request", self._block.body_timeout))
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing was asked for long; whoever has not even read the last answer is not waited for."""
+        """Nothing was asked for long; a client that has not even read the last answer is not waited for."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()

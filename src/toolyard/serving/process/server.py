@@ -25,7 +25,7 @@ from toolyard.serving.app import create_app
 from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, room_for_connections, write_banner
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 from toolyard.serving.process.workers import tell_manager
-from toolyard.serving.request_log import taking_logs
+from toolyard.serving.request_log import capture_logs
 from toolyard.serving.service import Service, build_service, reload_sources, settle_memory
 
 Ready = Callable[[Address, str], None]
@@ -48,11 +48,11 @@ def serve(
     """Answer until a SIGTERM or SIGINT; a SIGHUP loads the sources again. False if the start failed.
 
     `listener` is an open socket to use instead of a new one. `lifeline` is a socket whose other end belongs to
-    whoever started this process: when it closes, the server stops.
+    the process that started this one: when it closes, the server stops.
     """
     with ExitStack() as stack:
-        stack.enter_context(taking_logs(block.log))
-        hangups = stack.enter_context(_noting_hangups())
+        stack.enter_context(capture_logs(block.log))
+        hangups = stack.enter_context(_collect_hangups())
         # The port first: whether it is free is known at once, and loading may take a while.
         listener = stack.enter_context(listener or listen(block))
         address = address_of(listener)
@@ -78,7 +78,7 @@ def serve(
 
 
 @contextlib.contextmanager
-def _noting_hangups() -> Iterator[list[int]]:
+def _collect_hangups() -> Iterator[list[int]]:
     """Signals that ask to load the sources again; one that comes while they load is heeded afterwards."""
     noted: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -92,7 +92,7 @@ def _noting_hangups() -> Iterator[list[int]]:
 
 
 def check_exposure(service: Service, address: Address) -> None:
-    """Refuse to listen where others can come while nobody is asked for a key."""
+    """Refuse to listen where other machines can connect while no key is required."""
     if address.is_private or service.keys.usable():
         return
     where = "a sqlite or postgres `sessions` block in the config, and then " if not service.records.shared else ""
@@ -116,7 +116,7 @@ def _make_uvicorn_config(app: ASGIApp, block: ServerBlock, limit: ConnectionLimi
         log_config=None,
         log_level="warning",
         access_log=False,
-        # Whoever connects could claim with such headers to be somebody else.
+        # Any client could claim another address with such headers.
         proxy_headers=False,
         server_header=False,
     )
@@ -196,7 +196,7 @@ class Server(uvicorn.Server):
         until = clock() + seconds
         while self.server_state.tasks or self.server_state.connections:
             if clock() >= until or self.force_exit:
-                # A connection whose other side does not read on is nobody's loss.
+                # Connections whose clients do not read on may be dropped.
                 return not self.server_state.tasks
             await asyncio.sleep(0.02)
         return True

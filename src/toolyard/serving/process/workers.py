@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 
 def check_shared(config: Config) -> None:
-    """Refuse several workers where each would have sessions of its own."""
+    """Refuse several workers where each would have separate sessions."""
     if config.sessions.store == "memory":
         raise ConfigError(
             "several workers need sessions that all of them see; give the config a `sessions` block with "
@@ -50,7 +50,7 @@ def tell_manager(state: Literal["READY=1", "STOPPING=1"]) -> None:
     """Tell systemd, where it started this process with `Type=notify` and waits for that."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if place.startswith(("/", "@")):
-        # An abstract one begins with NUL. Whoever does not listen need not be told.
+        # An abstract one begins with NUL. A manager that does not listen is ignored.
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
             line.setblocking(False)
             line.sendto(state.encode(), "\0" + place[1:] if place[0] == "@" else place)

@@ -38,7 +38,7 @@ _DECIDED: dict[str, Any] = {
 class ApprovalRoutes:
     """Looks at approvals and decides; who may is asked where every face asks.
 
-    No verb is asked for here: whoever made a call sees its approval, and may decide if the rule says so.
+    No verb is required here: the caller of a call sees its approval, and may decide if the rule says so.
     """
 
     def __init__(self, view: ApprovalView, longest_wait: float) -> None:

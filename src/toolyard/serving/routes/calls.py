@@ -61,7 +61,7 @@ class CallRoutes:
         return JsonResponse(await self.find_call(request))
 
     async def find_page(self, request: Request, usual: int = 100) -> dict[str, Any]:
-        """What `GET /v1/calls` answers, for whoever shows it; `usual`: calls on a page, if nobody says."""
+        """What `GET /v1/calls` answers, for the console too; `usual`: calls on a page if the query does not say."""
         log = self._log()
         wanted = _read_filter(request)
         limit = query_int(request, "limit", 1, _PAGE, usual)
@@ -83,7 +83,7 @@ class CallRoutes:
         return answer
 
     async def find_call(self, request: Request) -> dict[str, Any]:
-        """What `GET /v1/calls/{id}` answers, for whoever shows it."""
+        """What `GET /v1/calls/{id}` answers, for the console too."""
         log, number = self._log(), read_call_id(path_value(request))
         row = None if number is None else await self._engine.sessions.off_loop(lambda: log.get(number))
         own = owner_seen_by(caller_of(request).principal)
@@ -100,7 +100,7 @@ class CallRoutes:
 
 
 def owner_seen_by(principal: Principal) -> str | None:
-    """Whose calls a caller sees, if not everybody's."""
+    """The owner whose calls a principal sees; None for all calls."""
     return None if principal.scopes.everywhere("admin") else principal.owner or ""
 
 

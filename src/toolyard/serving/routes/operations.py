@@ -28,7 +28,7 @@ _STATES = {"ok": "ok", "stale": "degraded", "failed": "down"}
 
 
 class OperationsRoutes:
-    """For whoever runs the server: health and version for everybody, the rest for admins."""
+    """For operators: health and version without a key, the rest for admins."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class OperationsRoutes:
     @operation("GET /arp/v1/health", "How the server is", answers={200: Health}, access="open")
     async def show_health(self, request: Request) -> Response:
         """The state of the store and of every source. What fails degrades the server; it does not bring it down."""
-        # Names of sources may be paths or addresses, and whoever asks need not have a key.
+        # Names of sources may be paths or addresses, and callers need not have a key.
         told = not self._keys.required
         checks = [
             _check_source(source, place, told) for place, source in enumerate(self._loaded.registry.report.sources)

@@ -49,7 +49,7 @@ class RegistrationRoutes:
         _check_admin(principal, name)
         _check_server(principal, body)
         try:
-            # What a bare name means concerns everybody, and not only the namespace that the key may change.
+            # What a bare name means concerns all callers, and not only the namespace that the key may change.
             everywhere = principal.scopes.everywhere("admin")
             new = await self._registrations.put(name, body, qualified_only=not everywhere)
         except (ConfigError, DefinitionError, MalformedSource) as error:
