@@ -142,7 +142,7 @@ class RestBinding(msgspec.Struct, frozen=True):
     origins: tuple[str, ...] = ()
     """`scheme://host[:port]` that the operator configured; credentials without an explicit origin go nowhere else."""
     allowed: tuple[str, ...] = ()
-    """Further hosts, private ones included, that the operator allows requests to, without trusting them with credentials."""
+    """Further hosts, private ones included, that requests may reach; this does not entitle them to credentials."""
 
     @property
     def locations(self) -> dict[str, tuple[str, str]]:
