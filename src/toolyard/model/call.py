@@ -131,7 +131,7 @@ class Content(msgspec.Struct, frozen=True):
 
     @property
     def kept(self) -> list[Block] | str | None:
-        """The value for `metadata["content"]`: the blocks, `"result"` if they are the result, None if it says all."""
+        """The value for `metadata["content"]`: the blocks, `"result"` if those are the result, or None."""
         result = self.result
         if result is not self.blocks:
             is_plain_text = len(self.blocks) == 1 and self.blocks[0] == {"type": "text", "text": result}
