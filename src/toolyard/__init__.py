@@ -1,6 +1,6 @@
 """toolyard: one definition, one name and one call path for every tool an agent can call.
 
-Names are imported when first used, so `import toolyard` costs next to nothing.
+Names are imported on first use, so `import toolyard` costs next to nothing.
 """
 
 TYPE_CHECKING = False  # typing itself would triple the import time
@@ -61,7 +61,7 @@ _EXPORTS = {
     "toolyard.sources.scripts.loader": "ScriptToolLoader",
     "toolyard.sources.wrappers": "FilterToolLoader RenameToolLoader RenamespaceToolLoader",
 }
-"""Modules, and what of each is exported."""
+"""Modules to the names exported from each."""
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = sorted(_HOME)
@@ -183,9 +183,9 @@ if TYPE_CHECKING:
     )
     from toolyard.words.redactor import Redactor as Redactor
 else:
-    # Hidden from type checkers, which would otherwise accept any misspelt name.
+    # Hidden from type checkers, which would otherwise accept any name.
     def __getattr__(name: str) -> object:
-        """Import an exported name on first use and keep it."""
+        """Import an exported name on first use and cache it."""
         if name == "__version__":
             from toolyard.constants import VERSION
 

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; `version` answers without importing it."""
+    """Run the command line; `version` is answered without importing it."""
     arguments = sys.argv[1:]
     if arguments in (["version"], ["--version"]):
         from toolyard.constants import VERSION

@@ -1,4 +1,4 @@
-"""Names and limits that every floor may use."""
+"""Names and limits that every layer may use."""
 
 VERSION = "0.1.0"
 
@@ -6,9 +6,9 @@ TOOL_NAMESPACE_SEP = "::"
 TOOL_DEFAULT_NAMESPACE = "default"
 
 MAX_NAME_LENGTH = 128
-"""Characters in a namespace, and in a tool name."""
+"""Most characters in a namespace, and in a tool name."""
 
 MAX_DIGITS = 4300
-"""Of an integer: Python refuses to read or print longer ones, because that takes the square of their length."""
+"""Most digits of an integer. Python refuses to convert longer ones, because that takes quadratic time."""
 
 __all__ = ["MAX_DIGITS", "MAX_NAME_LENGTH", "TOOL_DEFAULT_NAMESPACE", "TOOL_NAMESPACE_SEP", "VERSION"]

@@ -1,14 +1,14 @@
-"""Names -> classes, for everything that plugs in: the kinds of plugin, their built-ins and their decorators.
+"""Plugin tables that map names to classes: the kinds of plugin, their built-ins and their decorators.
 
     @register_tool_loader("name")      a ToolLoader: where tools come from
     @register_tool_engine("name")      a ToolEngine: how a call is answered
-    @register_tool_enrichment("name")  a ToolEnrichment: what is learned about tools
-    @register_tool_sampler("name")     a ToolSampler: how tools are drawn
+    @register_tool_enrichment("name")  a ToolEnrichment: what is inferred about tools
+    @register_tool_sampler("name")     a ToolSampler: how tools are sampled
 
 Third parties may instead declare the entry-point groups `toolyard.loaders`, `toolyard.engines`,
-`toolyard.enrichments` and `toolyard.samplers`, each entry a `module:Class`. Where sessions live is a fifth kind, by the
-group `toolyard.session_stores`. What is not installed is named by the extra that brings it. First the little that lower
-floors need to know of plugins, and of what searches a registry, which they may not import.
+`toolyard.enrichments` and `toolyard.samplers`, each entry a `module:Class`. Session stores are a fifth kind, with the
+group `toolyard.session_stores`. Errors for a missing package name the extra that installs it. The protocols below
+describe plugins, and the search of a registry, to lower layers, which may not import them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MEANT = {
     **dict.fromkeys(("function", "functions", "module"), "python"),
     **dict.fromkeys(("llm", "openai", "anthropic", "ollama", "schema"), "lm"),
 }
-"""What newcomers call a kind of source or engine."""
+"""Names that users may try for a kind of source or engine."""
 
 
 class Loader(Protocol):
@@ -45,21 +45,21 @@ class Loader(Protocol):
 
     @property
     def source(self) -> str:
-        """What reports and errors call this source."""
+        """Name of the source in reports and errors."""
 
     @property
     def report(self) -> SourceReport:
-        """What the last `load` did."""
+        """Outcome of the last `load`."""
 
     def load(self) -> list[Tool]:
         """All tools, each with its namespace set."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class View(Protocol):
-    """A registry at one moment, as enrichments see it."""
+    """A registry's snapshot, as enrichments see it."""
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -67,14 +67,14 @@ class View(Protocol):
 
     @property
     def artifacts(self) -> Mapping[str, Any]:
-        """What enrichments before this one left."""
+        """Artifacts written by earlier enrichments."""
 
 
 class Enrichment(Protocol):
-    """Studies a snapshot; returns changed tools and artifacts, and mutates nothing."""
+    """Analyses a snapshot and returns changed tools and artifacts, without mutating anything."""
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """The tools (same order) and the artifacts to add."""
+        """The tools in the same order, and the artifacts to add."""
 
 
 SEARCHER = "toolyard.insight.search.searcher:Searcher"
@@ -85,33 +85,33 @@ class ToolSearch(Protocol):
 
     @property
     def search(self) -> Callable[..., SearchResults]:
-        """As `ToolRegistry.search`, with the snapshot before the query: what fits, best first; none if nothing does."""
+        """As `ToolRegistry.search`, with the snapshot as an additional first argument."""
 
 
 def new_search() -> ToolSearch:
-    """A searcher of one's own, with the default model if that is installed."""
+    """A new searcher, with the default model if that is installed."""
     module, _, name = SEARCHER.partition(":")
     made: ToolSearch = getattr(importlib.import_module(module), name)()
     return made
 
 
 def require_extra(extra: str, purpose: str, *modules: str) -> None:
-    """Raise `ConfigError` with the command that installs the extra, if one of these modules of it is lacking."""
+    """Raise `ConfigError` with the command that installs the extra, if one of these modules is missing."""
     lacking = [name for name in modules if find_spec(name) is None]
     if lacking:
         raise missing_extra(extra, purpose, *lacking)
 
 
 def missing_extra(extra: str, purpose: str, *modules: str) -> ConfigError:
-    """The error that names an extra and what of it is lacking."""
+    """The error for missing modules, with the command that installs their extra."""
     return ConfigError(f"{purpose} needs {', '.join(modules)}; run: pip install 'toolyard[{extra}]'")
 
 
 def entry_points_of(group: str) -> list[tuple[str, str]]:
-    """Names and values of the entry points of a group, in every installed package.
+    """Names and values of the entry points of a group in all installed packages.
 
-    They are read here, since the reader that `importlib_metadata` puts in the place of the standard library's loses
-    those of all packages over one that is wrong.
+    Parsed here because `importlib_metadata`, if installed, replaces the standard library's reader with one that fails
+    for all packages if one has invalid entry points.
     """
     from configparser import ConfigParser, Error
     from importlib.metadata import distributions
@@ -123,7 +123,7 @@ def entry_points_of(group: str) -> list[tuple[str, str]]:
         if f"[{group}]" not in text:
             continue
         name = package.metadata["Name"] or ""
-        # Of two packages of one name, the first is the one that is imported.
+        # If a package is installed twice, the first one is imported.
         if name in seen:
             continue
         seen.add(name)
@@ -142,10 +142,10 @@ C = TypeVar("C", bound=type)
 
 
 class PluginTable(Generic[T]):
-    """Names -> classes of one kind.
+    """Maps names to the classes of one kind of plugin. Thread-safe.
 
-    Built-ins are `"module:Class"` strings, imported when asked for; third parties join by decorator or
-    by the entry-point group. A broken entry point is listed in `problems` and blocks nobody else.
+    Built-ins are `"module:Class"` strings, imported on first use; third parties register with the decorator or the
+    entry-point group. A broken entry point is listed in `problems` and does not affect others.
     """
 
     def __init__(
@@ -154,9 +154,9 @@ class PluginTable(Generic[T]):
         self.kind = kind
         self.group = group
         self.method = method
-        """The method without which a class is none of this kind; "" to take any class."""
+        """The method that every class of this kind must have; "" to accept any class."""
         self.names_it = names_it
-        """The attribute by which a class that is registered is told its name; "" for none."""
+        """The class attribute that `register` sets to the name; "" for none."""
         self.problems: dict[str, str] = {}
         self._known: dict[str, str | type[T]] = dict(builtins)
         self._builtins = frozenset(builtins)
@@ -164,7 +164,7 @@ class PluginTable(Generic[T]):
         self._lock = threading.RLock()
 
     def register(self, name: str) -> Callable[[C], C]:
-        """Class decorator that claims `name`; a name that is taken is an error."""
+        """Class decorator that registers a class as `name`; `DuplicatePluginError` if the name is taken."""
         written = f'@register_{self.kind.replace(" ", "_")}("name") above a class'
         if not isinstance(name, str) or not name.strip():
             said = f"{name!r} is no name" if isinstance(name, str) else f"the name is missing before {name!r}"
@@ -190,7 +190,7 @@ class PluginTable(Generic[T]):
         return claim
 
     def get(self, name: str) -> type[T]:
-        """The class of that name; `UnknownPluginError` lists the nearest names."""
+        """The class of that name; `UnknownPluginError` with the nearest names if there is none."""
         with self._lock:
             if name not in self._known:
                 self._scan_entry_points()
@@ -203,13 +203,13 @@ class PluginTable(Generic[T]):
             return found
 
     def create(self, name: str, /, **options: Any) -> T:
-        """An instance of the named class; a misspelt option is an error that names the nearest one."""
+        """Instantiate the named class; `ConfigError` for an unknown option, naming the nearest one."""
         cls = self.get(name)
         check_options(cls, options, f"{self.kind} {name!r}")
         return cls(**options)
 
     def names(self) -> list[str]:
-        """Every name that can be asked for, sorted."""
+        """Every known name, sorted."""
         with self._lock:
             self._scan_entry_points()
             return sorted(self._known)
@@ -254,7 +254,7 @@ class PluginTable(Generic[T]):
 
 
 def check_options(cls: type, options: dict[str, Any], what: str) -> None:
-    """Raise `ConfigError` for options the class does not take, or lacks."""
+    """Raise `ConfigError` for options that the class does not take, and for required ones that are missing."""
     parameters = parameters_of(cls)
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
@@ -263,7 +263,7 @@ def check_options(cls: type, options: dict[str, Any], what: str) -> None:
     lacking = [name for name in needed if name not in options]
     for option in options:
         if option not in parameters:
-            # What is lacking is more likely meant than what merely looks alike.
+            # A missing option is more likely meant than a merely similar one.
             hint = suggest(option, lacking, "it needs ") if lacking else suggest(option, parameters, "it takes ")
             raise ConfigError(f"{what} has no option {option!r}; {hint}")
     if lacking:
@@ -271,7 +271,7 @@ def check_options(cls: type, options: dict[str, Any], what: str) -> None:
 
 
 def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
-    """What the class can be made with: `**options` stands for the parameters of the next `__init__` up the line."""
+    """The constructor's parameters; `**options` is expanded to those of the next `__init__` in the MRO."""
     found: dict[str, inspect.Parameter] = {}
     for owner in cls.__mro__:
         if "__init__" not in owner.__dict__ or owner is object:
@@ -287,7 +287,7 @@ def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
 
 
 def _same_class(old: Any, new: type) -> bool:
-    # A module imported again (reload, a second path) defines its class anew; that is not a conflict.
+    # A module that is imported again (reload, a second path) defines its class again; that is not a conflict.
     if isinstance(old, str):
         return old == f"{new.__module__}:{new.__qualname__}"
     return bool(old.__module__ == new.__module__ and old.__qualname__ == new.__qualname__)
@@ -375,7 +375,7 @@ get_tool_sampler = SAMPLERS.create
 
 
 def check_loader(loader: Any) -> None:
-    """Refuse what a registry could not load, refresh and close later."""
+    """Raise `ConfigError` unless the object has everything that a registry needs of a loader."""
     needed = ("load", "close", "source", "report", "on_error", "on_duplicate")
     lacking = [name for name in needed if not hasattr(loader, name)]
     if isinstance(loader, type):

@@ -36,14 +36,14 @@ _making = threading.Lock()
 def load_tools(
     directory: Directory, registry: ToolRegistry, *, isolation: Literal["process", "inprocess"] | None = None
 ) -> SourceReport:
-    """Register the tools of every allowed script of a directory, and say what came of each file.
+    """Register the tools of every allowed script in a directory, and report the outcome of each file.
 
-    What the same directory gave before is replaced, in one swap: changed files by their new code, deleted ones by
-    nothing. Tools of other sources stay. A file that is refused or broken is logged and listed; the others load. A
-    missing directory, or one without a manifest, gives nothing.
+    Tools loaded from the same directory before are replaced in one swap, and those of deleted files removed. Tools of
+    other sources stay. A rejected or broken file is logged and listed; the others load. A missing directory, or one
+    without a manifest, yields no tools.
 
-    Handlers run in worker processes; with `isolation="inprocess"` in this one, where they may do what it may: use its
-    globals and the network, write files, and allow and load further tools.
+    Handlers run in worker processes; with `isolation="inprocess"` they run in this process with all its rights: they
+    can use its globals and the network, write files, and allow and load further tools.
     """
     if not isinstance(registry, ToolRegistry):
         raise TypeError(f"load_tools needs a ToolRegistry, not {type(registry).__name__}")
@@ -59,26 +59,26 @@ def load_tools(
             if inner is not None and isolation not in (None, inner.isolation):
                 raise ConfigError(f"{directory} is loaded with isolation {inner.isolation!r}, which cannot be changed")
             registry.refresh(only=known)
-        # The registry's report, since it knows which names were taken already by another source.
+        # The registry's report, since it includes names that another source has taken already.
         return next(report for report in reversed(registry.report.sources) if report.source == known.source)
 
 
 def load_tool_manifest_allowlist(tools_path: Directory) -> set[str]:
-    """The names of the files that may be loaded; none, and a line in the log, if there is no usable manifest."""
+    """The names of the files that may be loaded; empty, with a log line, if there is no usable manifest."""
     return load_allowlist(expand_place(os.fspath(tools_path), "tools_path"))
 
 
 def append_tool_manifest(tool_basename: str, tools_dir: Directory = "tools") -> None:
-    """Allow one more file, which need not be there yet.
+    """Allow one more file, which need not exist yet.
 
-    Any number of processes may do so at once. FileNotFoundError if there is no manifest; `ManifestError` if the name
-    is not that of a script, or if the manifest is corrupt, which then stays as it is.
+    Safe for concurrent use by several processes. Raises FileNotFoundError if there is no manifest, and `ManifestError`
+    if the name is not that of a script or the manifest is corrupt, which is then left unchanged.
     """
     append_script(tool_basename, expand_place(os.fspath(tools_dir), "tools_dir"))
 
 
 def _lock_of(registry: ToolRegistry) -> threading.Lock:
-    """Two who load the same directory at once must not both find that it is new."""
+    """A lock for each registry, so that concurrent loads of a new directory do not both attach it."""
     with _making:
         return _locks.setdefault(registry, threading.Lock())
 

@@ -1,4 +1,4 @@
-"""The home loop and the threads beside it: the only bridges between threads and event loops.
+"""The home loop and thread pools: the only bridges between threads and event loops.
 
-Nothing is imported here: the home loop brings asyncio, which sync tools in the caller's thread never need.
+This module imports nothing, because the home loop imports asyncio, which sync tools never need.
 """

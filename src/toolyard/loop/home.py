@@ -1,7 +1,7 @@
-"""The home loop: one event loop in a thread of its own, for sync callers of async code.
+"""The home loop: an event loop in a dedicated thread, for sync callers of async code.
 
-State that awaits lives there. Sync code posts to it from any thread; async code on it must use the
-a-twin, since waiting for the loop on the loop would never end. `PerLoop` is for what every loop has one of its own.
+Async state lives there. Sync code submits work to it from any thread; code that runs on it must use the async twins,
+since waiting for the loop on the loop would deadlock. `PerLoop` keeps one resource for each event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 
 
 class HomeLoop:
-    """Started on first use, a daemon, closed with `close`; usable again after that."""
+    """An event loop in a daemon thread. Starts on first use, also after `close`."""
 
     def __init__(self, name: str = "toolyard-home") -> None:
         self._name = name
@@ -32,7 +32,7 @@ class HomeLoop:
         renewed_in_child(self)
 
     def run(self, work: Coroutine[Any, Any, T], *, twin: str) -> T:
-        """Run `work` on the home loop and wait; on the home loop itself, raise and name the `twin`."""
+        """Run `work` on the loop and wait for its result; `SyncInAsyncError` on the loop itself, naming the `twin`."""
         if self.is_here() or link_loop.is_here():
             work.close()
             which = "home loop" if self.is_here() else "loop of links"
@@ -42,18 +42,18 @@ class HomeLoop:
             future = asyncio.run_coroutine_threadsafe(work, self._started())
             return future.result()
         except BaseException:
-            # KeyboardInterrupt in the waiting thread: do not leave the work running unseen.
+            # After a KeyboardInterrupt in the waiting thread, do not leave the work running.
             if future is not None:
                 future.cancel()
             raise
 
     def sync_twin(self, amethod: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-        """The method of the same signature and the same words for a thread, which waits: `close` of `aclose`."""
+        """A sync method with the signature and docstring of `amethod`, such as `close` for `aclose`."""
         name = amethod.__name__
 
         @wraps(amethod)
         def method(*args: P.args, **options: P.kwargs) -> T:
-            # By its name: a subclass may have another.
+            # Looked up by name, since a subclass may override it.
             work: Coroutine[Any, Any, T] = getattr(args[0], name)(*args[1:], **options)
             return self.run(work, twin=name)
 
@@ -61,21 +61,21 @@ class HomeLoop:
         return cast("Callable[P, T]", method)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have `work` run on the loop; nobody waits here."""
+        """Start `work` on the loop without waiting."""
         return asyncio.run_coroutine_threadsafe(work, self._started())
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on this loop and await it from any other; cancelled, it is cancelled too."""
+        """Run `work` on this loop and await it from any other; cancelling this cancels `work`."""
         if self.is_here():
             return await work
         return await asyncio.wrap_future(self.submit(work))
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Have a function called on the loop, soon."""
+        """Schedule a function call on the loop."""
         self._started().call_soon_threadsafe(function)
 
     def is_here(self) -> bool:
-        """True on the loop's own thread."""
+        """True in the loop's thread."""
         return threading.current_thread() is self._thread
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class HomeLoop:
             thread.join()
 
     def forked(self) -> None:
-        """In a child there is no such thread, and the loop is the parent's."""
+        """Reset in a forked child, which has no such thread and must not touch the parent's loop."""
         leave(self._loop)
         self._lock = threading.Lock()
         self._loop = self._thread = None
@@ -110,7 +110,7 @@ class HomeLoop:
             loop.run_forever()
         finally:
             with self._lock:
-                # Whatever ended the loop, nobody may post to it any more.
+                # Whatever ended the loop, no work may be submitted to it any more.
                 if self._loop is loop:
                     self._loop = self._thread = None
             _wind_up(loop)
@@ -128,24 +128,24 @@ def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
 
 
 home_loop = HomeLoop()
-"""The application's one home loop."""
+"""The home loop of the process."""
 
 link_loop = HomeLoop("toolyard-links")
-"""Where connections to other processes live that must be tended all the time; no tool of this process runs there."""
+"""The loop of connections that need constant attention. No user code runs there that could block it."""
 
 
 class Closable(Protocol):
-    """What can be closed on its own loop."""
+    """A resource that is closed on the loop that uses it."""
 
     async def aclose(self) -> None:
-        """Let go of it."""
+        """Release the resource."""
 
 
 Closes = TypeVar("Closes", bound=Closable)
 
 
 class PerLoop(Generic[Closes]):
-    """One `Closes` for each loop; closed with this, or at the latest when its loop is shut down."""
+    """One resource for each event loop; closed by `close`, or at the latest when its loop shuts down."""
 
     def __init__(self, make: Callable[[], Closes]) -> None:
         self._make = make
@@ -153,7 +153,7 @@ class PerLoop(Generic[Closes]):
         self._kept: dict[asyncio.AbstractEventLoop, _Kept[Closes]] = {}
 
     async def here(self) -> Closes:
-        """The running loop's own."""
+        """The resource of the running loop, created on first use."""
         loop = asyncio.get_running_loop()
         kept = self._kept.get(loop)
         if kept is not None:
@@ -166,12 +166,12 @@ class PerLoop(Generic[Closes]):
         return kept.thing
 
     def close(self) -> None:
-        """Close all of them, each by its own loop, soon."""
+        """Schedule each resource to be closed on its loop."""
         for loop, kept in self._taken():
             _close_there(loop, kept)
 
     async def aclose(self) -> None:
-        """`close`, and the running loop's own is closed when it returns."""
+        """`close`, but waits for the resource of the running loop."""
         here = asyncio.get_running_loop()
         for loop, kept in self._taken():
             if loop is here:
@@ -192,7 +192,7 @@ class _Kept(Generic[Closes]):
 
 
 async def _keep(thing: Closable) -> AsyncGenerator[None, None]:
-    """Closes the thing when it is closed itself, which a loop does with every generator left at its end."""
+    """Close the resource when the generator is closed; a loop closes all its open generators at shutdown."""
     try:
         yield
     finally:
@@ -200,7 +200,7 @@ async def _keep(thing: Closable) -> AsyncGenerator[None, None]:
 
 
 _CLOSING: set[asyncio.Task[None]] = set()
-"""A loop keeps no strong reference to its tasks."""
+"""Strong references to closing tasks, since an event loop keeps only weak ones."""
 
 
 def _close_there(loop: asyncio.AbstractEventLoop, kept: _Kept[Closes]) -> None:
@@ -209,5 +209,5 @@ def _close_there(loop: asyncio.AbstractEventLoop, kept: _Kept[Closes]) -> None:
         _CLOSING.add(task)
         task.add_done_callback(_CLOSING.discard)
 
-    with suppress(RuntimeError):  # closed already, and the thing with it
+    with suppress(RuntimeError):  # the loop is closed, and with it the resource
         loop.call_soon_threadsafe(start)

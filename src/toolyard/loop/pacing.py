@@ -1,7 +1,7 @@
-"""How fast to go, and how long to leave alone who failed.
+"""Rate limits and waits after failures.
 
-`TokenBucket`: so much a second, so much at once after a rest. `ReconnectBackoff`: one server that is connected to again
-and again. `Breaker`: many servers, of which those that fail in a row are left alone.
+`TokenBucket` limits a rate, with bursts. `ReconnectBackoff` spaces the connection attempts to one server. `Breaker` is
+a circuit breaker for many servers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolyard.model.errors import Unavailable
 
 
 class TokenBucket:
-    """Fills by `rate` tokens a second up to `burst`, full at first. Not locked: its owner has a lock or one loop."""
+    """Fills by `rate` tokens a second up to `burst`; starts full. Not thread-safe: the owner must lock it."""
 
     __slots__ = ("_at", "_tokens", "burst", "rate")
 
@@ -28,25 +28,25 @@ class TokenBucket:
         self._at = now
 
     def try_take(self, now: float, amount: float = 1) -> float:
-        """Take the amount and return 0; or, if there is less, take nothing and return the seconds until there is."""
+        """Take the amount and return 0; if there is less, take nothing and return the seconds until there is enough."""
         wait = self.seconds_until(amount, now)
         if wait == 0:
             self._tokens -= amount
         return wait
 
     def seconds_until(self, amount: float, now: float) -> float:
-        """Seconds until so much could be taken; more than a burst waits for a full bucket."""
+        """Seconds until the amount can be taken; an amount above `burst` waits for a full bucket."""
         self._refill(now)
         return max(min(amount, self.burst) - self._tokens, 0.0) / self.rate
 
     def take(self, amount: float, now: float) -> None:
-        """Take it, down to below nothing: who comes next waits the longer. A negative amount is given back."""
+        """Take the amount unconditionally, if necessary below zero. A negative amount is given back."""
         self._refill(now)
         self._tokens = min(self._tokens - amount, self.burst)
 
     def charge(self, amount: float) -> None:
-        """Take more for what has turned out to be more work; a debt is paid off before anything else is let through."""
-        # Not more than a burst's worth: one large request must not lock its owner out for long.
+        """Take more for work that turned out larger. Debt must be refilled before `try_take` succeeds again."""
+        # Limit the debt to one burst: a single large request must not lock its owner out for long.
         self._tokens = max(self._tokens - amount, -self.burst)
 
     def _refill(self, now: float) -> None:
@@ -55,26 +55,29 @@ class TokenBucket:
 
 
 draw_chance: Callable[[], float] = SystemRandom().random
-"""A number from 0 to 1 that no seed of the user's program decides."""
+"""A random number from 0 to 1, independent of the seed of the user's program."""
 
 _MOST_DOUBLINGS = 32
 
 
 def backoff_delay(attempt: int, first: float, longest: float = math.inf, *, chance: float = 1.0) -> float:
-    """Seconds to wait after the failed attempt of that number, counted from 1.
+    """Exponential backoff: seconds to wait after failed attempt number `attempt`, counted from 1.
 
-    `chance`, from 0 to 1, takes up to half of it off, so that those that failed together come back apart.
+    `chance`, from 0 to 1, is the jitter: 0 halves the delay. It spreads clients that failed at the same time.
     """
     return min(first * 2.0 ** min(max(attempt - 1, 0), _MOST_DOUBLINGS), longest) * (0.5 + chance / 2)
 
 
 _FREE_LOSSES = 3
 _ASKED_SECONDS = 1.0
-"""Seconds after a failure from which on somebody who needs the server may have it tried."""
+"""Longest wait in seconds after a failure if a caller needs the server now."""
 
 
 class ReconnectBackoff:
-    """The first losses after a healthy time cost nothing; each further one, and each failure, twice the last."""
+    """Delays between connection attempts to one server.
+
+    The first losses after `healthy` seconds of connection cause no delay; each further loss or failure doubles it.
+    """
 
     def __init__(
         self,
@@ -97,11 +100,11 @@ class ReconnectBackoff:
         self._failed = 0.0
 
     def up(self) -> None:
-        """It works now."""
+        """Record that the connection works."""
         self._up_since = self._clock()
 
     def failed(self) -> None:
-        """It could not be reached, or was lost."""
+        """Record that the connection failed or was lost."""
         now = self._failed = self._clock()
         up_since, self._up_since = self._up_since, None
         if up_since is not None:
@@ -112,11 +115,11 @@ class ReconnectBackoff:
                 self._failures, self._not_before = 0, now
                 return
         self._failures += 1
-        # Spread, so that many clients of one server do not all come back at the same moment.
+        # Jitter, so that many clients of one server do not all reconnect at the same moment.
         self._not_before = now + backoff_delay(self._failures, self._first, self._longest, chance=self._chance())
 
     def left(self, *, asked: bool = False) -> float:
-        """Seconds until it may be tried again; if somebody `asked` for it, that is never long."""
+        """Seconds until the next attempt; at most a second after the last failure if a caller `asked` for it."""
         now = self._clock()
         left = self._not_before - now
         return max(min(left, self._failed + _ASKED_SECONDS - now) if asked else left, 0.0)
@@ -126,7 +129,7 @@ MAX_ORIGINS = 1024
 
 
 class _Trouble:
-    """What is known of one failing origin."""
+    """The state of one failing origin."""
 
     __slots__ = ("failures", "opened", "probed")
 
@@ -137,12 +140,12 @@ class _Trouble:
 
 
 class Breaker:
-    """Counts failures in a row for each origin; thread safe.
+    """A circuit breaker that counts consecutive failures for each origin. Thread-safe.
 
-    After `failures` of them nothing is let through for `pause` seconds, then one call as a probe: its success closes
-    the circuit, its failure begins another pause. A probe that never tells its outcome, because it was cancelled, is
-    followed by the next after another pause. What counts as a failure is for the caller to say: no answer and 5xx
-    are, 4xx and 429 are answers. Only failing origins are remembered, the latest `origins` of them.
+    After `failures` of them the circuit opens for `pause` seconds; then one call passes as a probe. Its success closes
+    the circuit, its failure starts another pause. If a probe reports no outcome, because it was cancelled, the next one
+    passes after another pause. The caller decides what a failure is: no response and 5xx are, 4xx and 429 are not. Only
+    the latest `origins` failing origins are remembered.
     """
 
     def __init__(
@@ -156,7 +159,7 @@ class Breaker:
         self._troubles: OrderedDict[str, _Trouble] = OrderedDict()
 
     def check(self, origin: str) -> None:
-        """`Unavailable`, with when to try again, while the origin is left alone."""
+        """Raise `Unavailable` with `retry_after` while the circuit of the origin is open."""
         if not self._troubles:
             return
         with self._lock:
@@ -175,20 +178,20 @@ class Breaker:
         )
 
     def succeeded(self, origin: str) -> None:
-        """The origin answered: all is forgotten."""
+        """Record a response: reset the origin."""
         if self._troubles:
             with self._lock:
                 self._troubles.pop(origin, None)
 
     def failed(self, origin: str) -> None:
-        """The origin failed once more."""
+        """Record a failure."""
         with self._lock:
             trouble = self._troubles.setdefault(origin, _Trouble())
             self._troubles.move_to_end(origin)
             if len(self._troubles) > self._origins:
                 self._troubles.popitem(last=False)
             if trouble.opened is not None and trouble.probed is None:
-                return  # began before the pause, which it does not make longer
+                return  # the call began before the pause and does not extend it
             trouble.failures += 1
             if trouble.failures >= self._failures:
                 trouble.opened, trouble.probed = self._clock(), None

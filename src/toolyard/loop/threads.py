@@ -1,8 +1,8 @@
-"""`Threads`: a sized pool for blocking work that async code, or a deadline, must not wait for.
+"""`Threads`: a bounded thread pool for blocking work.
 
-Unlike the standard pool it can write a thread off: work that outlives its deadline cannot be stopped, so it is
-left behind and another thread takes its place. And it never keeps the interpreter from ending.
-In the child of a fork threads, loops and connections are still the parent's: `renewed_in_child` makes them anew.
+Unlike the standard pool it can write a thread off: work that outlives its deadline cannot be stopped, so its thread is
+abandoned and replaced. It never delays the exit of the interpreter. `renewed_in_child` resets objects in a forked
+child, where inherited threads, loops and connections do not work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Job = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Threads:
-    """Starts threads when there is work for them, up to `size`, and lets idle ones go."""
+    """A pool that starts up to `size` threads on demand and ends idle ones."""
 
     def __init__(self, size: int, name: str = "toolyard-worker") -> None:
         self.size = size
@@ -39,7 +39,7 @@ class Threads:
         renewed_in_child(self)
 
     def forked(self) -> None:
-        """In the child of a fork there are no threads yet, and nothing that they were to do is wanted there."""
+        """Reset in a forked child: it has none of the threads, and queued work belongs to the parent."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._alive = 0
@@ -58,12 +58,12 @@ class Threads:
         return future
 
     def give_up(self, future: Future[Any]) -> None:
-        """Have it not begun any more; if it runs already, write its thread off."""
+        """Cancel work that has not started; if it runs already, write its thread off."""
         if not future.cancel():
             self.write_off(future)
 
     def write_off(self, future: Future[Any]) -> None:
-        """Stop counting the thread that runs this, until it comes back: it may never."""
+        """Stop counting the thread that runs this work, and let another one replace it, until the work ends."""
         with self._lock:
             if not future.running() or future in self._lost:
                 return
@@ -72,7 +72,7 @@ class Threads:
         future.add_done_callback(self._found)
 
     def close(self) -> None:
-        """Take no more work and let threads end when theirs is done; nobody waits for them."""
+        """Accept no more work and let the threads end after theirs, without waiting for them."""
         with self._lock:
             self._closed = True
             alive = self._alive
@@ -81,7 +81,7 @@ class Threads:
 
     @property
     def alive(self) -> int:
-        """Threads that exist now, written-off ones included."""
+        """Number of existing threads, including those written off."""
         return self._alive
 
     def _found(self, future: Future[Any]) -> None:
@@ -100,14 +100,14 @@ class Threads:
             if job is None:
                 return
             _run(*job)
-            # A worker that waits for its next job must not keep the last one's values alive.
+            # An idle worker must not keep the values of its last job alive.
             del job
 
     def _next(self) -> _Job | None:
-        """The next job; None if this thread is to end."""
+        """The next job; None if this thread should end."""
         with self._lock:
             if self._alive - len(self._lost) > self.size:
-                # Back from being written off, and replaced meanwhile.
+                # This thread was written off and has been replaced.
                 self._alive -= 1
                 return None
             self._idle += 1
@@ -118,10 +118,10 @@ class Threads:
         with self._lock:
             self._idle -= 1
             if not self._closed:
-                # A job that came while this thread still counted as idle found nobody.
+                # A job that arrived while this thread still counted as idle started no other thread.
                 self._start_one_if_needed()
             if job is None and not self._closed and not self._jobs.empty():
-                # It came while this thread was giving up.
+                # It arrived while this thread timed out.
                 job = self._jobs.get_nowait()
             if job is None:
                 self._alive -= 1
@@ -133,23 +133,23 @@ def _run(future: Future[Any], work: Callable[[], Any]) -> None:
         return
     try:
         answer = work()
-    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+    except BaseException as error:  # noqa: BLE001 - passed to the waiter of the future
         future.set_exception(error)
-        # Its traceback knows this frame: with the future in it, all that the work held would wait to be collected.
+        # The traceback refers to this frame; a reference cycle through the future would keep the work's values alive.
         del future
     else:
         future.set_result(answer)
 
 
 async def wrapped(future: Future[T]) -> T:
-    """Await work in a thread; cancelling gives up waiting, the thread goes on."""
+    """Await work in a thread; cancelling stops the wait, not the thread."""
     import asyncio
 
     return await asyncio.wrap_future(future)
 
 
 async def outlast(future: asyncio.Future[Any]) -> BaseException | None:
-    """Wait until it is done even if this task is cancelled meanwhile; the cancellation that came, if one did."""
+    """Wait until the future is done even if this task is cancelled meanwhile, and then return the cancellation."""
     import asyncio
 
     cancelled: BaseException | None = None
@@ -163,7 +163,7 @@ async def outlast(future: asyncio.Future[Any]) -> BaseException | None:
 
 def loop_runs_here() -> bool:
     """True if this thread runs an event loop, so that it must not block."""
-    # Without asyncio in the process no loop runs, and importing it is not free.
+    # If asyncio was not imported, no loop runs; do not import it just for this.
     running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
     return running is not None and running() is not None
 
@@ -173,21 +173,21 @@ _LEFT: list[Any] = []
 
 
 class Forked(Protocol):
-    """What knows how to begin again in a child."""
+    """An object that can reset itself in a forked child."""
 
     def forked(self) -> None:
-        """Called in the child, before anything else happens there."""
+        """Called in the child, before any other code there."""
 
     def __hash__(self) -> int: ...
 
 
 def renewed_in_child(thing: Forked) -> None:
-    """Have `thing.forked()` called in every child of this process, for as long as there is the thing."""
+    """Call `thing.forked()` in every forked child of this process. Keeps only a weak reference."""
     _KNOWN.add(thing)
 
 
 def leave(*things: Any) -> None:
-    """Keep for good what belongs to the parent: tidied up here, its sockets and processes would be lost there, too."""
+    """Keep objects inherited from the parent alive: finalising them would close sockets and processes of the parent."""
     _LEFT.extend(thing for thing in things if thing is not None)
 
 

@@ -1,4 +1,4 @@
-"""Plain data and the error tree: what every other floor speaks in."""
+"""Plain data types and the error tree, shared by every other layer."""
 
 from toolyard.model.bindings import Binding, McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.call import ToolCall, ToolContext, ToolResult

@@ -1,7 +1,8 @@
-"""Bases: structs on which `dataclasses.asdict`, `replace`, `fields` and pydantic work, and what is closed by `with`.
+"""Base classes: msgspec structs that pass for dataclasses, and objects closed by `with`.
 
-The former stay structs: real dataclasses take five times as long to make and to compare. What a dataclass of the same
-fields would show of itself is made when somebody first asks, so that nobody else pays for the import.
+`dataclasses.asdict`, `replace`, `fields` and pydantic work on `DataclassStruct`. It stays a struct because real
+dataclasses take five times as long to create and compare. The equivalent dataclass is made on first use, so that
+programs that never need it do not import `dataclasses`.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ import msgspec
 
 
 class _Shown:
-    """Stands for the attribute of that name of the dataclass."""
+    """Descriptor that forwards to the attribute of the same name on the equivalent dataclass."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, instance: object, owner: Any) -> Any:
-        # `__class__`: a tool that keeps what its fields are made of shows the fields, and not that.
+        # `__class__`, not `type()`: a `DeferredTool` presents itself as a `Tool`, without its raw material.
         shown: Any = owner if instance is None else instance.__class__
         return getattr(_dataclass_of(shown), self._name)
 
 
 class DataclassStruct(msgspec.Struct, frozen=True):
-    """A frozen struct that others take for a frozen dataclass."""
+    """A frozen struct that passes for a frozen dataclass."""
 
     not_data: ClassVar[tuple[str, ...]] = ()
-    """Fields that `asdict` and `fields` leave out, and `replace` carries over."""
+    """Fields that `asdict` and `fields` omit and `replace` carries over."""
 
     __dataclass_fields__ = _Shown()
     __dataclass_params__ = _Shown()
@@ -56,18 +57,18 @@ def _dataclass_of(struct: Any) -> type:
     for info in msgspec.structs.fields(struct):
         said = {"default": info.default, "default_factory": info.default_factory}
         given: dict[str, Any] = {key: MISSING if value is msgspec.NODEFAULT else value for key, value in said.items()}
-        # What `__match_args__` leaves out is keyword-only.
+        # Fields missing from `__match_args__` are keyword-only.
         made = field(**given, kw_only=info.name not in struct.__match_args__)
         fields.append((info.name, InitVar(info.type) if info.name in struct.not_data else info.type, made))
     return make_dataclass(struct.__name__, fields, frozen=True, slots=True)
 
 
 class Closing(ABC):
-    """Override `close`; and `aclose` where letting go takes awaiting."""
+    """Context manager base. Subclasses override `close`, and `aclose` if closing has to await."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything; safe to call twice."""
+        """Release all resources. Idempotent."""
 
     async def aclose(self) -> None:
         """`close` for async code."""

@@ -1,6 +1,6 @@
-"""How a tool is reached: data that a source attaches and the matching engine reads.
+"""Bindings: how a tool is reached, attached by a source and read by the matching engine.
 
-Sources and engines never import each other; these types are all they share.
+Sources and engines never import each other; these types are their only interface.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ Arguments = dict[str, Any]
 class PythonBinding(msgspec.Struct, frozen=True, eq=False):
     """An in-process callable.
 
-    `prepare` turns validated JSON arguments into the positional and keyword arguments the callable
-    wants (models, dates, enums); None means the JSON values are passed as keywords as they are.
-    `finish` turns what the callable returned into plain JSON for a `ToolResult`.
+    `prepare` converts validated JSON arguments to the callable's positional and keyword arguments (models, dates,
+    enums); None passes the JSON values as keywords unchanged. `finish` converts the return value to plain JSON.
     """
 
     callable: Callable[..., Any]
@@ -27,15 +26,15 @@ class PythonBinding(msgspec.Struct, frozen=True, eq=False):
     prepare: Callable[[Arguments], tuple[tuple[Any, ...], Arguments]] | None = None
     finish: Callable[[Any], Any] | None = None
     integers: tuple[str, ...] = ()
-    """Keywords the callable wants as int; JSON Schema lets 3.0 pass for one."""
+    """Keywords that the callable needs as int; JSON Schema accepts 3.0 as an integer."""
     returns: type | None = None
-    """The class an answer must be an instance of, where the tool promises one."""
+    """The class that a return value must be an instance of, if the tool declares one."""
     plain: bool = False
-    """True when `finish` would leave an answer that is JSON already as it is."""
+    """True if `finish` returns values that are already JSON unchanged."""
     blocking: bool = True
-    """False for a sync callable that returns at once, so that an event loop may call it itself."""
+    """False for a sync callable that returns at once, so that it may run on an event loop."""
     simulates: bool = False
-    """True if it is called to be simulated, too, and changes nothing then: it looks at `ctx.mode`."""
+    """True if the callable also handles simulation: it reads `ctx.mode` and changes nothing when simulated."""
 
 
 class ScriptBinding(msgspec.Struct, frozen=True):
@@ -44,22 +43,22 @@ class ScriptBinding(msgspec.Struct, frozen=True):
     directory: str
     file: str
     handler: str = "run"
-    """The name of a function of the file, or its place in `TOOLS`: `TOOLS[3]`."""
+    """The name of a function in the file, or its place in `TOOLS`, as `TOOLS[3]`."""
     sha256: str | None = None
     code: bytes = b""
-    """What the file said when it was loaded, and what is run: the bytes of that hash."""
+    """The file's content when it was loaded, whose hash is `sha256`. Workers run these bytes, not the file."""
     settings: Any = None
-    """How the worker process is made; equal for equal options: those who ask for the same share one pool."""
+    """Options of the worker process. Bindings with equal settings share one pool."""
     isolation: Literal["process", "inprocess"] = "process"
     timeout: float | None = None
-    """Seconds that a call may take."""
+    """Seconds that a call may take; None for no limit."""
     takes_ctx: bool = False
     is_async: bool = False
     simulates: bool = False
-    """As of a function: it is called to be simulated, too, and looks at `ctx.mode`."""
+    """As `PythonBinding.simulates`."""
 
     def __repr__(self) -> str:
-        # The code may be long, and may hold secrets.
+        # The code may be long and may contain secrets.
         return f"<ScriptBinding {self.handler} of {self.file} in {self.directory}>"
 
 
@@ -68,86 +67,86 @@ Style = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDeli
 
 
 class RestParameter(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one argument goes, and how it is written there."""
+    """Where one argument is sent, and how it is serialised."""
 
     argument: str
     name: str
-    """On the wire."""
+    """The parameter's name on the wire."""
     location: Location
     style: Style = "simple"
     explode: bool = False
     media_type: str | None = None
-    """The value is written as this, instead of by style and explode."""
+    """If set, the value is serialised as this instead of by `style` and `explode`."""
     allow_reserved: bool = False
 
 
 OTHER_PARTS = ""
-"""Among parts by name: that of all properties which are not named."""
+"""Key in `parts` for all properties that have no key."""
 
 
 class RestPart(msgspec.Struct, frozen=True, kw_only=True):
-    """How one property of a form or multipart body is written."""
+    """How one property of a form or multipart body is serialised."""
 
     content_type: str | None = None
     style: Style | None = None
     explode: bool = True
     binary: bool = False
-    """The argument is base64 text; what is sent are the bytes."""
+    """The argument is base64 text; the decoded bytes are sent."""
     text: bool = False
-    """Other text than base64 is allowed, too, and sent as it is."""
+    """Text that is not base64 is allowed as well, and sent unchanged."""
     parts: Mapping[str, RestPart] = {}
-    """Files inside an object, or inside the objects of an array; each is a part of its own, `name[field]`."""
+    """Files inside an object, or inside the objects of an array; each is sent as a separate part, `name[field]`."""
 
 
 class RestBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent as the body: one argument as it is, or an object made of several."""
+    """The request body: one argument unchanged, or an object assembled from several."""
 
     media_type: str
     argument: str | None = None
     properties: Mapping[str, str] = {}
-    """Arguments and the properties of the body they become; only where `argument` is None."""
+    """Arguments to the body properties they fill; only if `argument` is None."""
     parts: Mapping[str, RestPart] = {}
-    """By property, or `OTHER_PARTS`; those not named are written as their values ask for."""
+    """Encodings by property, or `OTHER_PARTS`; properties without one are serialised by the type of their value."""
     required: bool = False
     binary: bool = False
     """The argument is base64 text; what is sent are the bytes."""
 
 
 class RestScheme(msgspec.Struct, frozen=True, kw_only=True):
-    """One way of saying who asks, as a specification describes it."""
+    """One security scheme, as an API specification describes it."""
 
     type: Literal["bearer", "basic", "api_key", "oauth2", "other"]
     location: Location | None = None
     name: str = ""
-    """Of the header, query parameter or cookie of an API key."""
+    """The header, query parameter or cookie of an API key."""
     token_url: str | None = None
     scopes: tuple[str, ...] = ()
 
 
 class RestBinding(msgspec.Struct, frozen=True):
-    """One HTTP operation, and where each argument goes."""
+    """One HTTP operation, and where each argument is sent."""
 
     method: str
     path: str
-    """The template; `{name}` stands for a path parameter."""
+    """The path template; `{name}` is a path parameter."""
     base_url: str
     parameters: tuple[RestParameter, ...] = ()
     body: RestBody | None = None
     security: tuple[tuple[str, ...], ...] = ()
-    """Alternatives, each the schemes it needs together; none at all if nobody need say who asks."""
+    """Alternatives, each a set of schemes that are required together; empty if no authentication is needed."""
     schemes: Mapping[str, RestScheme] = {}
     accepts: tuple[str, ...] = ()
-    """Media types of the answers that mean success."""
+    """Media types of successful responses."""
     named: tuple[str, ...] = ()
-    """`host` or `host:port` that the operator named in the config as where this goes; it may therefore be private."""
+    """`host` or `host:port` that the operator configured as this API's address; it may be on a private network."""
     origins: tuple[str, ...] = ()
-    """`scheme://host[:port]` of what the operator named: where credentials without an origin of their own may go."""
+    """`scheme://host[:port]` that the operator configured; credentials without an explicit origin go nowhere else."""
     allowed: tuple[str, ...] = ()
-    """Further hosts that the operator allows to be reached, private ones too; that makes them nobody to be trusted."""
+    """Further hosts, private ones included, that requests may reach; this does not entitle them to credentials."""
 
     @property
     def locations(self) -> dict[str, tuple[str, str]]:
-        """Each argument with where it goes and its name there."""
+        """Arguments to their location and their name there."""
         found = {item.argument: (str(item.location), item.name) for item in self.parameters}
         if self.body is not None and self.body.argument is not None:
             found[self.body.argument] = ("body", "")
@@ -161,10 +160,10 @@ AuthField = tuple[str, str | tuple[str, ...]]
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """How an MCP server is reached. Equal for equal options: those who ask for the same share one connection."""
+    """How an MCP server is reached. Engines and sources with equal values share one connection."""
 
     name: str
-    """What reports and errors call it: its address without a query, or `stdio: ` and its command."""
+    """Its name in reports and errors: its address without a query, or `stdio: ` and its command."""
     url: str | None = None
     transport: Transport = "auto"
     command: str | None = None
@@ -173,27 +172,27 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     auth: tuple[AuthField, ...] = ()
-    """As in a config, `(("type", "bearer"), ("token", ...))`; empty if nobody need say who asks."""
+    """Auth options as in a config, `(("type", "bearer"), ("token", ...))`; empty for no authentication."""
     verify: bool = True
     ca: str | None = None
     cert: tuple[str, ...] = ()
     connect_seconds: float = 10.0
-    """For starting or reaching it, and agreeing on a protocol."""
+    """Time limit for starting or reaching the server, including the protocol handshake."""
 
     def __repr__(self) -> str:
-        # Arguments, environment, headers and credentials may hold secrets, and so may the query of an address.
+        # Arguments, environment, headers, credentials and the query of an address may contain secrets.
         return f"<McpServer {self.name}>"
 
 
 class McpBinding(msgspec.Struct, frozen=True):
-    """A tool of an MCP server, under the name it has there."""
+    """A tool of an MCP server, by its name on that server."""
 
     server: str
     tool_name: str
     place: McpServer | None = None
-    """How the server is reached; None: as any other tool of a server of that name."""
+    """How the server is reached; None to use the address of another tool with the same `server`."""
     mirrored: tuple[tuple[str, str], ...] = ()
-    """Arguments that are repeated in a header, by their path with dots, and the name of the header."""
+    """Pairs of argument path (dotted) and header: the argument is also sent in this header."""
 
 
 Binding = PythonBinding | ScriptBinding | RestBinding | McpBinding

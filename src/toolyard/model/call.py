@@ -1,12 +1,12 @@
-"""`ToolCall` and `ToolResult`: what goes in and what comes out, on every path.
+"""`ToolCall` and `ToolResult`: the input and output of every call path.
 
-`Content` is an answer that is more than JSON, as blocks of text, pictures, sound and resources:
+`Content` is a result that is more than JSON: blocks of text, images, audio and resources:
 
     @tool
     def chart(year: int) -> Content:
         return Content([text("sales"), image(draw(year), "image/png")])
 
-Blocks are plain data in the spelling of MCP, so they can be recorded and served on as they are.
+Blocks are plain data in MCP's format, so they are recorded and served unchanged.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from toolyard.model.errors import DefinitionError, ErrorInfo
 from toolyard.model.tool import Tool
 
 Mode = Literal["execute", "simulate"]
-"""Whether a call is made for its effect, or to see what it would answer."""
+"""Whether a call takes effect, or only predicts its result."""
 
 
 class ToolCall(DataclassStruct, frozen=True):
     """A call issued by a model.
 
-    `arguments` is an object. Text that a provider sent and that is not valid JSON is kept as it came,
-    so that the one call path can refuse it as `tool.invalid_args` and record it like any other call.
+    `arguments` is an object. Text from a provider that is not valid JSON is kept verbatim, so that the call
+    path rejects it as `tool.invalid_args` and records it like any other call.
     `overload` pins one overload by its fingerprint; None lets the arguments decide.
     """
 
@@ -53,7 +53,7 @@ class ToolCall(DataclassStruct, frozen=True):
 
 
 class ToolResult(DataclassStruct, frozen=True):
-    """The answer to one call: `result` (plain JSON), or `error` with its `error_info`."""
+    """The outcome of one call: `result` (plain JSON), or `error` with its `error_info`."""
 
     call_id: str | None
     name: str
@@ -62,11 +62,11 @@ class ToolResult(DataclassStruct, frozen=True):
     metadata: dict[str, Any] = {}
     error_info: ErrorInfo | None = None
     overload: str | None = None
-    """The overload the call was pinned to, copied from it; some wires name it in the answer."""
+    """The overload that the call was pinned to, copied from the call; some wires include it in the response."""
 
     @property
     def is_error(self) -> bool:
-        """True when the call failed, whatever `result` holds."""
+        """True if the call failed, whatever `result` holds."""
         return self.error is not None or self.error_info is not None
 
     @classmethod
@@ -111,14 +111,14 @@ def _convert(cls: type[_T], data: dict[str, Any]) -> _T:
 Block = dict[str, Any]
 
 CONTENT = "content"
-"""The key of a result's metadata under which blocks are kept that say more than the result itself."""
+"""Key of `ToolResult.metadata` that holds the content blocks, if they say more than the result."""
 _AS_RESULT = "result"
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What a tool or an engine returns where JSON is not all there is to say.
+    """Return value of a tool or engine for results that are more than JSON.
 
-    `value` is the answer for programs. Without one it is the text, if there is nothing but text, else the blocks.
+    `value` is the result for programs. It defaults to the joined text if every block is text, else to the blocks.
     """
 
     blocks: Sequence[Block]
@@ -126,12 +126,12 @@ class Content(msgspec.Struct, frozen=True):
 
     @property
     def result(self) -> Any:
-        """What stands in `ToolResult.result`."""
+        """The value for `ToolResult.result`."""
         return _value_of(self.blocks) if self.value is UNSET else self.value
 
     @property
     def kept(self) -> list[Block] | str | None:
-        """What stands in the metadata beside it; None if the result says it all."""
+        """The value for `metadata["content"]`: the blocks, `"result"` if those are the result, or None."""
         result = self.result
         if result is not self.blocks:
             is_plain_text = len(self.blocks) == 1 and self.blocks[0] == {"type": "text", "text": result}
@@ -140,7 +140,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def blocks_of(result: ToolResult) -> list[Block] | None:
-    """The blocks of a result; None for one that is JSON and no more."""
+    """The content blocks of a result; None if it is plain JSON."""
     kept = result.metadata.get(CONTENT)
     if kept == _AS_RESULT:
         kept = result.result
@@ -148,29 +148,29 @@ def blocks_of(result: ToolResult) -> list[Block] | None:
 
 
 def text(value: str) -> Block:
-    """A block of text."""
+    """A text block."""
     return {"type": "text", "text": value}
 
 
 def image(data: bytes, mime_type: str) -> Block:
-    """A picture."""
+    """An image block."""
     return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
 
 
 def audio(data: bytes, mime_type: str) -> Block:
-    """Something to be heard."""
+    """An audio block."""
     return {"type": "audio", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
 
 
 def resource_link(uri: str, name: str, *, mime_type: str | None = None, description: str | None = None) -> Block:
-    """Where something can be read."""
+    """A link to a resource that the reader can fetch."""
     optional = {"mimeType": mime_type, "description": description}
     given = {key: value for key, value in optional.items() if value is not None}
     return {"type": "resource_link", "uri": uri, "name": name, **given}
 
 
 def resource(uri: str, data: str | bytes, *, mime_type: str | None = None) -> Block:
-    """Something to be read, itself."""
+    """An embedded resource: text, or bytes as base64."""
     inner: Block = {"uri": uri}
     if mime_type is not None:
         inner["mimeType"] = mime_type
@@ -192,7 +192,7 @@ Level = Literal["debug", "info", "notice", "warning", "error", "critical", "aler
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a call has got, out of `total` if that is known."""
+    """Progress of a running call, out of `total` if that is known."""
 
     progress: float
     total: float | None = None
@@ -200,7 +200,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """Something a tool wants its caller to know before it has answered."""
+    """A log message from a tool to its caller while the call runs."""
 
     data: Any
     level: Level = "info"
@@ -208,33 +208,33 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 Notice = Progress | LogLine
-"""What may be said while a call runs."""
+"""Messages that a tool may send while a call runs."""
 
 Notify = Callable[[Notice], None]
-"""Passes a notice on. It returns at once and may be called from any thread."""
+"""Delivers a notice. Returns without blocking; may be called from any thread."""
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Handed to a tool that declares a `ctx` parameter; models never see or set it."""
+    """Passed to a tool that declares a `ctx` parameter; models never see or set it."""
 
     tool: Tool
     call_id: str | None = None
     session_id: str | None = None
     mode: Mode = "execute"
-    """A tool that says it simulates itself is called to be simulated, too, and must change nothing then."""
+    """`simulate` occurs only in tools that declare that they simulate themselves; they must change nothing then."""
     context: Mapping[str, Any] = {}
-    """What the caller sent along with the call (flow state, locale, ...)."""
+    """Caller data sent with the call (flow state, locale, ...)."""
     trace: Mapping[str, Any] = {}
-    """Correlation ids of the caller."""
+    """The caller's correlation ids."""
     notify: Notify | None = None
-    """Who is told of progress; None if nobody asked."""
+    """Receives progress and log messages; None if the caller did not ask for them."""
 
     def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the caller how far the call has got; nothing happens if nobody asked."""
+        """Report progress to the caller; does nothing unless the caller asked for it."""
         if self.notify is not None:
             self.notify(Progress(progress, total, message))
 
     def log(self, data: Any, level: Level = "info", logger: str | None = None) -> None:
-        """Tell the caller something, before the answer; nothing happens if nobody asked."""
+        """Send a log message to the caller before the result; does nothing unless the caller asked for it."""
         if self.notify is not None:
             self.notify(LogLine(data, level, logger))

@@ -41,11 +41,11 @@
     |- SamplingError(.requested, .tools)
     `- SyncInAsyncError(RuntimeError)
 
-The code, the HTTP status and the retryability of an error are said by its class and nowhere else; `error_class` and
-`CallError.from_info` read them back, so that an error has the same class on either side of a wire.
+An error's class alone defines its code, HTTP status and retryability; `error_class` and `CallError.from_info` map a
+code back to its class, so an error has the same class on both sides of a wire.
 
-The programmer's mistakes raise; the model's, the tool's and the network's mistakes are `CallError`s,
-which the call path turns into a `ToolResult` carrying the same `ErrorInfo`.
+Programming errors propagate as exceptions. Failures of the model, the tool or the network are `CallError`s, which the
+call path turns into a `ToolResult` with the same `ErrorInfo`.
 """
 
 from __future__ import annotations
@@ -61,10 +61,9 @@ Effect = Literal["none", "done", "unknown"]
 
 
 class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
-    """What went wrong with one call, in a form that programs and models can act on.
+    """Why one call failed, in a form that programs and models can act on.
 
-    `effect` says whether the outside world may have changed, which is what a caller must know
-    before it retries.
+    `effect` says whether the outside world may have changed; check it before a retry.
     """
 
     code: str
@@ -95,7 +94,7 @@ class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
 
 
 class _Facts(TypedDict, total=False):
-    """What is the same for all errors of a class."""
+    """Attributes that an error class sets with keywords in its class statement."""
 
     code: str
     http_status: int
@@ -104,14 +103,14 @@ class _Facts(TypedDict, total=False):
 
 
 class ToolyardError(Exception):
-    """Base of everything toolyard raises on purpose."""
+    """Base class of all exceptions that toolyard raises on purpose."""
 
     code: ClassVar[str] = "server.error"
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
     def __init_subclass__(cls, **facts: Unpack[_Facts]) -> None:
-        """A class says its facts beside its bases; what it does not say is as there."""
+        """Set the facts given as keywords in the class statement; the rest are inherited."""
         for name, value in facts.items():
             setattr(cls, name, value)
 
@@ -120,7 +119,7 @@ class ToolyardError(Exception):
 
 
 class ConfigError(ToolyardError, ValueError):
-    """A config file or option is wrong; the text says where and names the nearest valid key."""
+    """A config file or option is invalid; the message gives the place and the nearest valid key."""
 
 
 class PluginError(ToolyardError):
@@ -128,7 +127,7 @@ class PluginError(ToolyardError):
 
 
 class UnknownPluginError(PluginError, KeyError):
-    """No plugin of that kind has that name."""
+    """No plugin of this kind has this name."""
 
 
 class DuplicatePluginError(PluginError, ValueError):
@@ -144,7 +143,7 @@ class DuplicateToolError(DefinitionError, code="tool.exists", http_status=409):
 
 
 class InvalidNameError(DefinitionError):
-    """A namespace or tool name breaks the grammar; the text shows it escaped."""
+    """A namespace or tool name violates the grammar; the message shows it escaped."""
 
 
 class InvalidSchemaError(DefinitionError):
@@ -160,11 +159,11 @@ class SourceError(ToolyardError):
 
 
 class SourceUnavailable(SourceError):
-    """The source does not answer or does not exist; the same call may work later."""
+    """The source does not exist or does not respond; the same call may succeed later."""
 
 
 class MalformedSource(SourceError, ValueError):
-    """The source was read, but what it says is wrong at `where` (file, line, tool)."""
+    """The source was read, but its content is invalid at `where` (file, line, tool)."""
 
     def __init__(self, message: str, *, where: str = "") -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -172,7 +171,7 @@ class MalformedSource(SourceError, ValueError):
 
     @classmethod
     def at_character(cls, text: str, index: int, message: str, what: str) -> MalformedSource:
-        """The error at a character of `text`; lines and columns count from 1."""
+        """The error for the character of `text` at `index`; lines and columns in `where` count from 1."""
         line = text.count("\n", 0, index) + 1
         column = index - text.rfind("\n", 0, index)
         return cls(message, where=f"{what}:{line}:{column}")
@@ -183,21 +182,21 @@ class ManifestError(SourceError):
 
 
 class UnknownScriptError(ManifestError, KeyError):
-    """The directory, or its manifest, has no script of that name."""
+    """Neither the directory nor its manifest has a script of this name."""
 
 
 class SessionError(ToolyardError, code="session.unavailable", http_status=503):
     """A session was used in a way its life cycle does not allow."""
 
-    # Not retryable: whether anything had run by then, nobody knows.
+    # Not retryable: calls of the batch may have run already.
 
 
 class SessionBusyError(SessionError, TimeoutError, code="session.busy", http_status=409, retryable=True):
-    """The session did not become free in time: a call in it is still running. Nothing of the batch was run."""
+    """A call in the session is still running and the wait for its turn timed out. No call of the batch ran."""
 
 
 class SessionFullError(SessionError, code="session.full", http_status=507):
-    """The session holds as many bytes as it may, or all in memory together do. Nothing of the batch was run."""
+    """The byte limit of the session, or of all sessions in memory, is reached. No call of the batch ran."""
 
 
 class SessionExistsError(SessionError, ValueError, code="session.exists", http_status=409):
@@ -205,31 +204,31 @@ class SessionExistsError(SessionError, ValueError, code="session.exists", http_s
 
 
 class UnknownEntryError(SessionError, ValueError, code="session.no_entry", http_status=404):
-    """A place in a session's history that is none: behind its end, or no number of entries at all."""
+    """The position given is past the end of the session's history, or is not a number of entries."""
 
 
 class UnknownSessionError(SessionError, KeyError, code="session.not_found", http_status=404):
-    """The session was never set up, or is over."""
+    """The session was never set up, or was torn down."""
 
 
 class ApprovalError(ToolyardError, code="approval.decided", http_status=409):
-    """An approval is not what it would have to be for this: it is decided, used or expired, or cannot be used."""
+    """The approval is in the wrong state for the operation: decided, used, expired, or not usable for this call."""
 
 
 class ApprovalExpiredError(ApprovalError, code="approval.expired"):
-    """Nobody decided in time."""
+    """The approval expired before a decision."""
 
 
 class ApprovalForbiddenError(ApprovalError, code="approval.forbidden", http_status=403):
-    """The decision is somebody else's."""
+    """The caller may not decide this approval."""
 
 
 class UnknownApprovalError(ApprovalError, KeyError, code="approval.not_found", http_status=404):
-    """No approval has that id, or none that whoever asks may see."""
+    """No approval visible to the caller has this id."""
 
 
 class CallError(ToolyardError, code="tool.execution_error"):
-    """One call failed; `info` holds the facts. The only kind that becomes a `ToolResult`."""
+    """One call failed, as described by `info`. Only errors of this class become a `ToolResult`."""
 
     effect: ClassVar[Effect] = "none"
 
@@ -256,7 +255,7 @@ class CallError(ToolyardError, code="tool.execution_error"):
 
     @classmethod
     def from_info(cls, info: ErrorInfo) -> CallError:
-        """The exception of the facts that were sent or written down, of the class that its code has."""
+        """The exception for a received or stored `ErrorInfo`, in the class of its code; `CallError` if unknown."""
         kind = error_class(info.code)
         error = (kind if kind is not None and issubclass(kind, CallError) else CallError)(info.message)
         error.info = info
@@ -264,22 +263,22 @@ class CallError(ToolyardError, code="tool.execution_error"):
 
 
 class UnknownToolError(CallError, KeyError, code="tool.not_found", http_status=404):
-    """No tool has that name, or a bare name fits several namespaces."""
+    """No tool has this name, or a bare name exists in several namespaces."""
 
 
 class StaleDefinition(CallError, code="catalog.stale", http_status=409, retryable=True):
-    """The tool is not the one the caller knows: its definition changed since."""
+    """The tool's definition has changed since the caller read it."""
 
 
 class CallConflict(CallError, code="call.conflict", http_status=409):
-    """The `call_id` was used before in this session, for another call."""
+    """The session already has a different call with this `call_id`."""
 
 
 class InvalidArguments(CallError, code="tool.invalid_args", http_status=400):
     """No overload accepts the arguments; `info.details["violations"]` lists why."""
 
     sent: bytes = b""
-    """The arguments as JSON text for the record, where they could be written; no message shows it."""
+    """The arguments as JSON for the session's record; empty if they could not be encoded. Never shown in messages."""
 
 
 class Denied(CallError, code="tool.denied", http_status=403):
@@ -287,18 +286,18 @@ class Denied(CallError, code="tool.denied", http_status=403):
 
 
 class Held(CallError, code="tool.held", http_status=202):
-    """Somebody must approve the call first; nothing has run. `info.details["approval"]` has the id and the expiry."""
+    """The call needs approval and has not run. `info.details["approval"]` has the id and the expiry."""
 
 
 class ToolFailed(CallError, code="tool.execution_error", effect="unknown"):
     """The tool itself raised; the original exception is `__cause__`."""
 
     unforeseen: bool = False
-    """True if it was made of an exception that the tool did not mean as an answer."""
+    """True if the exception was not one that the tool raised deliberately as its answer."""
     raised_in: object = None
-    """The tool whose function raised that exception."""
+    """The tool whose function raised."""
     trace: str = ""
-    """Where it was raised, as text, if that was in another process. For logs, not for callers."""
+    """The traceback as text if the exception was raised in another process. For logs, not for callers."""
 
 
 class CallTimeout(CallError, code="tool.timeout", http_status=504, retryable=True, effect="unknown"):
@@ -306,7 +305,7 @@ class CallTimeout(CallError, code="tool.timeout", http_status=504, retryable=Tru
 
 
 class Interrupted(CallError, code="tool.interrupted", effect="unknown"):
-    """The call was cancelled, or its process ended, before it was answered. Recorded, hardly ever raised."""
+    """The call was cancelled, or its process died, before it completed. Recorded, rarely raised."""
 
 
 class Unavailable(CallError, code="tool.unavailable", http_status=503, retryable=True):
@@ -314,21 +313,21 @@ class Unavailable(CallError, code="tool.unavailable", http_status=503, retryable
 
 
 class InvalidOutput(CallError, code="tool.invalid_output", effect="done"):
-    """The tool answered with something its output schema or type does not allow."""
+    """The tool returned a value that violates its output schema or type."""
 
 
 class NoEngine(CallError, code="tool.no_engine", http_status=409):
-    """Nothing here knows how to answer this tool."""
+    """No engine of this yard can answer this tool."""
 
 
 class EnrichmentError(ToolyardError):
-    """An enrichment failed, or its inputs are not produced by any other."""
+    """An enrichment failed, or no other enrichment produces its inputs."""
 
 
 class SamplingError(ToolyardError):
-    """A sampler could not find `requested` tools; `tools` holds the ones it did find.
+    """A sampler could not find `requested` tools; `tools` holds the ones it found.
 
-    Made as `SamplingError("why", 4, found)`, as `SamplingError(4, found)`, or with the same by keyword.
+    Accepts `SamplingError("why", 4, found)`, `SamplingError(4, found)`, or the same as keywords.
     """
 
     @overload
@@ -343,7 +342,7 @@ class SamplingError(ToolyardError):
         self, message: str | int = "", requested: int | Sequence[Any] = 0, tools: Sequence[Any] | None = None
     ) -> None:
         if not isinstance(message, str):
-            # Without a message, everything stands one place further to the left.
+            # Without a message, the positional arguments shift one place to the left.
             tools = requested if tools is None and not isinstance(requested, int) else tools
             message, requested = "", message
         if not isinstance(requested, int):
@@ -354,10 +353,10 @@ class SamplingError(ToolyardError):
 
 
 class SyncInAsyncError(ToolyardError, RuntimeError):
-    """A sync method was called on the home loop; the text names its a-twin."""
+    """A sync method was called on the home loop; the message names its async twin."""
 
 
-# In the order of definition: of two with one code it is the later, the tool's own failure.
+# In definition order, so `ToolFailed` replaces `CallError` as the class of their common code.
 _BY_CODE: Mapping[str, type[ToolyardError]] = {
     kind.code: kind
     for kind in tuple(globals().values())
@@ -369,10 +368,10 @@ CALL_STATUSES: frozenset[int] = frozenset(kind.http_status for kind in _BY_CODE.
 
 
 def error_class(code: str) -> type[ToolyardError] | None:
-    """The class that has the code; None if the code is none of ours."""
+    """The class with this code; None if no class of toolyard has it."""
     return _BY_CODE.get(code)
 
 
 def http_status_of(code: str) -> int:
-    """The HTTP status of a code; 500 for one that is not known."""
+    """The HTTP status of a code; 500 for an unknown one."""
     return _BY_CODE.get(code, ToolyardError).http_status

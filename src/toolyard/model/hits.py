@@ -1,4 +1,4 @@
-"""What a search of tools finds."""
+"""Results of a tool search."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ SearchMode = Literal["hybrid", "lexical"]
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One tool that may be meant."""
+    """One tool that may match the query."""
 
     tool: Tool
     score: float
-    """How likely it is what was asked for, from 0 to 1; 1 if the query is its name."""
+    """Probability that the tool is the one wanted, from 0 to 1; 1 if the query is its name."""
     fit: Fit
-    """The same in a word; what is nearest may not be it."""
+    """The score as a category; a `nearest` hit may be irrelevant."""
     reasons: Mapping[str, float] = {}
-    """What spoke for it: `words` (share of the query it has), `name` (share of its name in the query), `meaning`
-    (likeness of the vectors; not there if the search was lexical)."""
+    """Evidence: `words` (share of the query found in the tool), `name` (share of its name in the query), `meaning`
+    (vector similarity; absent from lexical searches)."""
 
 
 class SearchResults(list[Hit]):
-    """The hits, best first; fewer than asked for, even none, where fewer are meant."""
+    """The hits, best first; fewer than requested, possibly none, if fewer are relevant."""
 
     def __init__(self, hits: Iterable[Hit] = (), *, mode: SearchMode, note: str = "") -> None:
         super().__init__(hits)
         self.mode = mode
-        """`lexical` if words alone were compared."""
+        """`lexical` if only words were compared."""
         self.note = note
-        """Why the search was lexical, or could find nothing, and what to do about it; else empty."""
+        """Why the search was lexical or could find nothing, and the remedy; empty otherwise."""
 
     def __repr__(self) -> str:
         found = ", ".join(f"{hit.tool.qualified_name} {hit.fit} {hit.score:.2f}" for hit in self)

@@ -1,7 +1,7 @@
-"""Names: how qualified ones are joined, split and judged, which one a misspelt one may mean, and the words of JSON.
+"""Tool names: qualify, split, validate, match by glob, suggest corrections; and the vocabulary of JSON Schema.
 
-A name ends up in prompts, URLs, logs and access rules, so whatever could make two names look alike
-on a screen is refused when a tool is registered.
+Names appear in prompts, URLs, logs and access rules, so registration rejects any character that could make two
+names look alike on a screen.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from toolyard.model.errors import ConfigError, InvalidNameError
 
 _PLAIN = re.compile(rf"[A-Za-z0-9_.\-/]{{1,{MAX_NAME_LENGTH}}}")
 
-# Zero-width and bidirectional controls are format characters (Cf); these few render as nothing
-# although Unicode files them elsewhere.
+# Zero-width and bidirectional controls are in category Cf; these characters are invisible, but in other categories.
 INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5") | {
     *map(chr, range(0xFE00, 0xFE10)),
     *map(chr, range(0xE0100, 0xE01F0)),
@@ -32,7 +31,7 @@ _LIKE_COLONS = frozenset("\ua789\u02d0\u2236\ufe13\ufe30\u05c3")
 _SHOWN = 200
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
-# Scripts whose letters pass for one another. Han, Kana, Hangul, Arabic, ... mix with Latin freely.
+# Scripts with letters that look alike. Han, Kana, Hangul, Arabic, ... may be mixed with Latin.
 _LOOK_ALIKE = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "DESERET"})
 
 
@@ -42,7 +41,7 @@ def qualify(namespace: str, name: str) -> str:
 
 
 def split_qualified(qualified: str) -> tuple[str, str]:
-    """The two halves of a qualified name; ValueError if the separator is missing."""
+    """Namespace and name of a qualified name; `InvalidNameError` if the separator is missing."""
     namespace, sep, name = qualified.partition(TOOL_NAMESPACE_SEP)
     if not sep:
         raise InvalidNameError(f"{show(qualified)} is not a qualified name; write namespace{TOOL_NAMESPACE_SEP}tool")
@@ -50,7 +49,7 @@ def split_qualified(qualified: str) -> tuple[str, str]:
 
 
 def show(name: object) -> str:
-    """A name quoted for an error message: invisible and non-ASCII characters appear as escapes."""
+    """A name quoted for an error message, with invisible and non-ASCII characters escaped."""
     if isinstance(name, str) and len(name) > _SHOWN:
         return f"{name[:_SHOWN]!a}... ({len(name):,} characters)"
     return ascii(name) if isinstance(name, str) else f"{type(name).__name__} {ascii(name)[:80]}"
@@ -103,7 +102,7 @@ def _problem(name: str) -> str | None:
 
 
 def find_mixed_scripts(name: str) -> str | None:
-    """What is wrong with a name whose letters are of several scripts that look alike; None if nothing is."""
+    """The error text for a name that mixes scripts with look-alike letters; None for a good name."""
     scripts: dict[str, str] = {}
     for char in name:
         if char.isascii():
@@ -124,7 +123,7 @@ def find_mixed_scripts(name: str) -> str | None:
 
 
 _LATIN_TWINS = (
-    # Cyrillic, Greek, Armenian, Coptic, Latin's own
+    # Cyrillic, Greek, Armenian, Coptic, Latin
     (
         "\u0430\u0441\u0501\u0435\u04bb\u0456\u0458\u043a\u04cf\u043c\u043d\u043e\u0440\u051b\u0433\u0455\u0442",
         "acdehijklmhopqrst",
@@ -137,7 +136,7 @@ _LATIN_TWINS = (
     ("\u0561\u0563\u0566\u0570\u0575\u0578\u057d\u057c\u0585\u0581\u0584\u056c\u057e\u0574", "wqqhjnunogplum"),
     ("\u2c81\u2c89\u2c93\u2c95\u2c99\u2c9b\u2c9f\u2ca3\u2ca5\u2ca7\u2ca9\u2cad", "aeikmnopctyx"),
     ("\u0261\u0131\u0251\u0269", "giai"),
-    # Cherokee and Lisu: capitals, which casefold leaves or makes so
+    # Cherokee and Lisu: casefold yields capitals
     (
         "\u13aa\u13a0\u13a1\u13a2\u13a5\u13ab\u13ac\u13b3\u13b7\u13bb\u13c0\u13c3\u13d2\u13d9\u13da\u13de\u13df\u13e2\u13e6\u13f4",
         "adrtijewmhgzrvslcpkb",
@@ -151,7 +150,7 @@ _TO_LATIN = {ord(char): twin for chars, twins in _LATIN_TWINS for char, twin in 
 
 
 def fold_look_alikes(name: str) -> str:
-    """The name in the Latin letters that it looks like; equal for names that people cannot tell apart."""
+    """The name in the Latin letters it resembles; equal for names that people cannot tell apart."""
     return name.casefold() if name.isascii() else name.casefold().translate(_TO_LATIN)
 
 
@@ -159,7 +158,7 @@ _REACHES_A_TOOL = re.compile(r"::|[*?\[]")
 
 
 def check_tool_glob(glob: str, where: str) -> str:
-    """The glob, if a name can match it: a deny rule that never holds would pass for protection."""
+    """Return the glob; `ConfigError` if no qualified name can match it, as in a deny rule that never applies."""
     if not _REACHES_A_TOOL.search(glob):
         raise ConfigError(f"{where}: {glob!r} matches no tool; write 'namespace::{glob}', or '*::{glob}' for any")
     return glob
@@ -178,23 +177,23 @@ ToolGlob = Annotated[
     ),
 ]
 ToolGlobs = Annotated[tuple[ToolGlob, ...], Meta(min_length=1, extra={"one": True})]
-"""One glob or several; never none, since a condition on nothing is a mistake."""
+"""One or more globs; an empty list is rejected as a mistake."""
 
 
 def glob_matcher(globs: Sequence[str]) -> Callable[[str], object]:
-    """A predicate, truthy for a text that any of the globs matches as a whole; compiled once."""
+    """A compiled predicate, truthy for text that one of the globs matches in full."""
     if "*" in globs:
         return lambda _text: True
     return re.compile("|".join(map(fnmatch.translate, globs))).match
 
 
 _COMPARED = 500
-"""A full comparison takes seconds in a large catalog; this many are picked for it by shared letters."""
+"""Names that `closest` compares in full, preselected by shared trigrams; all names of a large catalog take seconds."""
 _COMPARED_LENGTH = 200
 
 
 def pointer_of(path: Iterable[str | int]) -> str:
-    """RFC 6901 pointer of a path."""
+    """The RFC 6901 JSON pointer of a path."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
@@ -220,7 +219,7 @@ def json_type(value: object) -> str:
 
 
 def copied(value: Any) -> Any:
-    """A copy of a JSON value that may be changed without changing the original."""
+    """A deep copy of a JSON value."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -229,19 +228,19 @@ def copied(value: Any) -> Any:
 
 
 def nearest(name: object, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Known words that a misspelt one may have meant, the best first; a very long one is compared by its beginning."""
+    """The known words most similar to a misspelt one, best first; only the beginning of a very long one counts."""
     return difflib.get_close_matches(str(name)[:_COMPARED_LENGTH], list(known), n=count, cutoff=cutoff)
 
 
 def suggest(name: object, known: Iterable[str], otherwise: str = "known: ") -> str:
-    """The end of an error about a name that is none: the nearest, or after `otherwise` all there are."""
+    """The end of an error about an unknown name: the nearest known name, or `otherwise` and all known names."""
     names = list(known)
     near = nearest(name, names)
     return f"did you mean {near[0]!r}?" if near else f"{otherwise}{', '.join(names) or 'none'}"
 
 
 def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
-    """Known qualified names that a misspelt name, qualified or bare, may have meant; the best first."""
+    """The known qualified names most similar to a misspelt name, qualified or bare; best first."""
     wanted = name[:_COMPARED_LENGTH].lower()
     pool = list(names)
     if len(pool) > _COMPARED:
@@ -257,7 +256,7 @@ def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
 
 
 SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose value maps free names to subschemas."""
+"""Keywords whose value maps arbitrary names to subschemas."""
 
 SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords whose value is a list of subschemas."""
@@ -284,6 +283,6 @@ IN_PLACE = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
     | {"$ref", "$dynamicRef", "$recursiveRef"}
 )
-"""Keywords whose subschemas judge the same value again, and so can multiply the work."""
+"""Keywords whose subschemas validate the same value again, which can multiply the work."""
 
 JSON_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})

@@ -1,8 +1,8 @@
-"""What loading did, and what people should look at before a model does.
+"""Load reports: what each source loaded, rewrote and rejected, and warnings about suspicious definitions.
 
-Every entry is loaded, rewritten or rejected, and the report says which: `entries == loaded + len(rejected)` holds for
-every source; nothing disappears in silence. A warning (text that is hidden or speaks to the model, names that deceive)
-rejects nothing. It is looked for when somebody reads the report, so that loading does not pay for it.
+Every entry is loaded, possibly rewritten, or rejected: `entries == loaded + len(rejected)` holds for every source.
+Warnings (hidden text, instructions to the model, deceptive names) reject nothing. They are computed when a report is
+first read, so that loading does not pay for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from toolyard.model.names import INVISIBLE, find_mixed_scripts, fold_look_alikes
 from toolyard.model.tool import Tool
 
 _MOST = 20
-"""Warnings of one tool."""
+"""Most warnings reported for one tool."""
 _LONGEST = 100_000
 _SHOWN = 80
 _FEW = 5
@@ -36,7 +36,7 @@ _WHAT = r"(?:instructions?|prompts?|rules|messages?|guidelines|directions|direct
 _BEFORE = r"(?:previous|prior|above|earlier|preceding|foregoing|former|existing|original|system|safety|other)"
 _TELL = r"(?:tell|inform|mention|reveal|disclose|notify|alert|warn|show|report|say|let|ask)"
 _DROP = r"(?:ignore|disregard|forget|override|bypass|overrule)"
-# Read after white space and marks of emphasis have become one space each.
+# Matched against text in which white space and Markdown emphasis are collapsed to single spaces.
 _INSTRUCTIONS = re.compile(
     r"<\s*/?\s*(?:important|critical|system|instructions?|hidden|system[ _-]\w+)\s*>"
     r"|<\|?(?:im.start|im.end|system|endoftext|start.header.id)\|>|<<sys>>|\[/?inst\]"
@@ -58,7 +58,7 @@ WarningKind = Literal["namespace", "look_alike", "hidden", "instruction", "incom
 
 
 class DefinitionWarning(msgspec.Struct, frozen=True):
-    """Something in a definition that people and models may read differently."""
+    """Something in a definition that people and models may read differently, at a JSON pointer."""
 
     tool: str
     pointer: str
@@ -67,7 +67,7 @@ class DefinitionWarning(msgspec.Struct, frozen=True):
 
 
 class Warnings(Sequence[DefinitionWarning]):
-    """The warnings that a source gave itself, and those about its tools, which are looked for when first asked for."""
+    """Warnings given by a source, followed by those about its tools, which are computed on first access."""
 
     def __init__(self, given: Iterable[DefinitionWarning], tools: Iterable[Tool]) -> None:
         self.given = tuple(given)
@@ -99,11 +99,11 @@ class Warnings(Sequence[DefinitionWarning]):
 
 TextWarning = tuple[Literal["look_alike", "hidden", "instruction"], str]
 Known = dict[tuple[str, bool], tuple[TextWarning, ...]]
-"""What was said of a text; the tools of one API have most of theirs in common."""
+"""Warnings by (text, is_name); the tools of one API share most of their texts."""
 
 
 def inspect_tool(tool: Tool, known: Known | None = None) -> list[DefinitionWarning]:
-    """What there is to say about the texts of one definition."""
+    """Warnings about the texts of one definition. `known` caches results between tools."""
     known = {} if known is None else known
     found: list[DefinitionWarning] = []
     for path, value, is_name in _list_texts(tool):
@@ -142,7 +142,7 @@ def _inspect_text(text: str, is_name: bool) -> Iterator[TextWarning]:
             yield "hidden", f"hidden characters: {shown}{' ...' if len(hidden) > _FEW else ''}"
         if is_name and (mixed := find_mixed_scripts(text)):
             yield "look_alike", f"the name {text[:_SHOWN]!a} {mixed}"
-        # A tag of U+E00xx says in secret what the letter 128 places before U+E0080 says openly.
+        # Tag characters U+E0000 to U+E007F are an invisible copy of ASCII.
         plain = "".join(chr(ord(char) - _TAGS.start) if ord(char) in _TAGS else char for char in text)
         gone = set(hidden) - {char for char in hidden if ord(char) in _TAGS}
         plain = unicodedata.normalize("NFKC", "".join(char for char in plain if char not in gone or char.isspace()))
@@ -152,7 +152,7 @@ def _inspect_text(text: str, is_name: bool) -> Iterator[TextWarning]:
 
 
 def find_hidden(text: str) -> list[str]:
-    """The characters that a reader does not see, less those that real writing needs: emoji, Arabic, Indic scripts."""
+    """The invisible characters, except those that real text needs: in emoji, Arabic and Indic scripts."""
     return [char for index, char in enumerate(text) if not char.isascii() or char < " " if _is_hidden(text, index)]
 
 
@@ -161,7 +161,7 @@ def _is_hidden(text: str, index: int) -> bool:
     before = text[index - 1] if index else ""
     code = ord(char)
     if any(code in block for block in _VARIATIONS):
-        # One after a symbol, an ideograph or a letter of its script; never after plain text, never two.
+        # Legitimate once after a symbol, an ideograph or a letter of its script; never after ASCII text or another one.
         is_base = before not in ("", " ") and (not before.isascii() or before in "#*0123456789")
         return not is_base or any(ord(before) in block for block in _VARIATIONS)
     if char in _JOINERS:
@@ -175,7 +175,7 @@ def _is_hidden(text: str, index: int) -> bool:
 
 
 def find_look_alikes(tools: Iterable[Tool]) -> list[DefinitionWarning]:
-    """Names in letters of another script that look like a name that is there, too."""
+    """Warnings about names in another script that look like the name of another tool or namespace."""
     known = list(tools)
     odd = [tool for tool in known if not (tool.name.isascii() and tool.namespace.isascii())]
     if not odd:
@@ -198,17 +198,17 @@ State = Literal["ok", "stale", "failed"]
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """One change made to a definition so that it means in JSON Schema what its author meant."""
+    """One change made to a definition to express its author's intent in JSON Schema."""
 
     tool: str
     pointer: str
     change: str
     count: int = 1
-    """How often this change was made in this tool; `pointer` is the first place."""
+    """How often this change was made in the tool; `pointer` is the first place."""
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """One entry that did not become a tool, and why."""
+    """One entry that was not loaded, and why."""
 
     where: str
     reason: str
@@ -218,7 +218,7 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 class SourceReport(msgspec.Struct, frozen=True):
-    """What one source gave."""
+    """The outcome of loading one source."""
 
     source: str
     loaded: int = 0
@@ -226,18 +226,18 @@ class SourceReport(msgspec.Struct, frozen=True):
     rejected: tuple[Rejection, ...] = ()
     state: State = "ok"
     error: str | None = None
-    """Why the source is stale (its last good tools are still served) or failed."""
+    """Why the source is stale (its last good tools are still served) or has failed."""
     warnings: Sequence[DefinitionWarning] = ()
-    """What should be looked at before a model sees it; nothing was left out for it."""
+    """Definitions to review before a model sees them; they were loaded all the same."""
 
     @property
     def entries(self) -> int:
-        """How many definitions the source holds."""
+        """Number of definitions in the source."""
         return self.loaded + len(self.rejected)
 
     @property
     def rewritten(self) -> int:
-        """How many names had a definition rewritten."""
+        """Number of tool names with a rewritten definition."""
         return len({rewrite.tool for rewrite in self.rewrites})
 
     def to_dict(self) -> dict[str, Any]:
@@ -262,7 +262,7 @@ class LoadReport(msgspec.Struct, frozen=True):
 
     @property
     def loaded(self) -> int:
-        """Tools of all sources."""
+        """Number of tools loaded from all sources."""
         return sum(source.loaded for source in self.sources)
 
     @property
@@ -277,12 +277,12 @@ class LoadReport(msgspec.Struct, frozen=True):
 
     @property
     def warnings(self) -> tuple[DefinitionWarning, ...]:
-        """Warnings of all sources, and those about names of several."""
+        """Warnings of all sources, and those about look-alike names among all their tools."""
         tools = [tool for source in self.sources for tool in getattr(source.warnings, "tools", ())]
         return (*(item for source in self.sources for item in source.warnings), *find_look_alikes(tools))
 
     def explain_missing(self, name: str) -> str | None:
-        """Why no tool has that name, qualified or not or spelt for a wire, where an entry of that name was rejected."""
+        """The rejection reason of an entry with this name (qualified, bare or a wire name); None if there is none."""
         wanted = "::" + name.replace("__", "::")
         for item in self.rejected:
             own = "::" + (item.tool or "").replace("__", "::")
@@ -293,7 +293,7 @@ class LoadReport(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """True when every source answered and nothing was rejected."""
+        """True if every source loaded and nothing was rejected."""
         return not self.rejected and all(source.state == "ok" for source in self.sources)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""`Tool`: the one definition every source produces and every other part reads.
+"""`Tool`: the definition that every source produces and every other part reads.
 
-`DeferredTool` makes its schemas when somebody first looks at them. An output schema that was inferred is good to plan
-with, and no promise of the tool that it was made for: `is_guess`. Fingerprints are canonical hashes: the order of keys
-and of `required`, `enum` and `type` lists does not matter, everything else does, descriptions included; integral floats
-equal integers, as they do in JSON Schema.
+`DeferredTool` creates its schemas on first access. Fingerprints are canonical hashes: the order of keys and of
+`required`, `enum` and `type` lists does not matter, everything else does, descriptions included; integral floats equal
+integers, as in JSON Schema. An inferred output schema (`is_guess`) is for planning; real results are not held to it.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ Schema = dict[str, Any]
 
 
 class Effects(enum.StrEnum):
-    """What a call may do to the world outside the session."""
+    """Whether a call may change anything outside the session."""
 
     READ = "read"
     WRITE = "write"
@@ -80,11 +79,11 @@ class Effects(enum.StrEnum):
 
 
 EffectsLike = Effects | Literal["read", "write", "unknown"]
-"""As a program may spell them; a `Tool` has the enum."""
+"""Accepted spellings; a `Tool` always holds the enum."""
 
 
 class _Core(DataclassStruct, frozen=True):
-    """The fields of the seed's `Tool`, in its order; `Tool` adds the keyword-only ones."""
+    """The positional fields of `Tool`, in the order of its contract; `Tool` adds the keyword-only ones."""
 
     name: str
     namespace: str
@@ -97,8 +96,8 @@ class _Core(DataclassStruct, frozen=True):
 class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
     """A tool definition. Frozen: use `replace` for a changed copy.
 
-    `metadata` is the user's; toolyard passes it on and never acts on it. How the tool is reached is its
-    `binding`, which is not part of equality: two tools are equal when a model could not tell them apart.
+    `metadata` belongs to the user; toolyard passes it on and never acts on it. `binding` says how the tool is
+    reached. It is not part of equality: tools are equal if a model could not tell them apart.
     """
 
     version: str | None = None
@@ -132,7 +131,7 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
 
     @cached_property
     def definition_hash(self) -> str:
-        """Hash of what a model is told about the tool; a change means the tool is another one."""
+        """Hash of everything a model sees of the tool; a changed hash means a different tool."""
         return digest(
             self.name, self.description, self.fingerprint, fingerprint(self.output_parameters), self.effects.value
         )
@@ -149,7 +148,7 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
     __replace__ = replace
 
     def to_dict(self, *, qualified: bool = False) -> dict[str, Any]:
-        """Plain JSON; optional fields only where set. The binding is not part of it."""
+        """Plain JSON; optional fields only where set, and without the binding."""
         data: dict[str, Any] = {
             "name": self.qualified_name if qualified else self.name,
             "namespace": self.namespace,
@@ -182,7 +181,7 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
         known.setdefault("namespace", namespace)
         if not isinstance(known["namespace"], str):
             raise DefinitionError(f"tool {data['name']!r} has no namespace; pass namespace=... or set the key")
-        # `to_dict(qualified=True)` writes the namespace twice; reading it back must not.
+        # `to_dict(qualified=True)` repeats the namespace in the name.
         known["name"] = known["name"].removeprefix(qualify(known["namespace"], ""))
         for field, kind in _SHAPES.items():
             if field in known and not isinstance(known[field], kind):
@@ -239,26 +238,27 @@ def _effects(value: object) -> Effects:
 
 
 class DeferredTool(Tool, frozen=True, kw_only=True, dict=True, eq=False):
-    """Base of tools that keep what their schemas, or their binding, are made of, and make them once, when first read.
+    """Base of tools that keep raw material and create their schemas or binding from it once, on first access.
 
-    A subclass has a field for what it keeps, and a `cached_property` of the name of each field that it makes. Whoever
-    makes one answers for its schemas: nobody looks at them when it enters a registry, and to make them never fails.
+    A subclass has a field for the raw material and a `cached_property` named after each field that it creates. Its
+    schemas are not validated when it enters a registry, so its source must guarantee that they are valid and that
+    creating them cannot fail.
     """
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Tool]:  # type: ignore[override]
-        # `dataclasses.replace` makes its copy by this: a whole `Tool`, as `replace` does, for want of the raw material.
+        # `dataclasses.replace` creates its copy with this class: a plain `Tool`, since no raw material is passed on.
         return Tool
 
     def make_schema(self, field: str) -> Schema:
-        """`parameters` or `output_parameters` made anew, so that nobody else can change it; calls are judged by it."""
+        """A new copy of `parameters` or `output_parameters`, private to the registry, by which calls are validated."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.qualified_name!r})"
 
     def __reduce__(self) -> Any:
-        # What the rest is made of stays behind; a copy has everything put together.
+        # Pickle as a plain `Tool`, without the raw material.
         return _make_whole, ({field: getattr(self, field) for field in FIELDS},)
 
 
@@ -267,19 +267,19 @@ def _make_whole(fields: dict[str, Any]) -> Tool:
 
 
 INFERRED = "x-inferred"
-"""The keyword that says where an output schema was taken from."""
+"""Schema keyword that names the origin of an inferred output schema."""
 SOURCES = ("rules", "lm", "examples")
-"""What it may say."""
+"""Values of `INFERRED`."""
 
 
 def is_guess(tool: Tool) -> bool:
-    """True if a tool that really runs has an output schema that it never saw; its answers are not held to it.
+    """True if the tool has a binding and an inferred output schema; its results are not checked against it.
 
-    A tool that nothing is behind is simulated, by that very schema, so there it is none.
+    A tool without a binding is simulated from the schema itself, so its schema is not a guess.
     """
     return tool.binding is not None and INFERRED in tool.output_parameters
 
 
 def promises_output(tool: Tool) -> bool:
-    """True if the tool has an output schema that its answers are held to."""
+    """True if the tool has an output schema that its results are checked against."""
     return bool(tool.output_parameters) and not is_guess(tool)

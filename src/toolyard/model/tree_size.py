@@ -1,4 +1,4 @@
-"""How large a value is once written out: what refers to one thing many times over is not small."""
+"""The size of a value once serialised, where every reference to a shared object counts again."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from itertools import chain
 from typing import Any, cast
 
 LEAVES = frozenset({str, int, float, bool, type(None)})
-"""What holds nothing else."""
+"""Types that hold no other values."""
 _FEW = 64
-"""Dicts and lists that are surely few, and cannot nest too deep."""
+"""Most dicts and lists in a small value; also bounds its depth."""
 _SHORT = 16
 _PLAIN = LEAVES | {dict, list}
 _PLAIN_VALUES = 1_000_000
-"""Values that may be looked at as often as they are referred to."""
+"""Most values that the plain check visits, where shared ones are visited once per reference."""
 _MANY = 4_000
-"""Values in one of them that make it large."""
+"""Length from which a dict or list makes a value large."""
 
 
 def is_small(value: Any) -> bool:
-    """True if it is made of few dicts and lists, counted as often as they are referred to, of not too many values.
+    """True if the value is made of few dicts and lists, counted once per reference, each of moderate length.
 
-    Then writing it is safe, and quick.
+    Such a value is safe and quick to serialise.
     """
     found = [value]
     for item in found:
@@ -35,7 +35,7 @@ def is_small(value: Any) -> bool:
             return kind in LEAVES
         if len(inside) >= _MANY:
             return False
-        # Of a few, those that hold others are found as quickly as it is found that there are none.
+        # In a short one, collecting the containers costs no more than checking that there are none.
         if len(inside) < _SHORT or not LEAVES.issuperset(map(type, inside)):
             found += [child for child in inside if type(child) not in LEAVES]
         if len(found) > _FEW:
@@ -44,14 +44,14 @@ def is_small(value: Any) -> bool:
 
 
 class TooManyValues(Exception):
-    """There are more values than were asked for."""
+    """The value has more than `max_values` values."""
 
 
 def iter_levels(value: Any, max_values: int) -> Iterator[list[Any]]:
-    """A value, what it holds, what that holds, each level in a few calls at C speed.
+    """Yield the values of a tree level by level, starting with the value itself, in a few C calls a level.
 
-    What is referred to more than once is there as often; raises `TooManyValues` before it makes more than that. Only
-    what dicts and lists hold is seen.
+    Descends into dicts and lists only. A shared value appears once per reference; raises `TooManyValues` before a
+    level would bring the total above `max_values`.
     """
     level, seen = [value], 0
     while level:
@@ -66,10 +66,11 @@ def iter_levels(value: Any, max_values: int) -> Iterator[list[Any]]:
 
 
 def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
-    """True if the value, written out, has no more values and levels than that.
+    """True if the serialised value has at most `max_values` values and `max_depth` levels.
 
-    A writer that follows every reference would not come back from `x = [x, x]`, forty times over. On each level a
-    thing is looked at once, and counted as often as it is there. Objects count with the fields a writer would write.
+    Safe for heavily shared values such as `x = [x, x]` repeated forty times, which no serialiser would finish: each
+    object is visited once a level, and counted once per reference. Structs, dataclasses and models count with the
+    fields that would be serialised. A value that contains itself does not fit.
     """
     verdict = _fits_plain(value, min(max_values, _PLAIN_VALUES), max_depth)
     if verdict is not None:
@@ -82,13 +83,13 @@ def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
             if inside is None:
                 continue
             seen.add(id(item))
-            # What is deeper than there are things in it holds itself.
+            # A value nested deeper than it has containers contains itself.
             if depth == max_depth or depth == len(seen):
                 return False
             values += len(inside) * times
             if values > max_values:
                 return False
-            # A copy, since the tool may go on changing it.
+            # Iterate over a copy: the tool may change the container concurrently.
             for child in [child for child in tuple(inside) if type(child) not in LEAVES]:
                 below.setdefault(id(child), [child, 0])[1] += times
         level = below
@@ -98,7 +99,7 @@ def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
 
 
 def _fits_plain(value: Any, max_values: int, max_depth: int) -> bool | None:
-    """The verdict on what is plain and refers to nothing many times over, as most is; None for anything else."""
+    """`fits` for plain JSON values without heavy sharing, the common case; None if it cannot tell."""
     try:
         for depth, level in enumerate(iter_levels(value, max_values)):
             kinds = set(map(type, level))
@@ -112,7 +113,7 @@ def _fits_plain(value: Any, max_values: int, max_depth: int) -> bool | None:
 
 
 def written_size(value: Any, *, most: int) -> int:
-    """About how many bytes the value has when it is written; just above `most` if it has more than that."""
+    """Approximate serialised size in bytes; stops counting, and returns more than `most`, once that is exceeded."""
     size, stack = 0, [value]
     while stack and size <= most:
         item = stack.pop()
@@ -126,7 +127,7 @@ def written_size(value: Any, *, most: int) -> int:
 
 
 def _inside(item: Any) -> Collection[Any] | None:
-    """What is written with the item; None if it holds nothing."""
+    """The values that are serialised inside the item; None for a leaf."""
     kind = type(item)
     if issubclass(kind, dict):
         return cast("Collection[Any]", item.values())

@@ -1,11 +1,11 @@
-"""Documents: files read within limits and written whole, and the JSON and YAML in them as plain data, read strictly.
+"""Read files within limits, replace them atomically, and parse JSON and YAML strictly to plain data.
 
-In a config, and in paths and addresses that code gives, `${VAR}` stands for a variable of the environment (`expand`).
-JSON is what RFC 8259 allows and every reader understands alike, at the speed of msgspec. Why a text is not the JSON we
-accept, and where, is only looked for once it was refused, so that may be slow. YAML is read event by event
-(`yaml_events`). While a large document is built, the cyclic garbage collector is held still (`paused_gc`): a parser
-allocates hundreds of thousands of containers that are all still reachable. Each collection it triggers meanwhile walks
-them for nothing, which costs a third to a half of the parse.
+JSON is the part of RFC 8259 that all readers agree on, decoded by msgspec. The reason for a rejection is only looked
+for afterwards, so that step may be slow. YAML is read event by event (`yaml_events`). `expand` replaces `${VAR}` in
+configs, and in paths and addresses passed from code, by environment variables.
+
+Parsing a large document pauses the cyclic garbage collector (`paused_gc`): a parser allocates hundreds of thousands of
+containers that are all reachable, and the collections this triggers cost a third to a half of the parse for nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from toolyard.constants import MAX_DIGITS
 from toolyard.model.errors import ConfigError, MalformedSource, SourceUnavailable
 
 MAX_BYTES = 64 * 1024 * 1024
-"""The largest document read unless the caller says otherwise."""
+"""Default size limit of a document."""
 
 _CHUNK = 1 << 20
 _KINDS = (
@@ -45,15 +45,15 @@ _KINDS = (
 
 
 def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
-    """The whole file.
+    """The content of a file.
 
-    `SourceUnavailable` if it cannot be opened or read, `MalformedSource` if it is not a regular file or is larger
-    than `max_bytes`. Never waits: a pipe or a device is refused before anything is read from it.
+    Raises `SourceUnavailable` if it cannot be opened or read, `MalformedSource` if it is not a regular file or is
+    larger than `max_bytes`. Never blocks: pipes and devices are rejected before anything is read from them.
     """
     where = os.fspath(path)
     if not where or "\0" in where:
         raise SourceUnavailable(f"{where!r} is no path; name a file")
-    # Without O_NONBLOCK, opening a pipe waits for somebody to write to it.
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
     try:
         descriptor = os.open(where, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -67,7 +67,7 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
 
 
 def read_text(path: Path) -> str:
-    """The whole file as text, with its line ends as they are."""
+    """The content of a UTF-8 file, with its line ends unchanged."""
     data = read_bytes(path)
     try:
         return data.decode()
@@ -86,7 +86,10 @@ def _read_all(descriptor: int, max_bytes: int, where: str) -> bytes:
 
 
 def read_at_most(descriptor: int, most: int, *, expected: int = 0) -> bytes:
-    """All there is, or more bytes than that: a file may grow while it is read, and files under /proc say 0."""
+    """Read to the end of the file, or until more than `most` bytes are read.
+
+    `expected` is only a hint: a file may grow while it is read, and files under /proc report a size of 0.
+    """
     parts: list[bytes] = []
     total = 0
     while total <= most and (part := os.read(descriptor, max(expected - total + 1, _CHUNK))):
@@ -96,7 +99,7 @@ def read_at_most(descriptor: int, most: int, *, expected: int = 0) -> bytes:
 
 
 def name_file_kind(mode: int) -> str:
-    """What it is that is no regular file."""
+    """A description of a file that is not a regular file, from its `st_mode`."""
     return next((name for test, name in _KINDS if test(mode)), "no regular file")
 
 
@@ -106,7 +109,7 @@ def _require_size(size: int, max_bytes: int, where: str) -> None:
 
 
 def _explain_missing(where: str) -> str:
-    """What there is of the path, for whoever started in the wrong directory."""
+    """The first part of the path that does not exist, as a hint to a wrong working directory."""
     path = Path(where).absolute()
     if path.is_symlink():
         return f"the link leads to {path.readlink()}, which is not there"
@@ -115,11 +118,11 @@ def _explain_missing(where: str) -> str:
 
 
 _MANY = 50_000
-"""Containers that a collector takes milliseconds to go through."""
+"""Number of containers that take the garbage collector milliseconds to traverse."""
 
 
 class _Pauses:
-    """How many pauses are open in the process, and whether the last one to close turns collection on again."""
+    """Process-wide count of open pauses, and whether the last one to end enables the collector again."""
 
     lock = threading.Lock()
     open = 0
@@ -128,10 +131,10 @@ class _Pauses:
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """No automatic collection inside the block, in any thread.
+    """Disable automatic garbage collection in all threads for the duration of the block.
 
-    Blocks nest and overlap across threads: the last to end restores the state the first one found, so a
-    process that runs without the collector is left without it.
+    Blocks may nest and overlap across threads: the last to end restores the state that the first one found, so
+    the collector stays off in a process that had disabled it.
     """
     with _Pauses.lock:
         if _Pauses.open == 0:
@@ -145,7 +148,7 @@ def paused_gc() -> Iterator[None]:
             _Pauses.open -= 1
             if _Pauses.open == 0 and _Pauses.resume:
                 if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
-                    # To the oldest at once: on its way there, all that was built would be gone through twice.
+                    # Move the new objects to the oldest generation at once; otherwise they are traversed twice.
                     gc.freeze()
                     gc.unfreeze()
                 gc.enable()
@@ -153,9 +156,9 @@ def paused_gc() -> Iterator[None]:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold others off between reading the file and replacing it; `OSError` if that cannot be."""
+    """Hold an exclusive lock between reading a file and replacing it; `OSError` if it cannot be taken."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A file beside it, since the file itself is another one after each change.
+    # Lock a file beside it, since each change replaces the file itself.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     number = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
     try:
@@ -166,14 +169,14 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def replace_file(path: Path, data: bytes, *, keep_mode: bool = False) -> None:
-    """Put another content in its place, all at once; made by nobody else and readable by nobody else.
+    """Replace the content of a file atomically and durably. The new file is private to the user.
 
-    With `keep_mode`, by those who could read what was there before.
+    With `keep_mode`, it keeps the permissions of the existing file.
     """
     try:
         number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        error.filename = str(path)  # which whoever reads of it knows
+        error.filename = str(path)  # instead of the temporary file, which the user does not know
         raise
     try:
         with os.fdopen(number, "wb") as file:
@@ -193,11 +196,11 @@ _CONTAINERS = frozenset({dict, list})
 
 
 def nests_deeper(value: Any, limit: int) -> bool:
-    """Whether a document of dicts and lists has more than `limit` levels of them; a scalar has none.
+    """Whether a document has more than `limit` levels of dicts and lists; a scalar has none.
 
-    Goes down level by level with the garbage collector's own view of who holds whom: two C calls a level
-    instead of one Python step a value. CPython may leave a dict without containers untracked, so a level
-    holds every container that has a level below it, and only the last step looks at types.
+    Descends level by level through `gc.get_referents`: two C calls a level instead of one Python step a value.
+    CPython may leave a dict without containers untracked; that loses no container with further levels below it, so
+    only the last step has to look at types.
     """
     if limit < 1:
         return type(value) in _CONTAINERS
@@ -217,7 +220,7 @@ def undecodable(data: bytes, error: UnicodeDecodeError, what: str) -> MalformedS
 
 
 def encode_utf8(text: str, what: str) -> bytes:
-    """`text` in UTF-8; refuses lone surrogates, which no encoding can write."""
+    """`text` in UTF-8; `MalformedSource` for lone surrogates, which UTF-8 cannot encode."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -227,11 +230,11 @@ def encode_utf8(text: str, what: str) -> bytes:
 
 
 LARGE = 64 * 1024
-"""Bytes from which a pause of the garbage collector is worth its lock."""
+"""Size in bytes from which pausing the garbage collector is worth taking its lock."""
 
 
 BOM = b"\xef\xbb\xbf"
-_BACKSLASH = 0x5C  # Asking bytes for a number is ten times faster than asking them for bytes.
+_BACKSLASH = 0x5C  # `in` on bytes is ten times faster for an int than for bytes.
 _ESCAPED_QUOTE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0022")
 
 _decode = msgspec.json.Decoder().decode
@@ -241,11 +244,9 @@ _encode = msgspec.json.Encoder().encode
 def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 200) -> Any:
     """The document as dicts with text keys, lists, text, numbers, bools and None.
 
-    Integers are exact up to 4,300 digits. Refused with `MalformedSource`, whose `where` is
-    `{what}:{line}:{column}`: everything RFC 8259 forbids, and also repeated keys, numbers too large for a
-    float, lone surrogates, and nesting beyond `max_depth`. A leading byte order mark is ignored.
-
-    Depth is bounded by the interpreter's recursion limit too, whatever `max_depth` says.
+    Integers are exact up to 4,300 digits. A leading byte order mark is ignored. Raises `MalformedSource`, whose `where`
+    is `{what}:{line}:{column}`, for everything that RFC 8259 forbids, and for repeated keys, numbers too large for a
+    float, lone surrogates, and nesting deeper than `max_depth` or the interpreter's recursion limit.
     """
     source = data if isinstance(data, bytes) else encode_utf8(data, what)
     size = len(source)
@@ -256,12 +257,12 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
         else:
             with paused_gc():
                 value = _decode(source)
-        # A level costs two bytes, its brackets, so a short text needs no measuring.
+        # Each level takes two bytes of brackets, so a short text needs no measuring.
         if size <= 2 * max_depth or not nests_deeper(value, max_depth):
             encoded = _encode(value)
-            # The decoder keeps the last of two equal keys in silence, which loses at least the two quotes around one.
-            # Nothing else changes their number: a quote inside a string is one byte, `\"`, before and after, unless
-            # the source spells it as a code point.
+            # The decoder silently keeps the last of two equal keys, which loses at least the two quotes of one. Nothing
+            # else changes the number of quotes: one inside a string is `\"` in source and output alike, unless the
+            # source escapes it as a code point.
             if encoded == source or encoded.count(b'"') == source.count(b'"') + (
                 len(_ESCAPED_QUOTE.findall(source)) if _BACKSLASH in source and b"\\u0022" in source else 0
             ):
@@ -269,16 +270,16 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if source.startswith(BOM):
             return parse_json(source[len(BOM) :], what=what, max_depth=max_depth)
-        # Its traceback knows this frame, which knows it: the source would wait to be collected.
+        # The traceback refers to this frame, which refers to the error: that cycle would keep the source alive.
         cause = error.with_traceback(None)
 
     raise json_fault(source, what, max_depth) from cause
 
 
 def iter_json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each line of a JSONL text that is not blank, stripped, with its 1-based number.
+    """The 1-based number and the stripped text of each line of a JSONL document that is not blank.
 
-    Only line feeds separate lines: the other characters `splitlines` breaks at may stand inside a JSON string.
+    Only line feeds separate lines: the other characters that `splitlines` breaks at may occur in JSON strings.
     """
     for number, line in enumerate(io.BytesIO(data.removeprefix(BOM)), 1):
         stripped = line.strip(b" \t\r\n")
@@ -321,7 +322,7 @@ _HINTS = (
 
 
 def json_fault(data: bytes, what: str, max_depth: int) -> MalformedSource:
-    """The error for a text `parse_json` refused, naming the first fault found."""
+    """The error for a text that `parse_json` rejected, naming the first fault found."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -331,7 +332,7 @@ def json_fault(data: bytes, what: str, max_depth: int) -> MalformedSource:
     except json.JSONDecodeError as error:
         return MalformedSource.at_character(text, error.pos, _explain_syntax(text, error), what)
     except (RecursionError, ValueError):
-        pass  # Too deep for the standard library, or an integer too long for it: both are found below.
+        pass  # Too deep, or an integer too long, for the standard library; both are found below.
     for index, message in _find_offences(text, max_depth):
         return MalformedSource.at_character(text, index, message, what)
     return MalformedSource("is not JSON, or nests deeper than the interpreter's recursion limit", where=what)
@@ -350,7 +351,7 @@ def _explain_syntax(text: str, error: json.JSONDecodeError) -> str:
 
 
 def _find_offences(text: str, max_depth: int) -> Iterator[tuple[int, str]]:
-    """What is wrong with text that has the form of JSON, in order of appearance."""
+    """Offset and description of each fault in text with valid JSON syntax, in order."""
     keys: list[dict[str, int]] = []
     for token in _TOKEN.finditer(text):
         kind = token.lastgroup
@@ -387,7 +388,7 @@ def _explain_number(literal: str, index: int) -> Iterator[tuple[int, str]]:
 
 
 def _lone_surrogates(raw: str, start: int) -> Iterator[tuple[int, str]]:
-    """Escapes of half a character; the two halves of one must follow each other."""
+    """The first escape that is only half of a surrogate pair."""
     high: re.Match[str] | None = None
     for escape in _SURROGATE.finditer(raw):
         code = escape["code"]
@@ -405,13 +406,13 @@ def _lone_surrogates(raw: str, start: int) -> Iterator[tuple[int, str]]:
 def parse_yaml(data: str | bytes, *, what: str = "document", max_depth: int = 200) -> Any:
     """The document as dicts with text keys, lists, text, numbers, bools and None; an empty one is None.
 
-    Scalars mean what the core schema of YAML 1.2 says: `on` and `2024-01-02` are text, `010` is ten. A key is text
-    as it is written, so `200:` becomes "200". Aliases are copied and `<<` is merged, within a budget that no
-    honest document reaches. A missing line feed at the end of the text is supplied.
+    Scalars follow the core schema of YAML 1.2: `on` and `2024-01-02` are text, `010` is ten. Keys are text as
+    written, so `200:` becomes "200". Aliases are copied and `<<` is merged, within a budget that no legitimate
+    document reaches. A missing line feed at the end is added.
 
-    Refused with `MalformedSource`, whose `where` is `{what}:{line}:{column}`: what is not YAML, what JSON cannot
-    say (`.nan`, keys that are collections), tags beyond the standard ones, repeated keys, a second document, and
-    nesting beyond `max_depth`.
+    Raises `MalformedSource`, whose `where` is `{what}:{line}:{column}`, for anything that is not YAML, for what JSON
+    cannot express (`.nan`, keys that are collections), and for non-standard tags, repeated keys, a second document and
+    nesting deeper than `max_depth`.
     """
     from toolyard.parsing.yaml_events import build_document
 
@@ -425,7 +426,7 @@ def parse_yaml(data: str | bytes, *, what: str = "document", max_depth: int = 20
 
 
 def normalise_lines(source: bytes) -> bytes:
-    """Without byte order mark, and with a line feed at the end of every line, as the scanners expect it."""
+    """The text without a byte order mark and with every line ended by a line feed, as the YAML scanners expect."""
     source = source.removeprefix(BOM)
     if b"\r" in source:
         source = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -433,7 +434,7 @@ def normalise_lines(source: bytes) -> bytes:
 
 
 VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-"""`${NAME}`, `${NAME:-default}`, and `${env:NAME}`, as other programs write it."""
+"""`${NAME}`, `${NAME:-default}`, and `${env:NAME}`, which other programs use."""
 Found = Callable[[str, str, bool], None]
 
 
@@ -445,10 +446,10 @@ def expand(
     found: Found | None = None,
     whole: Callable[[str], Any] = str,
 ) -> Any:
-    """The value with variables replaced in every text inside; an unset one without default is an error.
+    """The value with variables replaced in every text inside; `ConfigError` for an unset one without default.
 
-    `found` is told each variable, what it stood for, and whether that is its default. `whole` makes something
-    of a text that was one variable and nothing else.
+    `found` is called with the name of each variable, its value, and whether that is the default. `whole` converts
+    a text that consisted of one variable only.
     """
     env = os.environ if env is None else env
     if isinstance(value, str):
@@ -468,7 +469,7 @@ Place = TypeVar("Place", bound=str | Path)
 
 
 def expand_place(place: Place, option: str) -> Place:
-    """A path or address that code gave, with variables replaced as a config's would be."""
+    """A path or address passed from code, with variables replaced as in a config."""
     text = str(place)
     return type(place)(expand(text, where=option)) if "${" in text else place
 

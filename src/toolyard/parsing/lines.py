@@ -1,6 +1,6 @@
-"""Lines: out of bytes that come in pieces, none longer than a limit; and the line of a value, for error messages.
+"""Split a byte stream into lines of limited length, and find the line of a value for error messages.
 
-To find the latter a document is parsed again, so that good ones pay nothing for it.
+`locate` parses the document a second time, so that valid documents pay nothing for it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 EDGE = 256
-"""Bytes kept of both ends of a line that is too long: one of them may say what it was about."""
+"""Bytes kept from each end of a line that is too long, to identify what it was."""
 
 
 class TooLong:
-    """What is known of a line that was skipped."""
+    """Both ends of a line that was skipped because of its length."""
 
     __slots__ = ("head", "tail")
 
@@ -30,7 +30,7 @@ class TooLong:
 
 
 class LineReader:
-    """Lines end with a line feed; what stands before one, carriage returns too, is the line."""
+    """Splits pieces of bytes at line feeds. Carriage returns stay part of the line."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -38,7 +38,7 @@ class LineReader:
         self._skipped: TooLong | None = None
 
     def feed(self, data: bytes) -> list[bytes | TooLong]:
-        """The lines that these bytes complete, in order; empty ones are left out."""
+        """The lines completed by `data`, in order, without empty ones."""
         *pieces, last = data.split(b"\n")
         found: list[bytes | TooLong] = []
         for piece in pieces:
@@ -48,7 +48,7 @@ class LineReader:
         return found
 
     def finish(self) -> list[bytes | TooLong]:
-        """What there is of a line that nothing ends; empty if that is nothing."""
+        """The last line, if it has no line feed; empty if there is none."""
         line = self._skipped or bytes(self._rest)
         self._rest, self._skipped = bytearray(), None
         return [line] if line else []
@@ -68,7 +68,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 class JsonItem(NamedTuple):
-    """A member of an object, or an item of a list under its index, with its place in the text."""
+    """A member of an object, or an item of a list with its index as key, and its place in the text."""
 
     text: str
     key: str
@@ -77,17 +77,17 @@ class JsonItem(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind its value; a ValueError if that is no JSON."""
+        """The offset after its value; ValueError if that is not JSON."""
         return _decode(self.text, self.value)[1]
 
 
 def pass_blanks(text: str, at: int) -> int:
-    """Where the next character is that says something."""
+    """The offset of the next character that is not white space or a byte order mark."""
     return _BLANK.match(text, at).end()  # type: ignore[union-attr]
 
 
 def iter_items(text: str, at: int) -> Iterator[JsonItem]:
-    """What the object or list holds that begins there; a ValueError or IndexError where it is no JSON."""
+    """The members of the object or list that begins at `at`; ValueError or IndexError if it is not JSON."""
     is_object = text[at] == "{"
     index = 0
     at = pass_blanks(text, at + 1)
@@ -106,7 +106,7 @@ def iter_items(text: str, at: int) -> Iterator[JsonItem]:
 def locate(data: bytes | str, pointer: str, *, yaml: bool) -> int | None:
     """The 1-based line where the value at a JSON pointer begins, or None if there is no such value.
 
-    In YAML that is the value as written: what only an alias or a merge brings there has no line.
+    In YAML, a value that only an alias or a merge puts there has no line.
     """
     text = data if isinstance(data, str) else data.decode(errors="replace")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -123,7 +123,7 @@ def locate(data: bytes | str, pointer: str, *, yaml: bool) -> int | None:
 
 
 def _json_offset(text: str, parts: list[str]) -> int | None:
-    """Where the value begins; a ValueError or IndexError if the text before it is not JSON."""
+    """The offset of the value; ValueError or IndexError if the text before it is not JSON."""
     at = pass_blanks(text, 0)
     for part in parts:
         items = iter_items(text, at) if text[at] in "[{" else ()
@@ -136,7 +136,7 @@ def _json_offset(text: str, parts: list[str]) -> int | None:
 
 @dataclass(slots=True)
 class _Open:
-    """A container on the way down: its current key or index, and whether the pointer leads through it."""
+    """A container that is still open: its current key or index, and whether the pointer leads through it."""
 
     is_mapping: bool
     on_path: bool

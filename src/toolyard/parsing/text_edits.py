@@ -1,7 +1,7 @@
-"""One place of a JSON, TOML or YAML text is changed, and every other byte of it stays, comments too.
+"""Change one value in JSON, TOML or YAML text and keep every other byte, comments included.
 
-Each change is checked by reading the result again: it must say what the text said before, and the change. What is
-written in so unusual a form that this fails is refused, and nothing is lost.
+Each edit is verified by parsing the result: it must equal the old document with the change applied. If it does not,
+because the text is written in an unusual form, the edit raises `ConfigError`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INDENT = "  "
 
 
 class TextFormat(NamedTuple):
-    """How texts of a kind are read and changed; `write` and `erase` may get it wrong, `change` finds out."""
+    """How text in one format is parsed and edited; `write` and `erase` may be wrong, since `_confirm` verifies them."""
 
     read: Callable[[str, str], Any]
     write: Callable[[str, Path, Any], str]
@@ -41,7 +41,7 @@ class TextFormat(NamedTuple):
 
 
 def write_value(form: TextFormat, text: str, path: Path, value: Any, *, what: str) -> str:
-    """The text with a value at the path: in place of the one there, or behind all others."""
+    """The text with `value` at the path, replacing an existing value or added after the last member."""
     expected = copy.deepcopy(form.read(text, what))
     if find_value(expected, path) == value:
         return text
@@ -50,7 +50,7 @@ def write_value(form: TextFormat, text: str, path: Path, value: Any, *, what: st
 
 
 def erase_value(form: TextFormat, text: str, path: Path, *, what: str) -> str:
-    """The text without what is at the path, and without what held nothing else."""
+    """The text without the value at the path, and without parents that this leaves empty."""
     expected = copy.deepcopy(form.read(text, what))
     while len(path) > 1 and len(_descend(expected, path[:-1], what)) == 1:
         path = path[:-1]
@@ -59,7 +59,7 @@ def erase_value(form: TextFormat, text: str, path: Path, *, what: str) -> str:
 
 
 def find_value(document: Any, path: Path) -> Any:
-    """What is at the path; None if there is nothing."""
+    """The value at the path; None if there is none."""
     for key in path:
         document = document.get(key) if isinstance(document, dict) else None
     return document
@@ -83,7 +83,7 @@ def _confirm(form: TextFormat, text: str, expected: Any, what: str) -> str:
 
 
 def newline_of(text: str) -> str:
-    """How lines of the text end."""
+    """The line ending of the text."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
@@ -92,7 +92,7 @@ def _read_json(text: str, what: str) -> Any:
 
 
 def _blank_comments(text: str, *, commas: bool) -> str:
-    """The text, as long as it was, with spaces for comments and, with `commas`, for those that nothing follows."""
+    """The text with comments, and trailing commas if `commas`, overwritten by spaces; offsets stay the same."""
 
     def blank(match: re.Match[str]) -> str:
         return match[0] if match[1] else re.sub(r"[^\r\n]", " ", match[0])
@@ -102,7 +102,7 @@ def _blank_comments(text: str, *, commas: bool) -> str:
 
 
 def _list_items(plain: str, at: int) -> tuple[list[JsonItem], int]:
-    """The members of the object that begins there, and where it ends."""
+    """The members of the object that begins at `at`, and the offset of its closing bracket."""
     items = list(iter_items(plain, at))
     return items, pass_blanks(plain, items[-1].end if items else at + 1)
 
@@ -123,7 +123,7 @@ def _write_json(text: str, path: Path, value: Any) -> str:
 
 
 def _insert_member(text: str, at: int, items: list[JsonItem], close: int, key: str, value: Any) -> str:
-    """The member on a line of its own, behind all others and what is said of them."""
+    """Insert the member on a separate line, after all others and their comments."""
     outer = _line_indent(text, at)
     inner = _line_indent(text, items[0].start) if items else ""
     inner = inner or outer + _unit(text)
@@ -146,7 +146,7 @@ def _line_indent(text: str, at: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """By how much one more level is indented here."""
+    """The text's indentation for one level."""
     return min(re.findall(r"^[ \t]+(?=[\"}\]])", text, re.MULTILINE), key=len, default=_INDENT)
 
 
@@ -179,7 +179,7 @@ def _toml_key(path: Path) -> str:
 
 
 def _write_toml(text: str, path: Path, value: Any) -> str:
-    """As a table of its own, where it was or at the end; tables in it come behind it."""
+    """Write the value as a table, in its old place or at the end; nested tables follow it."""
     tables = [(path, value), *(((*path, key), item) for key, item in value.items() if isinstance(item, dict))]
     lines = []
     for place, table in tables:
@@ -196,7 +196,7 @@ def _write_toml(text: str, path: Path, value: Any) -> str:
 
 
 def _find_table(text: str, path: Path) -> tuple[int, int] | None:
-    """From the table's header to the end of its last line, with the tables in it."""
+    """The span from the table's header to the end of its last line, nested tables included; None if there is none."""
     forms = [(key, json.dumps(key, ensure_ascii=False), f"'{key}'") for key in path]
     keys = r"\s*\.\s*".join(f"(?:{'|'.join(map(re.escape, spelt))})" for spelt in forms)
     own = re.compile(rf"[ \t]*\[\s*{keys}\s*[.\]]")
@@ -220,14 +220,14 @@ def _erase_toml(text: str, path: Path) -> str:
 
 
 JSONC = TextFormat(_read_json, _write_json, _erase_json)
-"""JSON, and JSON with comments and last commas, as editors keep it."""
+"""JSON, and JSON with comments and trailing commas, as in editor settings."""
 TOML = TextFormat(_read_toml, _write_toml, _erase_toml)
 
 
 def append_item(text: str, path: Sequence[str], item: Any, *, read: Callable[[str], Any], what: str) -> str:
-    """The text with the item behind all others of the list at the path; a list that is not there is made.
+    """JSON or YAML text with `item` appended to the list at the path, which is created if missing.
 
-    The result is read again: it must say what was there, and the item. A text that is JSON stays JSON.
+    The result is verified by parsing it with `read`. JSON stays JSON.
     """
     expected = copy.deepcopy(read(text)) or {}
     holder = expected
@@ -249,7 +249,7 @@ def append_item(text: str, path: Sequence[str], item: Any, *, read: Callable[[st
 
 
 class _UnusualError(Exception):
-    """The text is right, and written so that nothing can be put into it."""
+    """The text is valid, but written in a form that cannot be edited."""
 
 
 def _append_json(text: str, path: Sequence[str], item: Any) -> str:
@@ -258,13 +258,13 @@ def _append_json(text: str, path: Sequence[str], item: Any) -> str:
         raise _UnusualError
     try:
         for key in path:
-            # All of them: what stands behind the key may be YAML.
+            # Parse all members: a text that begins like JSON may still be YAML after the key.
             found = next((member for member in _list_items(text, at)[0] if member.key == key), None)
             if found is None:
                 return _write_json(text, path, [item])
             at, end = found.value, found.end
     except (ValueError, IndexError):
-        raise _UnusualError from None  # a mapping in YAML's way
+        raise _UnusualError from None  # a YAML flow mapping
     first, place = pass_blanks(text, at + 1), len(text[: end - 1].rstrip())
     if text[at] != "[" or place <= first:
         return _write_json(text, path, [item])
@@ -300,13 +300,13 @@ def _append_yaml(text: str, path: Sequence[str], item: Any) -> str:
         return _insert_lines(text, _line_end(text, node), node.start_mark.column, lines)
     if not isinstance(node, ScalarNode):
         raise _UnusualError
-    # Nothing, or the word for it.
+    # The value is empty or `null`.
     text = text[: node.start_mark.index] + text[node.end_mark.index :]
     return _insert_lines(text, _line_end(text, name), name.start_mark.column, _shift(lines))
 
 
 def _append_flow(text: str, start: int, close: int, item: Any) -> str:
-    """Behind what is said of the last item, too: a comment goes on to the end of its line."""
+    """Append after the last item's comment as well, since a comment extends to the end of its line."""
     tokens = [token for token in yaml.scan(text, Loader=yaml.SafeLoader) if start <= token.start_mark.index < close]
     last = tokens[-1].end_mark.index if tokens else start
     comma = "," if tokens and not isinstance(tokens[-1], FlowEntryToken) else ""
@@ -326,11 +326,11 @@ def _insert_lines(text: str, place: int, column: int, lines: list[str]) -> str:
 
 
 def _line_end(text: str, node: Node) -> int:
-    """The end of the line where the last token of the node ends; comments are none, so that they stay behind it."""
+    """The end of the line with the node's last token. Comments are not tokens; those on later lines stay below."""
     first, after = node.start_mark.index, node.end_mark.index
     tokens = yaml.scan(text, Loader=yaml.SafeLoader)
     ends = [token.end_mark.index for token in tokens if first <= token.start_mark.index < token.end_mark.index <= after]
-    # A block of text ends behind the empty lines that follow it.
+    # A block scalar's end mark is after the empty lines that follow it.
     end = len(text[: ends[-1]].rstrip())
     newline = text.find("\n", end)
     if newline < 0:

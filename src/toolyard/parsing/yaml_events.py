@@ -1,11 +1,10 @@
-"""The events of a YAML document as plain data: every rule of ours checked, one event at a time, without recursion.
+"""Build plain data from the events of a YAML document, without recursion, checking toolyard's rules at each event.
 
-libyaml turns text into events, and PyYAML's own scanner for the legal YAML that libyaml refuses. libyaml is a YAML
-1.1 reader: NEL, LS and PS end a line for it but are ordinary characters in YAML 1.2, and it refuses the two-part
-escapes with which JSON writes an emoji. Both are replaced by private characters before it reads the text, and put
-back in each scalar after (`Substitution`); so is a tab that begins a block scalar. A scalar means what the core schema
-of YAML 1.2 says, less what JSON cannot say: `yes`, `on`, dates, `1_000` and `0b1` are text here; YAML 1.1 readers make
-something else of them.
+libyaml produces the events; PyYAML's Python scanner takes over for valid YAML that libyaml rejects. libyaml reads YAML
+1.1: NEL, LS and PS end a line for it but are ordinary characters in YAML 1.2, and it rejects the surrogate escapes with
+which JSON writes an emoji. Both are replaced by private-use characters before it reads the text and restored in each
+scalar (`Substitution`); a tab that begins a block scalar is handled alike. Scalars follow the core schema of YAML 1.2,
+less what JSON cannot express: `yes`, `on`, dates, `1_000` and `0b1` are text, unlike in YAML 1.1.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from toolyard.model.errors import MalformedSource
 Scalar = str | int | float | bool | None
 
 LARGEST_INT = 10**MAX_DIGITS
-"""Integers must lie strictly between this and its negative."""
+"""Integers must be strictly between this and its negative."""
 
 _WORDS: dict[str, Scalar] = {
     "": None,
@@ -53,15 +52,15 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _BASES = {"0o": 8, "0x": 16}
 CORE_TAG = "tag:yaml.org,2002:"
-"""What `!!` stands for."""
+"""The expansion of `!!`."""
 _MAP_TAG, _SEQ_TAG = f"{CORE_TAG}map", f"{CORE_TAG}seq"
 
 UNSPECIFIC_TAG = "!"
-"""Takes a value for what it looks like: text, a list or a mapping."""
+"""The non-specific tag: makes a scalar text, and leaves lists and mappings unchanged."""
 
 
 def plain_scalar(text: str) -> Scalar:
-    """The value of an unquoted scalar without a tag; a ValueError for a number JSON cannot hold."""
+    """The value of an unquoted scalar without a tag; ValueError for a number that JSON cannot represent."""
     if text and text[0] not in _FIRST:
         return text
     if text in _WORDS:
@@ -74,7 +73,7 @@ def plain_scalar(text: str) -> Scalar:
 
 
 def tagged_scalar(tag: str, text: str) -> Scalar:
-    """The value of a scalar with an explicit tag; a ValueError if the tag is not ours or does not fit."""
+    """The value of a scalar with an explicit tag; ValueError if the tag is unknown or does not fit."""
     kind = tag.removeprefix(CORE_TAG) if tag.startswith(CORE_TAG) else ""
     if kind == "str" or tag == UNSPECIFIC_TAG:
         return text
@@ -92,7 +91,7 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
 
 
 def unknown_tag(tag: str) -> ValueError:
-    """The error for a tag that has no meaning in plain data; nothing is ever constructed from one."""
+    """The error for a tag without a meaning in plain data. Tags never construct objects."""
     name = f"!!{tag.removeprefix(CORE_TAG)}" if tag.startswith(CORE_TAG) else tag
     return ValueError(f"tag {name[:60]} does not fit this value in plain data; remove it")
 
@@ -100,7 +99,7 @@ def unknown_tag(tag: str) -> ValueError:
 def _read_int(text: str) -> int:
     base = _BASES.get(text[:2], 10)
     digits = text[2:] if base != 10 else text.lstrip("+-").lstrip("0") or "0"
-    # Python refuses to read longer decimals at all, and counts zeros in front as well.
+    # Python refuses to convert longer decimals, and counts leading zeros as digits.
     value = LARGEST_INT if base == 10 and len(digits) > MAX_DIGITS else int(digits, base)
     if value >= LARGEST_INT:
         raise ValueError(f"an integer of more than {MAX_DIGITS:,} digits; write it in quotes")
@@ -118,33 +117,36 @@ NextEvent = Callable[[], Event | None]
 Read = TypeVar("Read")
 
 MAX_PURE_CHARACTERS = 1024 * 1024
-"""Of a text for PyYAML's own scanner, which takes seconds for each million."""
+"""Size limit of a text for PyYAML's Python scanner, which takes seconds for each million characters."""
 
 _TAB_REFUSED = "found a tab character where an indentation space is expected"
 _REFUSED_THOUGH_LEGAL = frozenset(
     {
-        # A block scalar may begin with a tab, behind the spaces that indent it.
+        # A block scalar may begin with a tab after its indentation.
         _TAB_REFUSED,
-        # `{a:[1]}`: a bracket cannot be part of the text before it, so the colon ends that.
+        # `{a:[1]}`: a bracket cannot be part of the key, so the colon ends it.
         "found unexpected ':'",
     }
 )
 
 
 def scan_by_libyaml(text: str) -> NextEvent:
-    """The events of a text, one a call; None at the end."""
+    """An event reader on libyaml: each call returns the next event, None at the end."""
     next_event: NextEvent = CParser(text.encode(errors="replace")).get_event
     return next_event
 
 
 def scan_in_python(text: str) -> NextEvent:
-    """The same by PyYAML's own scanner, thirty times as slow."""
+    """An event reader on PyYAML's Python scanner, thirty times slower."""
     next_event: NextEvent = yaml.SafeLoader(text).get_event
     return next_event
 
 
 def read_events(text: str, read: Callable[[NextEvent, Substitution], Read]) -> Read:
-    """What `read` makes of the events of a text; libyaml's own error, if no scanner takes the text."""
+    """The result of `read` for the events of a text; raises libyaml's error if no scanner accepts the text.
+
+    `read` may be called again, from the start, with another scanner.
+    """
     safe = Substitution.for_text(text)
     try:
         return read(scan_by_libyaml(safe.text), safe)
@@ -171,7 +173,7 @@ _BLOCK_HEADER = re.compile(r"(?:^ *|[:?-][ \t]+|[ \t][!&]\S*[ \t]+)[|>][-+]?[ \t
 
 @dataclass(slots=True, frozen=True)
 class Substitution:
-    """A text that libyaml reads as YAML 1.2, and the way back for the scalars it finds."""
+    """Text with substitutes that make libyaml read it as YAML 1.2, and how to restore its scalars."""
 
     text: str
     stands_for: dict[int, str]
@@ -181,7 +183,7 @@ class Substitution:
 
     @classmethod
     def for_text(cls, text: str) -> Substitution:
-        """`text` itself, unless it holds something libyaml misreads."""
+        """Substitute the characters that libyaml misreads; `text` is unchanged if it has none."""
         breaks = [] if text.isascii() else [char for char in _BREAKS if char in text]
         has_pairs = ("\\ud" in text or "\\uD" in text) and _PAIR.search(text) is not None
         if not breaks and not has_pairs:
@@ -198,8 +200,9 @@ class Substitution:
         return cls(_PAIR.sub(rf"\g<before>{pair}\g<high>\g<low>", text), stands_for, pair)
 
     def mark_tabs(self) -> Substitution:
-        """With a line of its own before each tab that seems to begin a block scalar: libyaml takes the indentation
-        from that line, and a tab in the second one as content.
+        """A copy with an extra line before each tab that seems to begin a block scalar.
+
+        libyaml takes the indentation from that line and the tab in the next one as content.
         """
         marker = next(_unused_characters(self.text))
         pieces, lines, end, line = [], [], 0, 0
@@ -213,18 +216,18 @@ class Substitution:
         return replace(self, text="".join((*pieces, self.text[end:])), marker=marker, marked_lines=tuple(lines))
 
     def original_line(self, line: int) -> int:
-        """Of the text as it was written, and from 1; `line` is that of a mark in `text`."""
+        """The 1-based line in the original text for the 0-based `line` of a mark in `text`."""
         return line + 1 - bisect_left(self.marked_lines, line)
 
     @property
     def used(self) -> bool:
-        """Whether scalars have to be restored at all."""
+        """Whether scalars need restoring."""
         return bool(self.stands_for or self.pair or self.marker)
 
     def restore(self, scalar: str, style: str | None) -> str:
-        """The scalar as it was written; a pair is a character between double quotes and text everywhere else."""
+        """The original scalar; a surrogate pair is one character in double quotes and literal text elsewhere."""
         if self.marker and self.marker in scalar:
-            # Wherever it stands in a literal scalar; elsewhere it is folded with the lines around it.
+            # Removable anywhere in a literal scalar; in other styles it is folded with the lines around it.
             if style != "|" and (style != ">" or scalar.lstrip("\n").rfind(self.marker) > 0):
                 raise yaml.YAMLError("a tab within other text was taken for the beginning of a block scalar")
             scalar = re.sub(f" *{self.marker}\n", "", scalar)
@@ -268,7 +271,7 @@ _REMEDIES = {
 
 
 def explain_yaml_error(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
-    """The error for a text that libyaml refused; places are in `text`."""
+    """The error for a text that libyaml rejected; marks refer to `text`."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return _explain_unreadable(text, error, what)
     mark, problem = error.problem_mark, error.problem or "is not YAML"
@@ -292,19 +295,18 @@ def _explain_unreadable(text: str, error: yaml.YAMLError, what: str) -> Malforme
 
 
 ALIAS_ALLOWANCE = 250_000
-"""What aliases may add to any document, in values of up to `LONG` characters; each character of the document allows
-for one more."""
+"""Budget for values added by aliases, in units of `LONG` characters; each character of the document adds one."""
 
 LONG = 32
-"""Characters from which a string counts as more than one value, so that a few aliases of a huge one are a bomb too."""
+"""Each `LONG` characters of a string count as one more value, so that aliases of a huge string use up the budget."""
 
 _MERGE = "<<"
 
 
 def build_document(text: str, what: str, max_depth: int, repeated: list[str] | None = None) -> Any:
-    """The one document in `text`, or the `MalformedSource` that says why not; None if there is none.
+    """The single document in `text`, None if it is empty; raises `MalformedSource`.
 
-    With a list for them, repeated keys are no fault: the last value stays, and the list says where they are.
+    If `repeated` is given, repeated keys are allowed: the last value stays, and their places are added to the list.
     """
 
     def build(next_event: NextEvent, safe: Substitution) -> Any:
@@ -320,7 +322,7 @@ def build_document(text: str, what: str, max_depth: int, repeated: list[str] | N
 
 @dataclass(slots=True)
 class _Open:
-    """A sequence or mapping whose end has not come yet."""
+    """A sequence or mapping that has not ended."""
 
     container: Any
     start: Event
@@ -335,7 +337,7 @@ class _Open:
 
 @dataclass(slots=True, frozen=True)
 class _Anchored:
-    """What an alias stands for; `text` is a scalar's spelling, which is its form as a key."""
+    """The target of an alias; `text` is a scalar as written, for use as a key."""
 
     value: Any
     size: int
@@ -344,7 +346,7 @@ class _Anchored:
 
 
 class _Builder:
-    """Turns the events of one document into plain data."""
+    """Builds plain data from the events of one document."""
 
     def __init__(
         self, next_event: NextEvent, text: Substitution, what: str, max_depth: int, repeated: list[str] | None
@@ -473,7 +475,7 @@ class _Builder:
         self.require_depth(event, target.height)
         if self.stack:
             self.stack[-1].height = max(self.stack[-1].height, target.height + 1)
-        # A copy, so that the document stays a tree: nobody who changes one place changes another.
+        # Copy, so that the document stays a tree and a change in one place does not show in another.
         try:
             copy = msgspec.to_builtins(target.value)
         except RecursionError as error:

@@ -1,4 +1,4 @@
-"""For pytest: tests whose tool calls are recorded once and played back from then on.
+"""Pytest plugin: records the tool calls of a test once and plays them back in later runs.
 
     @pytest.mark.toolyard_cassette("weather")
     def test_the_agent_asks_for_the_weather():
@@ -7,10 +7,10 @@
             ...
 
 `pytest --toolyard-record` calls the real tools and writes `cassettes/weather.jsonl` beside the test; without it the
-calls are answered from there, whichever engine the test makes or is given. A marked test that calls no engine fails:
-it would run live. `toolyard_yard` is the yard of `toolyard_config` in pytest's own config, or of the marker's `config`;
-`toolyard_cassette.engine(...)` records one engine alone. What was recorded and never played, or has changed since, is
-told at the end of the run.
+calls of every engine are answered from that file. A marked test that calls no engine fails, because its calls would be
+live. `toolyard_yard` is the yard of `toolyard_config` in pytest's config, or of the marker's `config`;
+`toolyard_cassette.engine(...)` records a single engine. The end of the run lists recorded calls that were never played
+and tools that have changed since.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from toolyard.pytest_plugin.taped import Taped
 
 MARK = "toolyard_cassette"
-"""The marker, and the fixture behind it."""
+"""Name of the marker and of the fixture behind it."""
 DRIFT = "toolyard_drift"
-"""The property of a test's report under which its lines travel, also from another process."""
+"""Report property that carries the lines about drift of a test, also from another process."""
 _SHOWN = 20
 _BEGUN: pytest.StashKey[set[Path]] = pytest.StashKey()
-"""Cassettes that this run has put in the place of old ones."""
+"""Cassettes that this run has replaced."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 _TAPED: pytest.StashKey[Taped] = pytest.StashKey()
 """The cassette of a marked test."""
@@ -44,7 +44,7 @@ _MARKER = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The flag, and where cassettes and the yard's config lie."""
+    """Add the flag and the settings for the places of cassettes and of the yard's config."""
     group = parser.getgroup("toolyard")
     group.addoption(
         "--toolyard-record",
@@ -56,14 +56,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known; refuse to record from several processes, whose tests may share a cassette."""
+    """Register the marker. Refuse to record in several processes, whose tests may share a cassette."""
     config.addinivalue_line("markers", _MARKER)
     if config.getoption("--toolyard-record") and getattr(config.option, "tx", None):
         raise pytest.UsageError("--toolyard-record records from one process: run it without pytest-xdist, or with -n0")
 
 
 def put_in_place(tape: Path, path: Path, config: pytest.Config) -> None:
-    """Let a new tape take the place of the old cassette, or add it to what the run has recorded there already."""
+    """Replace the old cassette with a new recording, or append to it if this run has replaced it already."""
     begun = config.stash.setdefault(_BEGUN, set())
     if path not in begun:
         os.replace(tape, path)
@@ -77,7 +77,7 @@ def put_in_place(tape: Path, path: Path, config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember what failed, and tell beside it of calls that the cassette had no answer for: they may be why."""
+    """Note failed tests, and list calls in their report that the cassette could not answer: a likely cause."""
     report = yield
     if report.when != "teardown" and not report.passed:
         item.stash[_FAILED] = True
@@ -89,7 +89,7 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a marked test none of whose calls a cassette could have answered: it ran live, and would again."""
+    """Fail a marked test if none of its calls could have gone through a cassette, so that all of them were live."""
     result = yield
     taped = item.stash.get(_TAPED, None)
     if taped is not None and taped.unused:
@@ -103,7 +103,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell what has drifted."""
+    """List the drift of all tests."""
     found: dict[str, list[str]] = {}
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if getattr(report, "when", None) == "teardown":
@@ -123,7 +123,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def toolyard_cassette(request: pytest.FixtureRequest) -> Iterator[Taped]:
-    """The cassette of this test: `engine(...)` records an engine to it, or plays it back."""
+    """The cassette of this test; `engine(...)` records an engine to it, or plays it back."""
     from toolyard.pytest_plugin.taped import Taped
 
     taped = Taped(request.node, request.config)
@@ -134,7 +134,7 @@ def toolyard_cassette(request: pytest.FixtureRequest) -> Iterator[Taped]:
 
 @pytest.fixture(autouse=True)
 def _toolyard_marked(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Has the calls of a marked test go through its cassette; nothing for others."""
+    """Route the calls of a marked test through its cassette."""
     if request.node.get_closest_marker(MARK) is None:
         yield
         return
@@ -146,7 +146,7 @@ def _toolyard_marked(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def toolyard_yard(request: pytest.FixtureRequest, toolyard_cassette: Taped) -> Iterator[Toolyard]:
-    """The yard of `toolyard_config`, or of the marker's `config`, with its calls going through the cassette."""
+    """The yard of `toolyard_config`, or of the marker's `config`; its calls go through the cassette."""
     given = toolyard_cassette.options.config or request.config.getini("toolyard_config")
     if not given:
         pytest.fail("toolyard_yard needs a config: set toolyard_config, or give the marker config=...", pytrace=False)

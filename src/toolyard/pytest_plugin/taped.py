@@ -1,4 +1,4 @@
-"""`Taped`: where one test's calls are recorded to, or played from."""
+"""`Taped`: the cassette to which the calls of one test are recorded, or from which they are played."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ T = TypeVar("T")
 _UNUSUAL = re.compile(r"[^\w.-]+")
 _SUFFIXES = (".jsonl", ".ndjson", ".yaml", ".yml")
 _LONGEST = 100
-"""Bytes of a name that a file takes over from its test."""
+"""Most bytes of a test's name in its cassette's file name."""
 
 
 class MarkOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the marker says."""
+    """Arguments of the marker."""
 
     name: str | None = None
     config: str | None = None
@@ -52,14 +52,14 @@ class Taped:
         self._config = config
         self._engines: list[ReplayToolEngine] = []
         self._fronts: dict[int, tuple[ToolEngine, ReplayToolEngine]] = {}
-        """Engines that the test called by themselves, by their identity, and what answers in their place."""
-        # The old one stays until the test has gone well.
+        """Engines that the test called directly, by `id`, with the replay engines that answer for them."""
+        # The old cassette stays until the test has passed.
         self._tape = self.path.with_name(f".{self.path.stem}.{os.getpid()}.new{self.path.suffix}")
         if self.mode == "record":
             self._tape.unlink(missing_ok=True)
 
     def engine(self, engine: ToolEngine | None = None, registry: ToolRegistry | None = None) -> ReplayToolEngine:
-        """An engine that records the given one, or plays the cassette in its place; closed when the test ends."""
+        """An engine that records the given one, or plays the cassette instead; closed when the test ends."""
         if engine is None and registry is None:
             raise ConfigError("give the engine that is to be recorded, or a registry to play its calls for")
         tools = registry or (ToolRegistry() if engine is None else engine.tool_registry)
@@ -86,7 +86,7 @@ class Taped:
 
     @contextmanager
     def every_engine(self) -> Iterator[None]:
-        """Within it, the calls of all engines go through the cassette, whoever made them."""
+        """Route the calls of all engines through the cassette within the block."""
         doors = {name: getattr(base, name) for name in _DOORS}
         for name, door in doors.items():
             setattr(base, name, partial(_DOORS[name], self, door))
@@ -98,11 +98,11 @@ class Taped:
 
     @property
     def unused(self) -> bool:
-        """True if no engine's calls could go through the cassette so far."""
+        """True if no calls could have gone through the cassette so far."""
         return not self._engines and not self._fronts
 
     def divert_path(self, path: CallPath) -> CallPath:
-        """The way through the cassette for the calls of an engine."""
+        """The call path that sends an engine's calls through the cassette."""
         engine = path.root
         if not isinstance(engine, ToolEngine) or isinstance(engine, ReplayToolEngine):
             return path
@@ -119,24 +119,24 @@ class Taped:
 
     @contextmanager
     def yard(self, config: str | Path | dict[str, Any]) -> Iterator[Toolyard]:
-        """The yard of a config, its calls going through the cassette."""
+        """The yard of a config; its calls go through the cassette."""
         with Toolyard.from_config(config) as yard:
             yield Toolyard(yard.tool_registry, self.engine(yard.tool_engine))
 
     def find_moved(self) -> list[str]:
-        """What was asked so far that the cassette does not have, or has of another definition."""
+        """Lines on calls so far that the cassette lacks or has for another definition of the tool."""
         return _drift_lines([msgspec.structs.replace(drift, never_played=[]) for drift in self._list_drifts()])
 
     def _list_drifts(self) -> list[Drift]:
         return [engine.drift() for engine in (*self._engines, *(front for _, front in self._fronts.values()))]
 
     def close(self, *, keep: bool) -> list[str]:
-        """Close the engines, put the new cassette in its place if it is to be kept, and tell what has drifted."""
+        """Close the engines, install the new cassette if `keep`, and return the lines about drift."""
         drifts = self._list_drifts()
         for made in self._engines:
             made.close()
         for engine, front in self._fronts.values():
-            # The engine is the test's own and may go on: it is let go of, and not closed.
+            # The engine belongs to the test, which may go on using it: release it without closing it.
             engine.joined(engine)
             front.threads.close()
         if self.mode == "record":
@@ -148,7 +148,7 @@ class Taped:
 
 
 _ANSWERING: ContextVar[bool] = ContextVar("toolyard_taped", default=False)
-"""True for what runs on behalf of a call that goes through the cassette: it is part of that call's answer."""
+"""True inside a call that goes through the cassette; nested calls are part of its result and are not diverted."""
 
 
 @contextmanager
@@ -178,11 +178,11 @@ _DOORS: dict[str, Callable[..., Any]] = {
     "arun_batch": _adivert_call,
     "arun_request": _adivert_call,
 }
-"""By these, and no other way, engines send their calls along the call path."""
+"""The functions of `engines.base` through which every engine sends its calls to the call path."""
 
 
 def _drift_lines(drifts: list[Drift]) -> list[str]:
-    """Every line once; what one engine of the test has played, another need not."""
+    """Distinct lines; a recorded call counts as never played only if no engine of the test played it."""
     unplayed: list[list[Any]] = [drift.never_played for drift in drifts]
     never = [item for item in unplayed[0] if all(item in other for other in unplayed)] if unplayed else []
     found = [
@@ -207,7 +207,7 @@ def _read_options(item: pytest.Item) -> MarkOptions:
 
 
 def _cassette_path(item: pytest.Item, folder: str, name: str | None) -> Path:
-    """Beside the test file, under the name that the marker gives or the test has."""
+    """The cassette's path beside the test file, named by the marker or the test."""
     if name is None:
         name = f"{item.path.stem}/{_file_name(item)}"
     suffix = "" if name.endswith(_SUFFIXES) else ".jsonl"
@@ -215,7 +215,7 @@ def _cassette_path(item: pytest.Item, folder: str, name: str | None) -> Path:
 
 
 def _file_name(item: pytest.Item) -> str:
-    """The test's own, with its classes; what a file's name cannot carry is told apart by a hash."""
+    """The test's name with its classes; a hash is added if it is too long or has characters unfit for file names."""
     name = ".".join([node.name for node in item.listchain() if isinstance(node, pytest.Class)] + [item.name])
     usual = _UNUSUAL.sub("-", name).strip("-")
     short = usual.encode()[:_LONGEST].decode(errors="ignore")

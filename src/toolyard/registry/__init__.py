@@ -1,4 +1,4 @@
-"""What exists: the registry, its snapshots, and how a call is bound to a tool."""
+"""The tool registry, its snapshots, and binding a call to a tool."""
 
 from toolyard.registry.bind import Bound, bind
 from toolyard.registry.registry import ToolRegistry

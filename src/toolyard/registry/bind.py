@@ -1,8 +1,8 @@
-"""Which overload runs, and with which arguments: the one bind every path shares.
+"""Choose the overload that a call runs and the arguments it gets; every call path shares this code.
 
-The candidates whose schema accepts the arguments compete; the most specific wins (most declared
-properties used, then fewest undeclared), a tie goes to the first registered. Lossless repairs are
-tried only when nothing matches exactly. Arguments that no schema accepts never run.
+Among the overloads whose schema accepts the arguments, the most specific wins (most declared properties used,
+then fewest undeclared); a tie goes to the first registered. Lossless repairs are tried only if nothing matches
+exactly. Arguments that no schema accepts never run.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from toolyard.schema.compile import QUICK_BYTES
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit, Violation, describe
 
 _has_integral = re.compile(rb"\.0+(?![0-9])|[0-9][eE]").search
-"""Whether JSON text may hold 3.0, or 1e16."""
+"""Whether JSON text may contain a float with an integral value, such as 3.0 or 1e16."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A call ready to run: the overload, the arguments it gets, and what was repaired."""
+    """A call that is ready to run: the overload, its arguments, and the repairs made to them."""
 
     tool: Tool
     arguments: Arguments
-    """A copy that shares nothing with the caller's; their own object where nothing was to be repaired."""
+    """A copy that shares nothing with the caller's object; that object itself if bound without coercion."""
     prepared: PreparedTool
     coercions: tuple[Coercion, ...] = ()
     sent: bytes = b""
-    """The arguments as they were sent, as JSON text; empty where nothing was to be repaired."""
+    """The arguments as sent, as JSON text; empty if bound without coercion."""
 
 
 class TakesLong(Exception):
-    """It may take longer than an event loop has, and nothing was done yet; a thread should do it."""
+    """Binding may take too long for an event loop. Nothing was done; bind again in a thread."""
 
 
 def bind(snapshot: Snapshot, call: ToolCall, candidates: tuple[PreparedTool, ...] = (), at_once: bool = False) -> Bound:
-    """Resolve and check one call; raises `UnknownToolError` or `InvalidArguments`.
+    """Resolve and validate one call; raises `UnknownToolError` or `InvalidArguments`.
 
-    `candidates` are what its name stands for, where somebody has found that out already. With `at_once`, it raises
-    `TakesLong` for what may take more than a few milliseconds.
+    `candidates` are the overloads of the call's name, if the caller has resolved it already. With `at_once`, raises
+    `TakesLong` instead of working for more than a few milliseconds.
     """
     candidates = candidates or snapshot.names.get(call.name) or find(snapshot, call.name)
     if call.overload is not None:
@@ -72,7 +72,7 @@ def bind(snapshot: Snapshot, call: ToolCall, candidates: tuple[PreparedTool, ...
 
 
 def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
-    """The hot half of `bind`, for a few values that fit as they are; None where only the other half can tell."""
+    """Fast path of `bind`, for few arguments that are valid without repair; None to take the slow path."""
     kinds = set(map(type, arguments.values()))
     is_flat = kinds <= LEAVES
     if not is_flat and not is_small(arguments):
@@ -83,7 +83,7 @@ def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
         if len(sent) > small_bytes:
             return None
         copy = _decode(sent)
-        # Equal to what was sent: nothing in it was dropped or changed by writing and reading.
+        # Equality shows that the JSON round trip dropped or changed nothing.
         if not judge(copy) or copy != arguments:
             return None
     except (ValueError, TypeError):
@@ -109,7 +109,7 @@ def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sen
 
 
 def choose_overload(candidates: tuple[PreparedTool, ...], arguments: Arguments) -> PreparedTool:
-    """The one that accepts the arguments as they are."""
+    """The most specific overload that accepts the arguments without repair; raises `InvalidArguments`."""
     winner = _most_specific(candidates, arguments)
     if winner is None:
         raise refusal(candidates, arguments)
@@ -125,8 +125,8 @@ def find(
 ) -> tuple[PreparedTool, ...]:
     """Every overload of a qualified name, an alias, or a bare name that only one namespace has.
 
-    With `sees`, tools for which it is False are not there. Hints cost more than everything else here: there are none,
-    or they name those tools alone for which `hints` is True.
+    Raises `UnknownToolError`. Tools for which `sees` is False are treated as missing. `hints` is a predicate for the
+    tools that the error may suggest; False leaves out suggestions, which cost more than the lookup.
     """
     found = snapshot.names.get(name) or snapshot.names.get(snapshot.aliases.get(name, ""))
     if found and (sees is None or sees(found[0].tool)):
@@ -151,13 +151,13 @@ def find(
 
 
 def hint_missing(snapshot: Snapshot | None, name: str, near: Sequence[str] = ()) -> str | None:
-    """That an entry of that name was rejected, and why, for whoever sees the whole snapshot; or names that are near."""
+    """The hint for a missing tool: why its entry was rejected, if `snapshot` is given, else the similar names."""
     rejected = None if snapshot is None else snapshot.report.explain_missing(str(name))
     return rejected or (f"did you mean {' or '.join(near)}?" if near else None)
 
 
 def pin_overload(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[PreparedTool, ...]:
-    """Those of the candidates that the call is pinned to."""
+    """The candidates whose fingerprint begins with the call's `overload`; raises `UnknownToolError`."""
     chosen = tuple(c for c in candidates if c.tool.fingerprint.startswith(call.overload or ""))
     if not chosen:
         raise UnknownToolError(f"{show(call.name)} has no overload with fingerprint {show(call.overload)}")
@@ -167,7 +167,7 @@ def pin_overload(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[
 def _most_specific(
     candidates: Sequence[PreparedTool], arguments: Arguments, size: int | None = None
 ) -> PreparedTool | None:
-    # With the arguments given, "fewest undeclared" is the same order as "most declared used".
+    # For given arguments, "fewest undeclared" is the same order as "most declared used".
     best, most = None, -1
     for candidate in candidates:
         if candidate.accepts(arguments, size) and (used := _used(candidate, arguments)) > most:
@@ -203,7 +203,7 @@ def _coerced(
 def refusal(
     candidates: tuple[PreparedTool, ...], arguments: Arguments, violations: Sequence[list[Violation]] = ()
 ) -> InvalidArguments:
-    """The error for arguments that none of the candidates accepts, with the violations of each."""
+    """The error for arguments that no candidate accepts, with the violations of each."""
     violations = violations or [candidate.compiled.violations(arguments) for candidate in candidates]
     if len(candidates) == 1:
         return candidates[0].refusal(arguments, violations[0])

@@ -1,4 +1,4 @@
-"""In which order enrichments run, and what becomes of the tools that they give back."""
+"""Order enrichments by their dependencies, run them, and admit the tools they change."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from toolyard.schema.admission import admit_schema, admit_tool, is_plain, keep_s
 from toolyard.schema.compile import CompiledSchema, compile_schema
 
 FIELD = "tool."
-"""Before the name of a field of tools, which tells it from an artifact."""
+"""Prefix in `reads` and `writes` that marks a field of tools instead of an artifact."""
 IF_THERE = "?"
-"""Behind the name of an artifact that is read if somebody writes it, and not missed if nobody does."""
+"""Suffix in `reads` that marks an optional artifact."""
 _IDENTITY = ("namespace", "name", "parameters")
 _REACHED = ("binding", "source")
-"""Where a tool comes from and how it is called; who makes a tool anew does not know it."""
+"""Fields that an enrichment which creates a new `Tool` may leave out; they are restored from the old one."""
 _fields = attrgetter(*FIELDS)
 
 
 def in_order(enrichments: Iterable[Enrichment]) -> tuple[Enrichment, ...]:
-    """The enrichments so that each follows whoever writes what it reads; else in the order given.
+    """Sort enrichments so that each follows the writers of what it reads; otherwise in the order given.
 
-    `EnrichmentError` for a circle, for an artifact that is read and that nobody writes, and for one that two write.
-    One that declares neither `reads` nor `writes` follows all that were given before it.
+    Raises `EnrichmentError` for a cycle, for an artifact that is read but not written, and for one with two writers.
+    An enrichment that declares neither `reads` nor `writes` follows all those given before it.
     """
     given = tuple(enrichments)
     sorter = TopologicalSorter(dict(enumerate(_predecessors(given))))
@@ -80,18 +80,18 @@ def _predecessors(given: Sequence[Enrichment]) -> list[set[int]]:
 
 
 def _before(place: int, enrichment: Enrichment, what: str, writers: Mapping[str, list[int]]) -> list[int]:
-    """Whom an enrichment waits for because of one thing that it reads."""
+    """The positions of the enrichments that must run first because of one item in `reads`."""
     places = writers.get(what.removesuffix(IF_THERE), [])
     if not what.startswith(FIELD):
         if not places and not what.endswith(IF_THERE):
             raise EnrichmentError(missing(label(enrichment), what))
         return places
-    # Who changes a field takes it as those before him left it; who only reads it wants it finished.
+    # An enrichment that also writes the field follows earlier writers only; a mere reader follows all of them.
     return [other for other in places if other < place] if place in places else places
 
 
 def missing(who: str, artifact: str) -> str:
-    """The text for an artifact that somebody needs and that is not there."""
+    """The error text for an artifact that `who` needs and no enrichment writes."""
     text = f"{who} needs the artifact {artifact!r}, which no enrichment of this registry writes"
     known = ENRICHMENTS.names()
     if artifact in known:
@@ -115,19 +115,19 @@ def _declared(enrichment: Enrichment, what: str) -> tuple[str, ...]:
 
 
 def label(enrichment: object) -> str:
-    """What errors call an enrichment."""
+    """The name of an enrichment in errors."""
     return type(enrichment).__name__
 
 
 class Enricher:
-    """Runs enrichments over a snapshot. Remembers what it admitted, so that an unchanged tool is not checked again."""
+    """Runs enrichments over a snapshot. Caches the tools it admitted, so that unchanged ones are not checked again."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Tool, PreparedTool, PreparedTool]] = {}
-        """By identity of a tool that an enrichment gave: that tool, what it was made of, and what was made of it."""
+        """By `id` of a tool that an enrichment returned: the tool, the candidate it replaced, and its own candidate."""
 
     def run(self, enrichments: Iterable[Enrichment], snapshot: Snapshot) -> Snapshot:
-        """The snapshot with all that the enrichments found out; whatever one of them raises leaves no trace."""
+        """The snapshot with the results of all enrichments. If one raises, nothing is kept."""
         seen: dict[int, tuple[Tool, PreparedTool, PreparedTool]] = {}
         for enrichment in enrichments:
             tools, artifacts = _enriched(enrichment, snapshot)
@@ -193,7 +193,7 @@ def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool
 
 
 def _checked(enrichment: Enrichment, artifacts: Any, snapshot: Snapshot) -> Mapping[str, Any]:
-    """The artifacts, if they are the ones that were declared, and nobody else's."""
+    """Return the artifacts; `EnrichmentError` unless they are those declared and no other enrichment's."""
     if not isinstance(artifacts, Mapping):
         raise EnrichmentError(f"{label(enrichment)} returned {type(artifacts).__name__} for artifacts, not a mapping")
     declared = [name for name in _declared(enrichment, "writes") if not name.startswith(FIELD)]
@@ -211,13 +211,13 @@ def _checked(enrichment: Enrichment, artifacts: Any, snapshot: Snapshot) -> Mapp
 
 
 def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: PreparedTool, tool: Tool) -> PreparedTool:
-    """The candidate for a changed tool; what was compiled for its arguments still serves."""
+    """The candidate for a changed tool; it reuses the compiled input schema."""
     before = old.tool
     changed = _check_change(enrichment, declared, before, tool)
     changes: dict[str, Any] = {field: getattr(before, field) for field in _REACHED if getattr(tool, field) is None}
     try:
         if changed != ["output_parameters"]:
-            # The arguments were admitted before; the names, too, but aliases are names like others.
+            # The input schema and name were admitted before; this checks aliases and the other fields.
             admit_tool(tool.replace(parameters={}, output_parameters={}))
         if "output_parameters" in changed:
             changes["output_parameters"] = _answer(tool)
@@ -228,20 +228,20 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: PreparedTo
     if tool.parameters is not before.parameters:
         changes["parameters"] = before.parameters
     given = [field for field, value in changes.items() if getattr(tool, field) is not value]
-    # Who gave the tool has perhaps marked it; a copy would have lost that.
+    # Keep the enrichment's own object if possible: it may carry attributes that a copy would lose.
     new = tool if type(tool) is Tool and not given else tool.replace(**changes)
     kept = (old.keep_parameters(), keep_schema(new.output_parameters))
     made = PreparedTool(new, old.known_compiled, kept)
     made.place, made.qualified_only = old.place, old.qualified_only
     if "fingerprint" in before.__dict__:
-        made.tool.__dict__["fingerprint"] = before.fingerprint  # of the same parameters, and dear to compute
+        made.tool.__dict__["fingerprint"] = before.fingerprint  # same parameters, and expensive to compute
     if is_guess(made.tool):
         made.output = _anything()
     return made
 
 
 def _answer(tool: Tool) -> Schema:
-    """The admitted output schema; remarks at its root are no matter of admission."""
+    """The admitted output schema; `x-` keywords at its root are not checked."""
     schema = tool.output_parameters
     if is_plain(schema, is_input=False):
         return schema
@@ -254,12 +254,12 @@ def _answer(tool: Tool) -> Schema:
 
 @cache
 def _anything() -> CompiledSchema:
-    """Holds answers to nothing."""
+    """A schema that accepts every output."""
     return compile_schema({})
 
 
 def _check_change(enrichment: Enrichment, declared: Sequence[str], before: Tool, tool: Tool) -> list[str]:
-    """The fields that were changed, if they may be."""
+    """The changed fields; `EnrichmentError` if one of them may not change."""
     if not isinstance(tool, Tool):
         raise EnrichmentError(
             f"{label(enrichment)} returned {type(tool).__name__} in the place of {before.qualified_name}, not a Tool"

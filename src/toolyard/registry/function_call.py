@@ -1,6 +1,6 @@
-"""Calling an in-process tool: the callable's own arguments in, its value out, its faults told apart.
+"""Call the function behind an in-process tool and convert its exceptions to call errors.
 
-And whether that happens inside a simulation: what is called from there must change nothing either.
+Also tracks whether the current code runs inside a simulation, since calls made from there must change nothing.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from toolyard.model.tool import Effects, Tool
 _SIMULATION: ContextVar[bool | None] = ContextVar("toolyard_simulation", default=None)
 
 current_simulation = _SIMULATION.get
-"""None outside a simulation; inside, whether whoever asked for it may also execute."""
+"""None outside a simulation; inside, whether the caller who requested it may also execute."""
 
 
 def enter_simulation(may_execute: bool) -> Token[bool | None]:
-    """From now on calls are simulated, however they are made; until `leave_simulation`."""
-    # One simulation inside another has no more rights than that.
+    """Simulate every call made in this context until `leave_simulation`."""
+    # A nested simulation has no more rights than the outer one.
     return _SIMULATION.set(may_execute and _SIMULATION.get() is not False)
 
 
 leave_simulation = _SIMULATION.reset
 
 
-class simulating:  # noqa: N801 - it stands behind `with`, like the functions of contextlib, and costs a third of them
-    """Within it, and in threads and tasks begun from it by an engine, calls are simulated, however they are made."""
+class simulating:  # noqa: N801 - used like a contextlib function, at a third of the cost
+    """Context manager in which every call is simulated, also in threads and tasks that an engine starts from it."""
 
     __slots__ = ("_may_execute", "_token")
 
@@ -56,9 +56,9 @@ class simulating:  # noqa: N801 - it stands behind `with`, like the functions of
 
 
 def check_dispatch(tool: Tool) -> None:
-    """Refuse to call a function that writes from inside a simulation.
+    """Raise `Denied` for a WRITE tool called from inside a simulation.
 
-    One whose effects are unknown is called: whoever calls it has said what it does itself, or may be run for real.
+    A tool with unknown effects is called: the calling tool has declared its own effects, or its caller may execute.
     """
     if tool.effects is Effects.WRITE and _SIMULATION.get() is not None:
         raise Denied(
@@ -68,13 +68,13 @@ def check_dispatch(tool: Tool) -> None:
 
 
 CALLERS_FAULTS = (InvalidArguments, UnknownToolError)
-"""From inside a tool these are about a call it made itself, not about the one it is answering."""
+"""Errors that, raised inside a tool, concern a call that the tool made, not the call it is answering."""
 
 
 def function_caller(tool: Tool, binding: Any) -> Callable[[Any, ToolContext | None], Any]:
-    """Calls the function with valid arguments: its value, or the coroutine it returned; its faults told apart.
+    """A callable that runs the tool's function with valid arguments and returns its value, or its coroutine.
 
-    Where there is no function behind the tool, that is what the call raises.
+    It raises a `CallError` for whatever the function raises, and `NoEngine` if the binding has no function.
     """
     if type(binding) is not PythonBinding:
         return partial(_refuse_call, tool)
@@ -86,7 +86,7 @@ def function_caller(tool: Tool, binding: Any) -> Callable[[Any, ToolContext | No
             keywords = {**keywords, "ctx": ctx if ctx is not None else ToolContext(tool=tool)}
         try:
             value = function(*args, **keywords)
-        except BaseException as error:  # noqa: BLE001 - told apart and raised again
+        except BaseException as error:  # noqa: BLE001 - converted and raised again
             raise_failure(tool, error)
         return value if type(value) is CoroutineType else check_promise(tool, value)
 
@@ -94,15 +94,15 @@ def function_caller(tool: Tool, binding: Any) -> Callable[[Any, ToolContext | No
 
 
 def plain_function(binding: Any) -> tuple[Callable[..., Any] | None, tuple[str, ...]]:
-    """The function itself and which keywords it wants as int, where valid JSON is otherwise its keywords as it is."""
+    """The bare function and its int keywords, if valid JSON arguments can be passed to it directly; else None."""
     if type(binding) is not PythonBinding or binding.prepare is not None:
         return None, ()
     return (None, ()) if binding.takes_ctx or binding.returns is not None else (binding.callable, binding.integers)
 
 
 def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
-    """Run what an async tool returned on the home loop, and wait for it."""
-    from toolyard.loop.home import home_loop  # brings asyncio, which a registry of sync tools never needs
+    """Run an async tool's coroutine on the home loop and wait for its value."""
+    from toolyard.loop.home import home_loop  # imports asyncio, which a registry of sync tools never needs
 
     try:
         return home_loop.run(settle_function(tool, work), twin="adispatch")
@@ -112,9 +112,9 @@ def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def raise_failure(tool: Tool, error: BaseException) -> NoReturn:
-    """Raise what a caller is told of something a tool's function raised.
+    """Convert an exception from a tool's function to a call error and raise it.
 
-    Only an interrupt stays itself: a function that is called, and not awaited, raised all else of its own accord.
+    Of other exceptions only `KeyboardInterrupt` passes unchanged: a sync function raised all others itself.
     """
     if isinstance(error, CallError | KeyboardInterrupt) and not isinstance(error, CALLERS_FAULTS):
         raise error
@@ -122,13 +122,13 @@ def raise_failure(tool: Tool, error: BaseException) -> NoReturn:
 
 
 def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
-    """A tool's own exception as a call error; the text is the tool's, the type is told too."""
+    """The call error for a tool's own exception, with its type and message."""
     try:
         text = str(error)
-    except Exception as unprintable:  # noqa: BLE001 - the fault to tell about is the other one
+    except Exception as unprintable:  # noqa: BLE001 - the error to report is the other one
         text = f"(its text cannot be shown: {type(unprintable).__name__})"
     if hasattr(error, "error_count") and hasattr(error, "title"):
-        # pydantic's text repeats the values it was given.
+        # A pydantic message repeats the input values.
         text = f"{error.error_count()} errors for {error.title}"
     kind = type(error).__name__
     failure = ToolFailed(f"{tool.qualified_name} failed: {f'{kind}: {text}' if text else kind}")
@@ -137,14 +137,14 @@ def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
 
 
 async def settle_function(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
-    """Await what an async function returned, its faults told apart, and check what the tool promises."""
+    """Await an async function's coroutine, convert its exceptions, and check its value as `check_promise` does."""
     return check_promise(tool, await await_answer(tool, work, CALLERS_FAULTS))
 
 
 async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple[type[CallError], ...] = ()) -> Any:
-    """Await what a tool or its engine returned; whatever it raises that is no `CallError` is the tool's failure.
+    """Await the coroutine of a tool or engine. Exceptions other than `CallError` become `ToolFailed`.
 
-    So are those `CallError`s that are among `faults`.
+    So do `CallError`s of the classes in `faults`.
     """
     import asyncio
 
@@ -157,19 +157,19 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         cancelled = task is not None and task.cancelling()
-        # The task keeps the error, whose traceback knows this frame: arguments would wait to be collected.
+        # The task keeps the error, whose traceback refers to this frame: a reference cycle would keep arguments alive.
         del task
         if cancelled:
             raise
-        # Nobody cancelled this call: something that was awaited for it was.
+        # This call was not cancelled; something that it awaited was.
         raise tool_failed(tool, error) from error
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        # The last two would end the loop, and with it every other call on it.
+        # The last two would end the loop and every other call on it.
         raise tool_failed(tool, error) from error
 
 
 def integral_arguments(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
-    """3.0 is a valid JSON Schema integer, but no int to a Python function."""
+    """The arguments with floats such as 3.0, which JSON Schema accepts as integers, converted for int parameters."""
     for name in names:
         value = arguments.get(name)
         if type(value) is float:
@@ -178,7 +178,7 @@ def integral_arguments(names: tuple[str, ...], arguments: dict[str, Any]) -> dic
 
 
 def check_promise(tool: Tool, value: Any) -> Any:
-    """The answer, if it is what the tool's function promises."""
+    """Return the value; `InvalidOutput` if it is not an instance of the class that the function declares."""
     promised = tool.binding.returns if type(tool.binding) is PythonBinding else None
     if promised is not None and not isinstance(value, promised):
         raise InvalidOutput(

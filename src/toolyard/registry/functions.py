@@ -1,4 +1,4 @@
-"""Python callables as tools: `function_tool` makes one, `@tool` marks a function for a loader to find."""
+"""Make tools of Python callables: `function_tool` makes one, `@tool` marks a function for a loader to find."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARK = "__toolyard__"
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool` was told about a function. What it was not told comes from the function itself."""
+    """Options of `@tool`. Missing ones are derived from the function."""
 
     name: str | None
     namespace: str | None
@@ -55,18 +55,18 @@ def function_tool(
 ) -> Tool:
     """The tool that calls `fn`: schemas from its annotations, descriptions from its docstring.
 
-    What is given here replaces what would be derived. State is bound with `functools.partial`, by closure
-    or as a method; none of it is in the schema, nor is a `ctx` parameter, which gets the `ToolContext` of
-    each call. `DefinitionError` names the parameter that cannot be described.
+    Arguments given here replace derived ones. Bind state with `functools.partial`, a closure or a method; it does
+    not appear in the schema, nor does a `ctx` parameter, which receives the `ToolContext` of each call. Raises
+    `DefinitionError` that names the parameter if a parameter cannot be described.
 
-    `blocking=False` promises that a sync function returns at once: it waits for nothing, no file, lock or
-    network, and calculates for microseconds. Async callers then run it on their loop and save a thread, and a
-    deadline is not kept while it runs.
+    `blocking=False` promises that a sync function returns at once: it waits for no file, lock or network, and
+    computes for microseconds. Async callers then run it on their loop instead of a thread, and no deadline applies
+    while it runs.
 
-    `simulates=True` says that the function is called by `simulate` too, whatever its effects, and changes nothing
-    then: it takes `ctx` and looks at `ctx.mode`.
+    `simulates=True` declares that the function also handles `simulate`, whatever its effects: it takes `ctx` and
+    changes nothing if `ctx.mode` is `"simulate"`.
     """
-    # pydantic comes with it, and a module that only marks its functions need not wait for that.
+    # Imported here because it imports pydantic, which modules that only mark functions do not need.
     from toolyard.schema.derive.function import derive
 
     derived = derive(fn, parameters=parameters)
@@ -111,14 +111,14 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[_F], _F]: ...
 
 
 def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Mark a function or method as a tool, with or without brackets; it is called as before.
+    """Mark a function or method as a tool, as `@tool` or `@tool(...)`; the function itself is unchanged.
 
-    Nothing is derived yet, so that importing a module never fails over an annotation: that is reported
-    when a loader, or `tool_from`, makes the tool. The options are those of `function_tool`.
+    Nothing is derived yet, so importing a module never fails because of an annotation; a loader or `tool_from`
+    reports that when it makes the tool. The options are those of `function_tool`.
     """
     for name in options.keys() - ToolOptions.__annotations__.keys():
         raise TypeError(f"Unexpected keyword argument {name!r}")
-    # Read now what can be read only once: a second tool may be made of it.
+    # Exhaust iterators now, since the options may be read for a second tool.
     listed = {name: _listed(options[name]) for name in ("tags", "aliases") if name in options}
     spec = cast("ToolOptions", {**options, **listed})
 
@@ -130,10 +130,9 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 
 
 def spec_of(obj: object) -> ToolOptions | None:
-    """What `@tool` left on a function, on the function of a method, or on what a partial wraps.
+    """The `@tool` options of a function, of the function of a method, or of what a partial wraps; None if unmarked.
 
-    A class does not inherit the mark of its base, nor an instance that of its class: they are not what
-    was marked.
+    Marks are not inherited: neither by a class from its base nor by an instance from its class.
     """
     spec = _own_dict(obj).get(_MARK)
     if spec is None:
@@ -143,7 +142,7 @@ def spec_of(obj: object) -> ToolOptions | None:
 
 
 def tool_from(obj: Callable[..., Any], namespace: str, name: str | None = None) -> Tool:
-    """The tool that a callable was marked as, or simply is; what its mark names wins over the arguments."""
+    """The tool for a callable, marked or not; a namespace or name in its mark takes precedence over the arguments."""
     options: dict[str, Any] = dict(spec_of(obj) or {})
     for key, value in (("namespace", namespace), ("name", name)):
         if options.get(key) is None:
@@ -155,7 +154,7 @@ def _mark(target: Any, spec: ToolOptions) -> None:
     if isinstance(target, str):
         raise DefinitionError(f"@tool takes its options by name: write @tool(name={target!r})")
     try:
-        # A class hands out the function of a static or class method, not the descriptor around it.
+        # Mark the function: attribute access on the class returns it, not the descriptor around it.
         setattr(_function_behind(target) if isinstance(target, (staticmethod, classmethod)) else target, _MARK, spec)
     except (AttributeError, TypeError):
         raise DefinitionError(

@@ -1,8 +1,7 @@
-"""`PreparedTool`: all that can be worked out about a tool once, so that no call has to.
+"""`PreparedTool`: everything about a tool that is computed once instead of per call.
 
-Its validator, the defaults to fill in, where it wants integers, and the function behind it ready to be called.
-`dispatch` is made of these, and so is the flow of calls.
-`read_arguments` makes what callers hand over into the one thing a tool takes: a JSON object.
+This includes its validator, defaults, integer fields and function; both `dispatch` and the call path use it.
+`read_arguments` and its relatives turn what callers pass as arguments into a JSON object.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ RawArguments = Arguments | str | bytes | None
 MAX_DEPTH = 200
 MAX_VALUES = 1_000_000
 MAX_BITS = 14_284
-"""4,300 digits, the most that JSON text may have; beyond it the validator does not judge."""
+"""Size of an integer of 4,300 digits, the limit for JSON text; the validator does not support larger ones."""
 _KINDS = frozenset({dict, list, str, int, float, bool, type(None)})
 
 encode = msgspec.json.encode
@@ -51,7 +50,7 @@ _decode = msgspec.json.decode
 
 
 def read_arguments(arguments: RawArguments) -> Arguments:
-    """Arguments as an object: None is empty, text is parsed as strict JSON."""
+    """The arguments as an object: None is empty, text is parsed as strict JSON; raises `InvalidArguments`."""
     if isinstance(arguments, dict):
         return arguments
     if arguments is None:
@@ -68,8 +67,8 @@ def read_arguments(arguments: RawArguments) -> Arguments:
 
 
 def json_text(arguments: Arguments) -> bytes:
-    """The arguments as JSON text; raises what `check_json` says if they cannot be written."""
-    # An OrderedDict is written as any other dict; inside, JSON knows no such thing.
+    """The arguments as JSON text; raises `InvalidArguments` as `check_json` does."""
+    # Other mappings such as OrderedDict are accepted at the root only.
     if not is_small(arguments if type(arguments) is dict else {**arguments}):
         check_json(arguments)
     try:
@@ -80,10 +79,10 @@ def json_text(arguments: Arguments) -> bytes:
 
 
 def plain_copy(arguments: Arguments, text: bytes) -> Arguments:
-    """A copy that shares nothing with the caller's, read from its JSON text; raises unless all of it is JSON.
+    """A deep copy of the arguments, decoded from their JSON `text`; raises `InvalidArguments` unless all of it is JSON.
 
-    Writing and reading back at C speed, then comparing, finds whatever JSON would change on the way (a tuple,
-    a date, NaN, a key that is no text). Only what differs, or may hold too many values, is walked to say what is wrong.
+    Comparing the copy with the original, at C speed, finds whatever JSON would change (tuples, dates, NaN, keys that
+    are not text). Only arguments that differ, or may hold too many values, are walked in Python to name the fault.
     """
     copy: Arguments = _decode(text)
     if copy != arguments or len(text) > MAX_VALUES:
@@ -92,9 +91,9 @@ def plain_copy(arguments: Arguments, text: bytes) -> Arguments:
 
 
 def check_json(arguments: Arguments) -> None:
-    """Raise unless every value inside is JSON, of a size and depth that JSON text may have.
+    """Raise `InvalidArguments` unless every value is JSON, within the limits of size and depth.
 
-    Validators look only where something is declared; what is recorded or sent on must be JSON all over.
+    Validators only look at declared values, but all arguments are recorded or sent on as JSON.
     """
     try:
         for depth, level in enumerate(iter_levels(arguments, MAX_VALUES), 1):
@@ -122,58 +121,58 @@ _OPEN_OBJECT = {"type": "object"}
 _OF_ONE = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "$schema", "$defs"}
 )
-"""Keywords of an object that a further property, declared and valid by itself, cannot break."""
+"""Object keywords that stay satisfied when a declared property with a valid value is added."""
 _HINTED = 50
-"""Names compared for a hint: comparing is quadratic, and a hint is not worth a stall."""
+"""Most names compared for a hint, since the comparison is quadratic."""
 
 
 class PreparedTool:
-    """Made for every registered tool, so it holds next to nothing until it is first called.
+    """The derived data of one registered tool, computed lazily, since most tools are never called.
 
-    Admission has already shown that the schema compiles; nothing here can fail late. Calls are judged by schemas that
-    nobody else has: those of the tool are handed out, and whoever has them may change them.
+    Admission has shown that the schema compiles, so nothing here can fail late. Calls are validated by private copies
+    of the schemas, because callers can change the dicts of `tool`.
     """
 
-    # Read for every call: an attribute beside the `__dict__` is found in a fifth of the time.
+    # Slots for what every call reads: access takes a fifth of the time of an attribute in `__dict__`.
     __slots__ = ("__dict__", "dispatch", "tool")
 
     source_number: int = 0
-    """Which source of the registry gave it."""
+    """Index of the tool's source in the registry."""
     place: str = ""
-    """Where in its source the tool was defined, to be put behind the source's name."""
+    """Where in its source the tool was defined; appended to the source's name."""
     qualified_only: bool = False
-    """True: bare names never mean it."""
+    """If True, bare names never resolve to this tool."""
     is_ready: bool = False
-    """True once `make_ready` was called: an event loop may have calls judged."""
+    """True once `make_ready` was called, so that calls may be validated on an event loop."""
 
     def __init__(
         self, tool: Tool, compiled: CompiledSchema | None = None, kept: tuple[Kept, Kept] | None = None
     ) -> None:
         self.tool = tool
         self.dispatch: Callable[[RawArguments, ToolContext | None], Any] | None = None
-        """What `make_dispatch` made, if somebody has needed it yet."""
+        """The result of `make_dispatch`; None before its first call."""
         self._kept = kept
         if compiled is not None:
             self.compiled = compiled
 
     @cached_property
     def identity(self) -> tuple[str, str, str | None, str]:
-        """Qualified name, definition hash, version and effects: what logs say of the tool."""
+        """Qualified name, definition hash, version and effects, for logs."""
         tool = self.tool
         return tool.qualified_name, tool.definition_hash, tool.version, tool.effects.value
 
     @cached_property
     def parameters(self) -> Schema:
-        """The input schema, for nobody else."""
+        """A private copy of the input schema."""
         return self._own_schema("parameters")
 
     @cached_property
     def output_parameters(self) -> Schema:
-        """The output schema, for nobody else."""
+        """A private copy of the output schema."""
         return self._own_schema("output_parameters")
 
     def keep_parameters(self) -> Kept:
-        """The input schema, for a tool that differs from this one in other things."""
+        """The stored input schema, for another `PreparedTool` with the same parameters."""
         return keep_schema(self.parameters) if self._kept is None else self._kept[0]
 
     def _own_schema(self, field: str) -> Schema:
@@ -190,21 +189,21 @@ class PreparedTool:
 
     @property
     def known_compiled(self) -> CompiledSchema | None:
-        """The compiled input schema, if somebody has needed it yet."""
+        """The compiled input schema; None if it was not needed yet."""
         return self.__dict__.get("compiled")
 
     @cached_property
     def small_bytes(self) -> int:
-        """Arguments whose JSON text is no longer are judged without being measured."""
+        """Size of JSON text up to which arguments are validated by `judge_small`, without measuring them."""
         return min(SMALL_BYTES, self.compiled.max_bytes)
 
     @cached_property
     def terms(self) -> tuple[Callable[[Any], bool], int, Schema | None, Arguments]:
-        """What every call needs of it: the verdict on small arguments, `small_bytes`, `integers` and `defaults`."""
+        """What every call needs, in one lookup: `judge_small`, `small_bytes`, `integers` and `defaults`."""
         return self.compiled.judge_small, self.small_bytes, self.integers, self.defaults
 
     def make_ready(self) -> None:
-        """Make all that judging arguments and answers takes, which may be long for a large schema."""
+        """Create the validators of arguments and results, which may take long for a large schema."""
         for compiled in (self.compiled, self.output):
             _ = compiled.weight
         self.is_ready = True
@@ -216,7 +215,7 @@ class PreparedTool:
 
     @cached_property
     def integers(self) -> Schema | None:
-        """The schema, if it may want integers somewhere; None for nowhere."""
+        """The input schema if it mentions integers anywhere, else None."""
         return self.parameters if mentions_integers(self.parameters) else None
 
     @cached_property
@@ -226,9 +225,9 @@ class PreparedTool:
 
     @cached_property
     def defaults(self) -> Arguments:
-        """Top-level properties that the schema gives a default it also accepts."""
+        """Defaults of top-level properties, less those that violate the schema."""
         if isinstance(self.tool.binding, RestBinding):
-            # In an API's description a default is what the server does by itself; to send it may mean something else.
+            # In an API description a default documents the server's behaviour; sending it may mean something else.
             return {}
         properties = self.parameters.get("properties") or {}
         given = {name: sub["default"] for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub}
@@ -239,22 +238,22 @@ class PreparedTool:
 
     @cached_property
     def _are_free(self) -> bool:
-        """True if no rule is about several properties at once: then whatever is sent, defaults may be added to it."""
+        """True if no keyword relates several properties, so that adding defaults cannot invalidate arguments."""
         found = self.compiled.violations(self.defaults) if self.parameters.keys() <= _OF_ONE else None
         return found is not None and len(found) < MAX_VIOLATIONS and not any(one.pointer for one in found)
 
     @cached_property
     def call_function(self) -> Callable[[Arguments, ToolContext | None], Any]:
-        """Calls the function behind the tool with valid arguments: its value, or the coroutine it returned."""
+        """As `function_caller`: calls the tool's function and returns its value or coroutine."""
         return function_caller(self.tool, self.tool.binding)
 
     def make_dispatch(self) -> Callable[[RawArguments, ToolContext | None], Any]:
-        """Validates, calls and waits; raises a `CallError`. Arguments are passed on as they are, not copied."""
+        """Create `dispatch`, which validates, calls and waits; it does not copy arguments, and raises `CallError`s."""
         self.dispatch = dispatch = _dispatcher(self)
         return dispatch
 
     def accepts(self, arguments: Arguments, size: int | None = None) -> bool:
-        """The verdict, as of `dispatch`; or on arguments whose JSON text has so many bytes."""
+        """Whether the schema accepts the arguments; `size` is that of their JSON text, if known."""
         judge = self.compiled.is_valid
         if size is not None:
             judge = self.compiled.judge_small if size <= self.small_bytes else self.compiled.judge
@@ -264,16 +263,16 @@ class PreparedTool:
             return False
 
     def with_defaults(self, arguments: Arguments) -> Arguments:
-        """The arguments with missing defaults filled in; the same object if there are none."""
+        """The arguments with missing defaults filled in; the same object if none apply or they would be invalid."""
         missing = {name: value for name, value in self.defaults.items() if name not in arguments}
         if not missing:
             return arguments
-        # A default of its own for each call: a tool that changes it must not change the schema.
+        # Copy the defaults: a tool that changes its arguments must not change the schema.
         filled = {**arguments, **copied(missing)}
         return filled if self._are_free or self.compiled.is_valid(filled) else arguments
 
     def refusal(self, arguments: Arguments, violations: list[Violation] | None = None) -> InvalidArguments:
-        """The error for arguments that it does not accept, with every violation."""
+        """The error for arguments that the schema rejects, with every violation."""
         violations = violations or self.compiled.violations(arguments)
         return InvalidArguments(
             f"invalid arguments for {self.tool.qualified_name}: {describe(violations)}",
@@ -282,7 +281,7 @@ class PreparedTool:
         )
 
     def _name_hint(self, arguments: Arguments) -> str | None:
-        """For an argument nobody declared: the declared name it was probably meant to be."""
+        """A hint that names the declared parameter most similar to an undeclared one."""
         declared = sorted(self.declared)[:_HINTED]
         for name in islice(arguments, _HINTED):
             if isinstance(name, str) and name not in self.declared:
@@ -293,14 +292,14 @@ class PreparedTool:
 
     @property
     def origin(self) -> str:
-        """Where the tool came from, as exactly as is known."""
+        """The tool's source and, if known, its place there."""
         return f"{self.tool.source or 'added in code'}{self.place}"
 
 
 def takes_long(candidates: tuple[PreparedTool, ...], arguments: RawArguments) -> bool:
-    """True unless an event loop has time to bind such arguments, whatever is wrong with them: a few milliseconds.
+    """True if binding the arguments, valid or not, may take more than the few milliseconds an event loop can spare.
 
-    A validator may still have to be made, or there are many values, or there is much text, to look at.
+    The reasons: a validator is still to be created, or there are many values or much text.
     """
     if not all(candidate.is_ready for candidate in candidates):
         return True
@@ -336,7 +335,7 @@ def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext |
         else:
             try:
                 value = function(**checked)
-            except BaseException as error:  # noqa: BLE001 - told apart and raised again
+            except BaseException as error:  # noqa: BLE001 - converted and raised again
                 raise_failure(prepared.tool, error)
         return wait_for(prepared.tool, value) if type(value) is CoroutineType else value
 

@@ -1,6 +1,6 @@
-"""`ToolRegistry`: a thin holder of one immutable snapshot, and the few ways to swap it.
+"""`ToolRegistry`: holds one immutable snapshot and replaces it on every change.
 
-Its `Watcher` loads a source again when it says that it has changed, behind everybody's back.
+Its `Watcher` reloads a source in the background when the source reports a change.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watcher:
-    """One thread at most, there only while something is to be done; what changes twice meanwhile is loaded once."""
+    """Reloads changed sources in one thread, which exists only while sources wait; repeated changes reload once."""
 
     def __init__(self, refresh: Callable[[Loader], object]) -> None:
         self._refresh = refresh
@@ -59,13 +59,13 @@ class Watcher:
         self._closed = False
 
     def follow(self, loader: Loader) -> None:
-        """Have the loader tell when it has changed, if it can."""
+        """Watch the loader for changes, if it supports that."""
         watch = getattr(loader, "watch", None)
         if watch is not None:
             watch(partial(self._changed, loader))
 
     def close(self) -> None:
-        """Load nothing any more."""
+        """Stop reloading; a reload in progress is finished."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
@@ -95,7 +95,7 @@ class Watcher:
 
 
 class ChangeLock:
-    """Held while a registry changes. An enrichment that changes its own registry is told so, and does not hang."""
+    """Lock held while a registry changes. Raises instead of deadlocking if an enrichment changes its own registry."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -117,31 +117,31 @@ class ChangeLock:
 class ToolRegistry(Closing):
     """Every tool an application knows. If construction succeeds, it is consistent.
 
-    Readers never block and never see a change half done: `add`, `attach`, `remove` and `refresh` build
-    a complete new snapshot and swap one reference, or raise and leave everything as it was.
+    Readers never block and never see a partial change: `add`, `attach`, `remove` and `refresh` build a complete new
+    snapshot and swap one reference, or raise and change nothing. The registry closes its loaders.
     """
 
     def __init__(self, tools: Iterable[Tool] = (), *, enrichments: Sequence[Enrichment] = ()) -> None:
         self.clean_report: Callable[[LoadReport], LoadReport] | None = None
-        """Takes out of every report what nobody is to read, such as secrets of a config."""
+        """Removes secrets, such as those of a config, from every report."""
         self._change = ChangeLock()
         self._reload = ChangeLock()
         self._searching = threading.Lock()
         self._enrichments = in_order(enrichments) if enrichments else ()
         self._enricher: Enricher | None = None
         self._removed: dict[int, frozenset[str]] = {}
-        """Names taken out of a loader's tools, by the loader's identity."""
+        """Names removed from a loader's tools, by the loader's `id`."""
         self._parts: tuple[Part, ...] = ()
         self._search: ToolSearch | None = None
         self.snapshot = self._loaded = Snapshot()
-        """The registry as it is now, unaffected by later changes; and what there was before enrichments changed it."""
+        """The current snapshot, and the one it was made from, before enrichments. Snapshots never change."""
         self._watcher = Watcher(lambda loader: self.refresh(only=loader))
         given = tuple(tools)
         self._swap([read_tools(given)] if given else [])
 
     @classmethod
     def from_file(cls, path: str | Path, namespace: str | None = None, **options: Any) -> ToolRegistry:
-        """One YAML, JSON or JSONL catalog; options are those of `FileToolLoader`."""
+        """A registry of one YAML, JSON or JSONL catalog; options are those of `FileToolLoader`."""
         return cls.from_loaders([get_tool_loader("file", path=path, namespace=namespace, **options)])
 
     @classmethod
@@ -152,9 +152,10 @@ class ToolRegistry(Closing):
         *,
         clean_report: Callable[[LoadReport], LoadReport] | None = None,
     ) -> ToolRegistry:
-        """Several sources, in order; each is kept for `refresh`. If one fails, all are closed.
+        """A registry of several sources, in order; each is kept for `refresh`. If one fails, all are closed.
 
-        One whose server is not there, and that comes back by itself, is listed as failed and does not stop the others.
+        A source whose server cannot be reached, and which reconnects by itself, is listed as failed and does not stop
+        the others.
         """
         registry = cls()
         registry.clean_report = clean_report
@@ -179,7 +180,7 @@ class ToolRegistry(Closing):
     def from_dicts(
         cls, tools: Iterable[Mapping[str, Any]], namespace: str = TOOL_DEFAULT_NAMESPACE, **options: Any
     ) -> ToolRegistry:
-        """Plain dicts in any catalog dialect; a dict's own `namespace` wins over the argument."""
+        """A registry of plain dicts in any catalog dialect; a dict's `namespace` takes precedence over the argument."""
         return cls.from_loaders([get_tool_loader("inline", tools=list(tools), namespace=namespace, **options)])
 
     def get(self, name: str) -> list[Tool]:
@@ -187,9 +188,9 @@ class ToolRegistry(Closing):
         return self.snapshot.get(name)
 
     def match(self, call: ToolCall, namespaces: Collection[str] | None = None) -> Tool | None:
-        """The overload that would answer the call; None if the name is unknown or no schema accepts it.
+        """The overload that would answer the call; None if the name is unknown or no schema accepts the arguments.
 
-        With `namespaces`, tools of others are not known.
+        With `namespaces`, tools of other namespaces count as unknown.
         """
         try:
             tool = self.bind(call).tool
@@ -198,7 +199,7 @@ class ToolRegistry(Closing):
         return tool if _is_within(tool, namespaces) else None
 
     def bind(self, call: ToolCall, *, coerce: bool = True) -> Bound:
-        """The overload and the arguments the call would run with, or the `CallError` it would give."""
+        """The overload and arguments that the call would run with; raises the `CallError` that the call would."""
         if coerce:
             return bind(self.snapshot, call)
         candidates = find(self.snapshot, call.name)
@@ -209,11 +210,11 @@ class ToolRegistry(Closing):
         return Bound(winner.tool, winner.with_defaults(arguments), winner)
 
     def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
-        """Validate and call an in-process tool: its value, or it raises a `CallError`.
+        """Validate and call an in-process tool and return its value; raises a `CallError`.
 
-        Arguments may be JSON text. They are not coerced, nested values are not copied, and what the schema
-        says nothing about is passed on unseen; use an engine where that matters. A bare name works while
-        only one namespace has it.
+        Arguments may be JSON text. They are not coerced, nested values are not copied, and values that the schema
+        does not mention are passed on unchecked; use an engine where that matters. A bare name works if only one
+        namespace has it.
         """
         found = self.snapshot.names.get(name) or find(self.snapshot, name)
         prepared = found[0] if len(found) == 1 else choose_overload(found, arguments := read_arguments(arguments))
@@ -236,26 +237,27 @@ class ToolRegistry(Closing):
         *,
         threshold: float | None = None,
     ) -> SearchResults:
-        """Hits with `.tool`, `.score` and `.fit`, best first: at most `k`, none if the query is about nothing here.
+        """At most `k` hits with `.tool`, `.score` and `.fit`, best first; none if no tool is relevant to the query.
 
-        `.fit` is `sure`, `likely` or `nearest`, which may not be it; `.score` is the probability that it is. With a
-        `threshold`, that is what the best hit must reach, whatever the query is about; 0 gives the nearest of all.
-        Filters come before the ranking; a tool must have all of the `tags`. `.mode` says whether meanings were compared
-        too, or words alone. The first search of a catalog makes its vectors, which takes a while; they are kept.
+        `.score` is the probability that the tool is the one wanted; `.fit` is `sure`, `likely` or `nearest`, which may
+        be irrelevant. With a `threshold`, only that decides whether there are hits: the best one must reach it, so 0
+        always gives the nearest. Filters apply before ranking; a tool must have all `tags`. `.mode` says whether
+        vectors were compared as well as words. The first search of a catalog computes its vectors, which takes a
+        while; they are cached.
         """
         return self.searcher.search(self.snapshot, query, k, namespace=namespace, tags=tags, threshold=threshold)
 
     @property
     def searcher(self) -> ToolSearch:
-        """What `search` asks; made when it is first needed."""
+        """The search behind `search`, created on first use."""
         if self._search is None:
-            with self._searching:  # not that of changes, which enrichments may hold for long
+            with self._searching:  # a separate lock: enrichments may hold the change lock for long
                 if self._search is None:
                     self._search = new_search()
         return self._search
 
     def add(self, *tools: Tool) -> None:
-        """Register more tools; all or none."""
+        """Register more tools, all or none."""
         if tools:
             with self._change:
                 self._append(read_tools(tools))
@@ -263,8 +265,8 @@ class ToolRegistry(Closing):
     def attach(self, loader: Loader, *, keep_failed: bool = False) -> None:
         """Load one more source and keep it for `refresh`.
 
-        With `keep_failed`, a source that cannot be loaded raises nothing: the report says why, and the next
-        `refresh` tries it again.
+        With `keep_failed`, a source that cannot be loaded does not raise: the report says why, and the next
+        `refresh` tries again.
         """
         check_loader(loader)
         try:
@@ -285,7 +287,7 @@ class ToolRegistry(Closing):
         self._watcher.follow(loader)
 
     def remove(self, name: str) -> list[Tool]:
-        """Take out every overload of a qualified name and return them; it stays out on `refresh`."""
+        """Remove every overload of a qualified name and return them; `refresh` does not bring them back."""
         with self._change:
             removed = self.snapshot.get(name)
             if not removed:
@@ -299,7 +301,7 @@ class ToolRegistry(Closing):
             return removed
 
     def enrich(self, *enrichments: Enrichment) -> None:
-        """Run more enrichments: now, and after every change. They and those before run in the order they need."""
+        """Add enrichments; all run now and after every change, ordered by what they read and write."""
         with self._change:
             before = self._enrichments
             self._enrichments = in_order((*before, *enrichments))
@@ -312,11 +314,11 @@ class ToolRegistry(Closing):
     def refresh(self, *, strict: bool = False, only: Loader | None = None) -> LoadReport:
         """Load every source again, or `only` one of them, and return the new report.
 
-        A source that fails keeps its last good tools and is marked stale; with `strict` it raises and
+        A source that fails keeps its last good tools and is marked stale; with `strict`, the error is raised and
         nothing changes.
         """
         with self._reload:
-            # By loader, because `remove` may put another part in the place of this one meanwhile.
+            # Keyed by loader, because `remove` may replace a part in the meantime.
             chosen = [part for part in self._parts if part.loader is not None and only in (None, part.loader)]
             loaded = {id(part.loader): _reload(part, strict) for part in chosen}
             with self._change:
@@ -332,7 +334,7 @@ class ToolRegistry(Closing):
         except DefinitionError:
             if strict:
                 raise
-        # Sources that load alone may collide with each other: find which of them cannot come along.
+        # Sources that load individually may conflict with each other: find out which of them do.
         accepted: list[Part] = []
         old = {id(part.loader): part for part in self._parts if part.loader is not None}
         for position, part in enumerate(fresh):
@@ -379,7 +381,7 @@ class ToolRegistry(Closing):
 
     @property
     def loaders(self) -> tuple[Loader, ...]:
-        """The sources that are kept for `refresh`, in order."""
+        """The loaders that `refresh` runs again, in order."""
         return tuple(part.loader for part in self._parts if part.loader is not None)
 
     @property
@@ -389,7 +391,7 @@ class ToolRegistry(Closing):
 
     @property
     def artifacts(self) -> Mapping[str, Any]:
-        """What enrichments found out; read-only."""
+        """The artifacts written by enrichments; read-only."""
         return self.snapshot.artifacts
 
     def all_tools(self) -> list[Tool]:
@@ -401,24 +403,24 @@ class ToolRegistry(Closing):
         return sorted({tool.namespace for tool in self.snapshot.tools})
 
     def tool_names(self, namespace: str | None = None, namespaces: Collection[str] | None = None) -> list[str]:
-        """The unqualified names, of one namespace, of several or of all, sorted and without repeats."""
+        """The distinct unqualified names in one namespace, in several or in all, sorted."""
         if namespace is not None and namespaces is None:
             namespaces = [namespace]
         return sorted({tool.name for tool in self.snapshot.tools if _is_within(tool, namespaces)})
 
     def to_dicts(self, qualified: bool = False) -> list[dict[str, Any]]:
-        """Every tool as plain data of the caller's own; with `qualified`, `name` is the qualified name."""
+        """Every tool as plain data, which the caller may change; with `qualified`, `name` is the qualified name."""
         definitions = [tool.to_dict(qualified=qualified) for tool in self.snapshot.tools]
         with paused_gc():
             for definition in definitions:
-                # Schemas are JSON, which this copies twenty times as fast; metadata may hold anything.
+                # Schemas are JSON, which msgspec copies twenty times faster; metadata may hold anything.
                 for field in ("parameters", "output_parameters"):
                     definition[field] = msgspec.to_builtins(definition[field])
                 definition["metadata"] = copy.deepcopy(definition["metadata"])
         return definitions
 
     def close(self) -> None:
-        """Close every loader, whatever one of them raises; the tools stay readable."""
+        """Close every loader, even if one of them raises; the tools stay readable."""
         self._watcher.close()
         with ExitStack() as closing:
             for part in self._parts:
@@ -457,7 +459,7 @@ def _reload(part: Part, strict: bool) -> Part:
 
 
 def _take_in(index: Index, part: Part) -> Part:
-    """Add the tools of a part; the part without those that were there already, if its loader skips these."""
+    """Add a part's tools to the index. Returns the part, without duplicates if its loader skips them."""
     skips = part.loader is not None and getattr(part.loader, "on_duplicate", "raise") == "skip"
     rejected = index.add(part.candidates, skip_duplicates=skips)
     if not rejected:

@@ -1,6 +1,6 @@
-"""The registry at one moment, complete, immutable and shared by every call that began on it; and what it is made of.
+"""Immutable snapshots of a registry, shared by all calls that began on them, and how they are built.
 
-A `Part` is what one loader gave, or one `add`; an `Index` puts parts together, in registration order.
+A `Part` holds the tools of one loader, or of `add`; an `Index` assembles parts in registration order.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from toolyard.registry.prepared import PreparedTool
 from toolyard.schema.admission import AdmittedTool, admit_tool
 
 MAX_OVERLOADS = 256
-"""A call tries every overload of its name, so their number is a cost on each call."""
+"""Most overloads of one name. A call tries all of them, so each adds to the cost of every call."""
 
 
 class Snapshot:
-    """Tools, the overload index, artifacts and a generation number. Never changed."""
+    """Tools, the overload index, artifacts, report and generation number. Immutable."""
 
     __slots__ = ("__dict__", "__weakref__", "names")
 
@@ -63,14 +63,14 @@ class Snapshot:
         return tuple([candidate.tool for candidate in self.candidates])
 
     def with_artifacts(self, artifacts: Mapping[str, Any]) -> Snapshot:
-        """The same tools, about which other things are known."""
+        """A copy with other artifacts."""
         made = copy.copy(self)
         made.artifacts = MappingProxyType(dict(artifacts))
         return made
 
     @cached_property
     def bare_names(self) -> dict[str, tuple[str, ...]]:
-        """Unqualified names and aliases -> the qualified names they may mean."""
+        """Unqualified names and aliases to the qualified names they match."""
         bare: dict[str, list[str]] = {}
         for name, candidates in self.names.items():
             if not candidates[0].qualified_only:
@@ -88,7 +88,7 @@ class Snapshot:
 
 
 class Index:
-    """A snapshot under construction: names and aliases, with duplicates refused as they come."""
+    """A snapshot under construction. Rejects duplicates as they are added."""
 
     def __init__(self, base: Snapshot | None = None) -> None:
         self.candidates: list[PreparedTool] = list(base.candidates) if base else []
@@ -97,7 +97,7 @@ class Index:
         self._sources = self.candidates[-1].source_number + 1 if self.candidates else 0
 
     def add(self, candidates: Sequence[PreparedTool], *, skip_duplicates: bool = False) -> list[Rejection]:
-        """Take in candidates; a duplicate raises, or is left out and returned as a rejection."""
+        """Add candidates; a duplicate raises, or with `skip_duplicates` is left out and returned as a rejection."""
         rejected: list[Rejection] = []
         names, aliases, number = self.names, self.aliases, self._sources
         self._sources += 1
@@ -114,7 +114,7 @@ class Index:
     def _add_special(
         self, candidate: PreparedTool, name: str, rejected: list[Rejection], skip_duplicates: bool
     ) -> bool:
-        """A tool that overloads another, or that aliases are about; False if it was left out."""
+        """Add a tool that overloads another or involves aliases; False if it was left out."""
         tool = candidate.tool
         known = self.names.get(name, ())
         try:
@@ -157,7 +157,7 @@ class Index:
 def renewed(
     names: Mapping[str, tuple[PreparedTool, ...]], old: Sequence[PreparedTool], new: Sequence[PreparedTool]
 ) -> Mapping[str, tuple[PreparedTool, ...]]:
-    """The same names for new candidates, each in the place of an old one."""
+    """The name index with each candidate of `old` replaced by the one at the same position in `new`."""
     instead = dict(zip(map(id, old), new, strict=True))
     return MappingProxyType({name: tuple([instead[id(one)] for one in found]) for name, found in names.items()})
 
@@ -182,7 +182,7 @@ _log = logging.getLogger(__name__)
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The tools of one loader, or of one `add`."""
+    """The tools of one loader, or of consecutive `add`s."""
 
     candidates: tuple[PreparedTool, ...]
     report: SourceReport
@@ -190,7 +190,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def read_tools(tools: Iterable[Tool]) -> Part:
-    """A part of tools that the caller made; any fault raises."""
+    """A part for tools passed from code; any invalid one raises."""
     candidates: list[PreparedTool] = []
     rewrites: list[Rewrite] = []
     with paused_gc():
@@ -207,12 +207,12 @@ def _direct_part(candidates: Sequence[PreparedTool], rewrites: Sequence[Rewrite]
 
 
 def joined(first: Part, second: Part) -> Part:
-    """Two parts of tools that callers made, as one."""
+    """Merge two parts made by `read_tools`."""
     return _direct_part((*first.candidates, *second.candidates), (*first.report.rewrites, *second.report.rewrites))
 
 
 def prepare_all(loaders: Iterable[Loader]) -> None:
-    """Let sources that have to connect begin to, all at once: one that hangs must not delay the others."""
+    """Let all sources start to connect concurrently, so that one that hangs does not delay the others."""
     for loader in loaders:
         prepare = getattr(loader, "prepare", None)
         if prepare is not None:
@@ -220,9 +220,9 @@ def prepare_all(loaders: Iterable[Loader]) -> None:
 
 
 def read_all(loaders: Sequence[Loader]) -> list[Part]:
-    """Run every loader. One whose server is not there, and that waits for it, takes no other along.
+    """Run every loader. One that cannot reach its server, and will retry by itself, does not stop the others.
 
-    It is listed as failed and comes back by itself. Only if nothing else could be loaded either, that is raised.
+    It is listed as failed. Its error is raised only if no other source could be loaded either.
     """
     parts: list[Part] = []
     unreached: list[SourceUnavailable] = []
@@ -242,16 +242,16 @@ def read_all(loaders: Sequence[Loader]) -> list[Part]:
 
 
 def read_loader(loader: Loader, before: Part | None = None) -> Part:
-    """Run a loader and admit what it gives, under its own `on_error` policy; whatever it raises is a `SourceError`.
+    """Run a loader and admit its tools under its `on_error` policy. Unexpected exceptions become `SourceError`.
 
-    Of a tool that it gave `before`, too, what was worked out is kept.
+    Prepared data of tools that are unchanged since `before` is kept.
     """
     try:
         tools = list(loader.load())
     except (ToolyardError, OSError):
         raise
     except (Exception, SystemExit) as error:
-        # A module may call sys.exit() when it is imported; that ends the source, not the program.
+        # A module may call sys.exit() on import; that fails the source, not the program.
         raise SourceError(f"{loader.source}: {type(error).__name__} while loading: {error}") from error
     admitted, rewrites, rejected = _admit_all(loader, tools)
     candidates = _prepare_all(admitted, before)
@@ -267,13 +267,13 @@ def read_loader(loader: Loader, before: Part | None = None) -> Part:
 
 
 def _warn_about(report: SourceReport, candidates: Iterable[PreparedTool]) -> Warnings:
-    """What the source warned of itself, and what there will be to say about these tools."""
+    """The source's own warnings, and those about its tools, computed on first access."""
     given = report.warnings.given if isinstance(report.warnings, Warnings) else report.warnings
     return Warnings(given, [candidate.tool for candidate in candidates])
 
 
 def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[AdmittedTool], list[Rewrite], list[Rejection]]:
-    # Loaders that check entries themselves have done the work already.
+    # Loaders that admit entries themselves have done this already.
     checked: Sequence[AdmittedTool] = getattr(loader, "admitted", ())
     if len(checked) == len(tools) and all(map(is_, tools, [entry.tool for entry in checked])):
         return list(checked), [], []
@@ -319,19 +319,19 @@ def _from(loader: Loader, tool: Tool) -> Tool:
 
 
 def failed(loader: Loader, error: ToolyardError | OSError) -> Part:
-    """No tools, of a source that never worked; it is asked again on refresh."""
+    """The empty part of a source that never loaded; `refresh` tries it again."""
     return Part((), SourceReport(loader.source, state="failed", error=str(error)), loader)
 
 
 def stale(part: Part, error: ToolyardError | OSError) -> Part:
-    """The same tools, marked as what the source gave last time it worked."""
+    """The part with its last good tools, marked as stale; as failed if it never loaded."""
     state: State = "failed" if part.report.state == "failed" else "stale"
     report = msgspec.structs.replace(part.report, state=state, error=str(error))
     return msgspec.structs.replace(part, report=report)
 
 
 def without(part: Part, names: Set[str]) -> Part:
-    """The part less the tools of those qualified names."""
+    """The part without the tools of these qualified names."""
     kept = tuple(c for c in part.candidates if c.tool.qualified_name not in names)
     if len(kept) == len(part.candidates):
         return part

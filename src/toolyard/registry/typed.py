@@ -1,8 +1,7 @@
-"""`Registry`: names to functions of one typed model each, checked before and after the call.
+"""`Registry`: functions that each take one typed model, by name, with input and output validated.
 
-The same path as everywhere else (resolve, validate, call, tell faults apart), with pydantic's own rules
-for the input: its conversions apply and its `ValidationError` is what bad input raises. What a tool raises passes as it
-is, but for what would be taken for bad input or an unknown name.
+Input follows pydantic's rules: its conversions apply, and invalid input raises its `ValidationError`. Exceptions from
+a tool propagate unchanged, except those that a caller would mistake for invalid input or an unknown name.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class TypedEntry(msgspec.Struct, frozen=True):
-    """One registered function: its input model, and the tool a registry or a prompt would show."""
+    """One registered function: its input model, and its tool as shown by registries and prompts."""
 
     input_schema: type[BaseModel]
     function: Callable[..., Any]
     tool: Tool
     taker: Tool
-    """The same tool bound so that it takes the validated model itself."""
+    """The same tool, bound to take the validated model."""
     call_function: Callable[[Any, ToolContext | None], Any]
 
 
 class Registry:
-    """A dispatcher for `model -> model` functions. One per agent or test; safe to share by threads."""
+    """A dispatcher for `model -> model` functions. Create one per agent or test. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,9 +55,9 @@ class Registry:
         tags: tuple[str, ...] = (),
         version: str | None = None,
     ) -> Callable[[F], F]:
-        """Decorator that registers a function and returns it unchanged; a name taken is a ValueError.
+        """Decorator that registers a function and returns it unchanged; a name already taken is a ValueError.
 
-        State a tool needs (a connection, a client) is bound beforehand, by closure or `functools.partial`.
+        Bind state that a tool needs (a connection, a client) beforehand, by closure or `functools.partial`.
         """
         check_tool_name(name)
         if not (isinstance(input_schema, type) and issubclass(input_schema, BaseModel)):
@@ -71,21 +70,21 @@ class Registry:
             with self._lock:
                 if name in self._entries:
                     raise DefinitionError(f"a tool called {name!r} is already registered; pick another name")
-                # Readers hold the old mapping: replaced, never changed.
+                # Replace, never mutate: readers may hold the old mapping.
                 self._entries = {**self._entries, name: entry}
             return function
 
         return claim
 
     def dispatch(self, name: str, raw_input: Any) -> Any:
-        """Validate, call, check: the tool's model. Async tools run on the home loop."""
+        """Validate the input, call the tool and return its model. Async tools run on the home loop."""
         entry, model = self._prepared(name, raw_input)
         try:
             value = entry.call_function(model, None)
             return wait_for(entry.taker, value) if type(value) is CoroutineType else value
         except ToolFailed as failure:
             own = _own_exception(failure, entry)
-        # Raised out here, or the failure that was made of it would be kept as its context.
+        # Raised outside the handler, so that the `ToolFailed` made of it does not become its context.
         raise own
 
     async def adispatch(self, name: str, raw_input: Any) -> Any:
@@ -123,12 +122,12 @@ class Registry:
             return entry, _validated(entry.input_schema, raw_input)
         except ValidationError as error:
             failure = without_input(error)
-        # Raised out here, or the error that still holds the values would be kept as the context of this one.
+        # Raised outside the handler, so that the original error, which holds the values, does not become its context.
         raise failure
 
 
 def _own_exception(failure: ToolFailed, entry: TypedEntry) -> BaseException:
-    """What the tool's function raised, unless a caller would take that for their own fault, or for a cancellation."""
+    """The function's own exception, unless callers would mistake it for their error or for a cancellation."""
     cause = failure.__cause__ if failure.raised_in is entry.taker else None
     passes = isinstance(cause, Exception | SystemExit) and not isinstance(cause, ValidationError | KeyError)
     return cause if passes and cause is not None else failure
@@ -150,7 +149,7 @@ def _entry(name: str, model: type[BaseModel], function: Callable[..., Any], desc
         takes_ctx=derived.takes_ctx,
         prepare=derived.prepare,
         finish=derived.finish,
-        # A typed tool returns a model even where its annotation does not say which.
+        # A typed tool must return a model even if its annotation does not say which.
         returns=derived.returns or BaseModel,
     )
     tool = Tool(

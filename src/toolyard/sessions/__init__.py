@@ -1,1 +1,1 @@
-"""What has happened: append-only histories that fork and roll back at no cost, in memory or on disk."""
+"""Sessions: append-only histories and engine state that fork without copying, in memory or in a store."""

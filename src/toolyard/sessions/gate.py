@@ -1,9 +1,9 @@
-"""`Gate`: so many inside at a time, first come first served, for threads and tasks in one line.
+"""`Gate`: a fair semaphore with one FIFO queue for threads and tasks.
 
-No lock is held while somebody is inside. A place is an item in a list, taken and given back by single operations
-that the interpreter does not interrupt, so a gate without a queue costs next to nothing. Whoever gives a place
-back hands it to the first in line; one who gives up waiting and one who hands over settle it by a lock of the
-waiter's own, so a place is never lost and never given twice.
+No lock is held while a caller is inside. A place is an item in a list, taken and returned by single operations that the
+interpreter does not interrupt, so a gate without a queue costs next to nothing. A caller that leaves hands its place to
+the first waiter. Each waiter has a lock that decides between being granted a place and giving up, so a place is
+never lost and never given twice.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ class _Waiter(ABC):
         self._settled = threading.Lock()
 
     def grant(self) -> bool:
-        """Give the place to this waiter; False if it gave up, or can no longer be told."""
+        """Give the place to this waiter; False if it gave up or can no longer be woken."""
         if not self._settled.acquire(blocking=False):
             return False
         try:
             self._tell()
         except RuntimeError:
-            # Its loop is closed, and with it the task; when that is swept up, it must not give back what it never had.
+            # Its loop is closed. Release, so that the task, when finalised, gives up instead of returning a place.
             self._settled.release()
             return False
         return True
 
     def give_up(self) -> bool:
-        """True if nothing was granted, nor will be."""
+        """True if no place was granted, and none will be."""
         return self._settled.acquire(blocking=False)
 
     @abstractmethod
     def _tell(self) -> None:
-        """Wake whoever waits; RuntimeError if nobody can be woken any more."""
+        """Wake the waiting thread or task; RuntimeError if its loop is closed."""
 
 
 class Gate:
-    """At most `limit` inside."""
+    """Admits at most `limit` callers at a time, in order of arrival."""
 
     __slots__ = ("free", "line")
 
@@ -59,22 +59,22 @@ class Gate:
         self.line: deque[_Waiter] | None = None
 
     def enter_at_once(self) -> bool:
-        """Take a place if one is free and nobody is in line."""
+        """Take a place if one is free and no caller waits."""
         if self.line:
             return False
         try:
-            # Not a call: an interrupt comes after calls, and must not come between this and the caller's `try`.
+            # A statement, not a call: interrupts are handled after calls, and none may come before the caller's `try`.
             del self.free[-1]
         except IndexError:
             return False
         return True
 
     def enter(self, until: float | None = None, *, twin: str = "the a-twin") -> bool:
-        """Wait for a place in this thread, until a monotonic time; False if there was none by then."""
+        """Wait for a place in this thread, until a monotonic time; False on timeout."""
         if self.enter_at_once():
             return True
         if loop_runs_here():
-            # Whoever is inside may need this very loop to get out.
+            # The caller inside may need this very loop to leave.
             raise SyncInAsyncError(f"waiting here would stop the event loop of this thread; await {twin} instead")
         waiter = _Thread()
         self._queue(waiter)
@@ -87,7 +87,7 @@ class Gate:
         return not self._gave_up(waiter)
 
     async def aenter(self, until: float | None = None) -> bool:
-        """Wait for a place in this task, until a monotonic time; False if there was none by then."""
+        """Wait for a place in this task, until a monotonic time; False on timeout."""
         if self.enter_at_once():
             return True
         import asyncio
@@ -105,14 +105,14 @@ class Gate:
         return True
 
     def leave(self) -> None:
-        """Give the place back, to the first in line if there is one."""
+        """Return the place, to the first waiter if there is one."""
         self.free.append(None)
         if self.line:
             self.hand_over()
 
     @property
     def busy(self) -> bool:
-        """True if nobody could enter at once."""
+        """True if `enter_at_once` would fail."""
         return not self.free or bool(self.line)
 
     def _queue(self, waiter: _Waiter) -> None:
@@ -121,37 +121,37 @@ class Gate:
                 if self.line is None:
                     self.line = deque()
         self.line.append(waiter)
-        # A place given back since we looked was given to nobody.
+        # A place returned before the waiter was queued was handed to nobody.
         self.hand_over()
 
     def _gave_up(self, waiter: _Waiter) -> bool:
-        """Leave the line; False if the place was granted at that very moment: then it is granted."""
+        """Leave the queue; False if a place was granted in the meantime, which the waiter then has."""
         if not waiter.give_up():
             return False
-        # Behind somebody who stays inside for ever, those who gave up would pile up.
+        # Otherwise waiters that gave up would accumulate while a caller stays inside for long.
         with suppress(ValueError):
             (self.line or deque()).remove(waiter)
         return True
 
     def _abandon(self, waiter: _Waiter) -> None:
-        """Nobody waits here any more: a place that was granted goes to the next."""
+        """Leave the queue and pass on a place that was granted in the meantime."""
         if not self._gave_up(waiter):
             self.leave()
 
     def hand_over(self) -> None:
-        """Give free places to those in line; for whoever put one back into `free` by hand."""
+        """Give free places to waiters; also for callers that append to `free` themselves."""
         line = self.line
         while line:
             try:
                 self.free.pop()
             except IndexError:
-                return  # whoever has it hands over when leaving
+                return  # the caller that has the place hands it over when leaving
             while True:
                 try:
                     waiter = line.popleft()
                 except IndexError:
                     self.free.append(None)
-                    break  # and look once more: one may have joined before the place was back
+                    break  # and check again: a waiter may have joined before the place was returned
                 if waiter.grant():
                     break
 

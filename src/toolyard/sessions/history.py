@@ -1,9 +1,9 @@
-"""`History`: what a session has seen, append-only, shared with its forks instead of copied.
+"""`History`: the append-only entries of a session, shared with its forks instead of copied.
 
-A history owns a tail and goes back to the segment it was forked from. Appending never changes what a fork
-shares, so forking and dropping a fork cost the same however long the history is.
-An `Entry` is one answered call as JSON text, in the one spelling that is kept, hashed and stored. When it was recorded
-and how long its call took stands beside it: two sessions in which the same happened have the same history.
+A history owns a tail and refers to the segment it was forked from. Appending never changes what a fork shares, so the
+cost of a fork does not depend on the length of the history. An `Entry` is one call and its result as JSON text, in one
+canonical form that is kept, hashed and stored. Its time and duration are kept beside it, so that sessions with the
+same calls and results have the same history.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from toolyard.model.tree_size import fits
 _START = b"\0" * 32
 
 Undo = tuple[dict[tuple[str, str], bytes | tuple[int, bytes, int] | None], int]
-"""What engines kept before a call changed it, and how many bytes of it are kept here; see `State.undo`."""
+"""The state values that a call replaced, and the size of what is kept of them in bytes; see `State.undo`."""
 Kept = tuple[bytes, float | None, float | None, Undo | None]
-"""An entry, when it was recorded by the clock of its sessions, how many seconds its call took, if that is known, and
-how to go back behind it, if it changed anything that engines keep."""
+"""An entry, the time it was recorded by the sessions' clock, the call's duration in seconds if known, and how to undo
+its state changes if it made any."""
 _entry_of, _undo_of, _undo_size = itemgetter(0), itemgetter(3), itemgetter(1)
 
 
 class Segment:
-    """The first `count` entries of a tail that somebody shares, and what came before them."""
+    """The first `count` entries of a tail that forks share, and the segment before them."""
 
     __slots__ = ("before", "charge", "count", "digest", "end", "entries", "size")
 
@@ -45,7 +45,7 @@ class Segment:
 
 
 class History:
-    """Entries as JSON text, in order. One appends at a time; anybody may read or fork meanwhile."""
+    """Entries as JSON text, in order. One thread may append at a time, while others read or fork."""
 
     __slots__ = ("_before", "_digested", "_measured", "_shared", "_tail", "charge", "keep")
 
@@ -53,20 +53,20 @@ class History:
         self._before = before
         self._tail: list[Kept] = []
         self.keep = self._tail.append
-        """Add one entry with what is beside it. The list's own method, since every call comes by here."""
+        """Append one `Kept`. It is the list's own method because every call uses it."""
         self._digested: tuple[int, bytes] | None = None
         self._shared = 0
         self._measured = (0, 0)
         self.charge: Any = None
-        """What its tail is charged with, where that is counted; as long as somebody shares the tail, it is."""
+        """The memory charge of the tail, if counted. Segments refer to it, so that it lives as long as the tail."""
 
     def append(self, entry: bytes) -> None:
-        """Add one entry of which nothing else is known."""
+        """Append one entry without time, duration or undo data."""
         self.keep((entry, None, None, None))
 
     @property
     def own_size(self) -> int:
-        """Bytes of the entries since it was forked."""
+        """Bytes of the tail: all entries since the fork, with their undo data."""
         count, size = self._measured
         if count > len(self._tail):
             count = size = 0
@@ -76,11 +76,11 @@ class History:
 
     @property
     def size(self) -> int:
-        """Bytes of all entries."""
+        """Bytes of all entries and their undo data."""
         return self.own_size + sum(map(_segment_size, self._line()))
 
     def fork(self, at: int | None = None, *, throw_away: bool = False) -> History:
-        """A history that begins where this one now ends, or with its first `at` entries, which it must have."""
+        """A history that begins with all entries of this one, or with its first `at`, which must exist."""
         count = len(self._tail) if at is None else at - self._inherited
         if count <= 0:
             return History(self._before if at is None else _cut_line(self._before, at))
@@ -92,7 +92,7 @@ class History:
         return History(segment)
 
     def forget(self) -> None:
-        """Let go of entries that no fork shares; nothing may be appended afterwards."""
+        """Free the entries that no fork shares; nothing may be appended afterwards."""
         del self._tail[self._shared :]
 
     @property
@@ -107,11 +107,11 @@ class History:
         return self.since(0)
 
     def since(self, start: int) -> Iterator[bytes]:
-        """The entries from number `start` (the first is 0) that are there now."""
+        """The current entries from index `start` on."""
         return map(_entry_of, self.kept_since(start))
 
     def kept_since(self, start: int) -> Iterator[Kept]:
-        """The same, each with what is beside it."""
+        """As `since`, with times and undo data."""
         count = len(self._tail)
         for segment in self._line():
             if segment.end > start:
@@ -120,11 +120,11 @@ class History:
         yield from self._tail[max(start - self._inherited, 0) : count]
 
     def undos_since(self, start: int) -> list[Undo]:
-        """How to go back behind entry `start`, the first step first."""
+        """Undo data of the entries from index `start` on, the latest first."""
         return list(filter(None, map(_undo_of, self.kept_since(start))))[::-1]
 
     def digest(self, length: int | None = None) -> bytes:
-        """A hash over all entries in order, or over the first `length`; equal for equal histories, forked or not."""
+        """A hash of all entries in order, or of the first `length`; equal for equal histories, forked or not."""
         count = len(self._tail) if length is None else length - self._inherited
         done, value = self._digested or (0, _digest_of(self._line()))
         if done > count:
@@ -135,7 +135,7 @@ class History:
         return value
 
     def _line(self) -> list[Segment]:
-        """Every segment this history goes back to, eldest first."""
+        """Every segment that this history continues, oldest first."""
         line: list[Segment] = []
         segment = self._before
         while segment is not None:
@@ -146,7 +146,7 @@ class History:
 
 
 def _cut_line(segment: Segment | None, at: int) -> Segment | None:
-    """The segment that ends behind entry `at`, which goes back to the same others."""
+    """A segment that ends after `at` entries and continues the same earlier segments."""
     while segment is not None and at < segment.end:
         first = segment.end - segment.count
         if at > first:
@@ -187,20 +187,20 @@ _MAX_DEPTH = 900
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One answered call."""
+    """One call and its result."""
 
     tool_call: ToolCall
     tool_output: ToolResult
 
 
 read_entry = msgspec.json.Decoder(Entry).decode
-"""An entry as objects; each reader gets objects of its own."""
+"""Decode an entry; each call returns new objects."""
 
 read_call = msgspec.json.Decoder(ToolCall).decode
 
 
 def call_text(call: ToolCall, arguments: bytes) -> bytes:
-    """A call whose arguments are JSON text already; fields at their default are left out."""
+    """A call as JSON text, from arguments that are JSON text already; fields at their default are omitted."""
     text = b'{"name":%b,"arguments":%b' % (_encode(call.name), arguments)
     if call.call_id is not None:
         text = b'%b,"call_id":%b' % (text, _encode(call.call_id))
@@ -210,7 +210,7 @@ def call_text(call: ToolCall, arguments: bytes) -> bytes:
 
 
 def result_text(result: ToolResult, value: bytes) -> bytes:
-    """A result whose value is JSON text already; fields at their default are left out."""
+    """A result as JSON text, from a value that is JSON text already; fields at their default are omitted."""
     text = b'{"call_id":%b,"name":%b' % (_encode(result.call_id), _encode(result.name))
     if value != b"null":
         text = b'%b,"result":%b' % (text, value)
@@ -222,21 +222,21 @@ def result_text(result: ToolResult, value: bytes) -> bytes:
 
 
 def entry_text(call: bytes, result: bytes) -> bytes:
-    """Both halves as one entry."""
+    """An entry from a call and a result, both as JSON text."""
     return b'{"tool_call":%b,"tool_output":%b}' % (call, result)
 
 
 def entry_frame(name: str) -> tuple[bytes, bytes]:
-    """What stands before the arguments in entries of one tool, and between the call's id and the value.
+    """The fixed parts of one tool's entries: the text before the arguments, and between call id and value.
 
-    For calls by the tool's own name, and answers with nothing beside a value.
+    For calls by the tool's qualified name whose result has a value and no other optional field.
     """
     quoted = _encode(name)
     return b'{"tool_call":{"name":%b,"arguments":' % quoted, b',"name":%b,"result":' % quoted
 
 
 def fill_frame(frame: tuple[bytes, bytes], arguments: bytes, call_id: str | None, value: bytes) -> bytes:
-    """The entry of such a call, as `entry_text` has it."""
+    """The entry for a frame of `entry_frame`; the same text as `entry_text` produces."""
     before, between = frame
     if call_id is None:
         return b"".join((before, arguments, b'},"tool_output":{"call_id":null', between, value, b"}}"))
@@ -246,13 +246,13 @@ def fill_frame(frame: tuple[bytes, bytes], arguments: bytes, call_id: str | None
 
 
 def any_call_text(call: ToolCall) -> bytes:
-    """A call that may hold anything: what JSON cannot carry is recorded by its type's name."""
+    """A call with arbitrary arguments as JSON text; values that are not JSON are replaced by their type's name."""
     if not fits(call.arguments, max_values=_MAX_VALUES, max_depth=_MAX_DEPTH):
         return call_text(call, b'"<too large or too deep to record>"')
     try:
         text = _encode(call.arguments, enc_hook=_stand_in)
         if text[:1] not in b'{"':
-            # No object, so no arguments; kept as text, like other things that were sent in their place.
+            # Not an object: recorded as text, as other invalid arguments are.
             text = _encode(text.decode())
         return call_text(call, text)
     except (TypeError, ValueError, RecursionError):
@@ -260,7 +260,7 @@ def any_call_text(call: ToolCall) -> bytes:
 
 
 def interrupted(call: bytes, why: str) -> bytes:
-    """The entry of a call that was begun and never answered."""
+    """The entry for a call that was started and never completed."""
     info = Interrupted(why, hint="find out whether it took effect before you call it again").info
     result = ToolResult.failed(read_call(call), info)
     return entry_text(call, result_text(result, b"null"))

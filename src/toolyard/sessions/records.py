@@ -1,6 +1,6 @@
-"""`Records`: small named values a service must not lose (keys, registered tools, answers to repeated requests).
+"""`Records`: small named values that a service must not lose (API keys, registered tools, idempotent responses).
 
-They live beside its sessions, written in the same transactions, or in memory where nothing is kept.
+They are kept beside its sessions and written in the same transactions, or in memory if there is no store.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _AT_ONCE = 500
-"""Records deleted by one transaction: others wait for it."""
+"""Most records deleted in one transaction, since others wait for it."""
 
 
 def off_loop(
     method: Callable[Concatenate[Any, _P], _T], *, writes: bool = False
 ) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
-    """The a-twin of a method of `Records`: the same for a task, which must not wait for a store itself."""
+    """The async twin of a method of `Records`, for tasks, which must not block on a store."""
     name = method.__name__
 
     async def twin(self: Records, /, *values: _P.args, **named: _P.kwargs) -> _T:
@@ -41,36 +41,36 @@ def off_loop(
 
 
 class Records(ABC):
-    """Values by kind, owner and name, for callers in many threads and, by the a-twins, on an event loop.
+    """Values by kind, owner and name. Thread-safe; the async twins are for event loops.
 
-    A sync method may wait for a disk or a server; an a-twin never blocks the loop. A raised `SessionError` means that
-    nothing was written, unless its text says that nobody knows. An a-twin that is cancelled gives up waiting: what
-    it was asked to write may still be written.
+    A sync method may wait for a disk or a server; an async twin never blocks the loop. A `SessionError` means that
+    nothing was written, unless its message says that the outcome is unknown. A cancelled async twin stops waiting,
+    but its write may still happen.
     """
 
     shared: bool
-    """True if other processes see the same records; False if they end with this one."""
+    """True if other processes see the same records; False if they end with this process."""
 
     clock: Callable[[], float]
-    """By which `expire` counts."""
+    """Source of the times that `expire` compares with."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
 
     def put(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
-        """Keep a value. With `new`, False if there is one of that name already, which then stays."""
+        """Write a value. With `new`, returns False and changes nothing if the name exists."""
         return self._write(PutRecord(kind, owner, name, value, self.clock(), AffectedRows(), new)) == 1
 
     def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
-        """Forget a value, if it is `old` where that is given; False if there was nothing to forget."""
+        """Delete a value, only if it equals `old` if given; False if nothing was deleted."""
         return self._write(RemoveRecord(kind, owner, name, AffectedRows(), old)) == 1
 
     def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
-        """Change a value that is still `old`; False if it is not."""
+        """Compare and swap: replace the value if it still equals `old`; False if it does not."""
         return self._write(PutRecord(kind, owner, name, value, self.clock(), AffectedRows(), old=old)) == 1
 
     def expire(self, kind: str, before: float) -> int:
-        """Forget what was written before that; says how many."""
+        """Delete records written before a time; returns their number."""
         total = 0
         while gone := self._write(ExpireRecords(kind, before, _AT_ONCE, AffectedRows())):
             total += gone
@@ -78,36 +78,37 @@ class Records(ABC):
 
     @abstractmethod
     def _write(self, write: RecordWrite) -> int:
-        """How many records it changed."""
+        """Perform the write; returns the number of records changed."""
 
     @abstractmethod
     def get(self, kind: str, owner: str, name: str) -> bytes | None:
-        """The value, or None."""
+        """The value, or None if there is none."""
 
     @abstractmethod
     def all(self, kind: str, owner: str | None = None) -> list[Record]:
-        """Every record of a kind, of one owner or of all, by owner and name."""
+        """All records of a kind, of one owner or of all, sorted by owner and name."""
 
     @abstractmethod
     def version(self, kind: str) -> int:
-        """Grows with every change of the kind, whichever process makes it, and is read before what it is the version
-        of. Kinds that are written all the time (`answer`) have none: always 0.
+        """A number that grows with every change of the kind by any process. Read it before the records themselves.
+
+        Always 0 for kinds that are written constantly (`answer`).
         """
 
     @abstractmethod
     def hold(self, kind: str, owner: str, name: str) -> bool:
-        """Take a name for this process (there need be no value) unless another has it; one that dies lets go."""
+        """Lock a name for this process; False if it is locked already. Needs no value. Freed if the process dies."""
 
     @abstractmethod
     def release(self, kind: str, owner: str, name: str) -> None:
-        """Let go of it; nothing happens if it is not held."""
+        """Unlock a name; does nothing if it is not held."""
 
     @abstractmethod
     def holds(self, kind: str, owner: str, name: str) -> bool:
-        """False if it is not held any more, for instance because the connection it went with is gone."""
+        """Whether the lock is still held; it may have been lost, for instance with its connection."""
 
     async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
-        """Do something that may wait for a store, beside the event loop if it does."""
+        """Run work that may wait for a store, off the event loop if it would block."""
         return work()
 
     aput = off_loop(put, writes=True)
@@ -121,18 +122,18 @@ class Records(ABC):
     arelease = off_loop(release)
     aholds = off_loop(holds)
 
-    def close(self) -> None:  # noqa: B027 - in memory there is nothing to let go of
-        """Let go of threads; the store is not ours to close."""
+    def close(self) -> None:  # noqa: B027 - records in memory have nothing to release
+        """Stop the threads. Does not close the store."""
 
 
 MOST_ANSWERS = 100_000
 MOST_APPROVALS = 20_000
 MOST_BYTES = 256 * 1024 * 1024
-"""Of all values of a bounded kind together."""
+"""Most bytes of all values of one bounded kind."""
 
 
 class _Kind(msgspec.Struct, eq=False):
-    """What there is of one kind: by owner, then by name, oldest first."""
+    """Records of one kind in memory: by owner, then by name, oldest first."""
 
     most: int | None
     owners: dict[str, dict[str, tuple[bytes, float]]] = {}
@@ -142,7 +143,7 @@ class _Kind(msgspec.Struct, eq=False):
 
     def put(self, owner: str, name: str, value: bytes, at: float) -> None:
         names = self.owners.setdefault(owner, {})
-        # Out and in again, so that the order stays that of age.
+        # Remove and insert again, so that the order stays that of age.
         before = names.pop(name, None)
         names[name] = (value, at)
         self.count += before is None
@@ -158,8 +159,8 @@ class _Kind(msgspec.Struct, eq=False):
             del self.owners[owner]
 
     def make_room(self, owner: str, name: str) -> None:
-        """Drop the oldest until the bounds hold again: of `owner` if they have more than their share, else of
-        whoever has most. So one who writes without end pushes out their own.
+        """Drop the oldest records until the limits hold: of `owner` if it has more than its share, else of the owner
+        with the most. An owner that writes without end thus displaces its own records.
         """
         if self.most is None:
             return
@@ -174,9 +175,9 @@ class _Kind(msgspec.Struct, eq=False):
 
 
 class MemoryRecords(Records):
-    """Records that end with the process; for one that keeps nothing else either.
+    """Records in memory, for processes without a store.
 
-    `most` bounds kinds that would grow for ever: the oldest are forgotten.
+    `most` limits the number of records of kinds that would grow without end; the oldest are dropped.
     """
 
     shared = False
@@ -266,11 +267,11 @@ class MemoryRecords(Records):
 
 
 _THREADS = 16
-"""Writes that wait at once for the next commit, which they share."""
+"""Most writes that wait at the same time for the next, shared commit."""
 
 
 class SqlRecords(Records):
-    """Reads where the store is quick are done inline; other reads, and all writes, on threads beside the loop."""
+    """Records in a session store. Async reads run inline if the store is quick; other async work runs in threads."""
 
     shared = True
 
@@ -312,7 +313,7 @@ class SqlRecords(Records):
         self._threads.close()
 
     async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
-        """See `Records`; a write waits for its commit, a read only where the server is not this process."""
+        """See `Records`; a write waits for its commit, a read blocks only if the store is a server."""
         if self._store.quick and not writes:
             return work()
         import asyncio
@@ -321,11 +322,11 @@ class SqlRecords(Records):
 
 
 def _lock_key(kind: str, owner: str, name: str) -> Key:
-    # A session's id holds no NUL, so that no session is ever held by this.
+    # Session ids contain no NUL, so this never collides with the lock of a session.
     return Key(owner, f"\0{kind}\0{name}")
 
 
 def open_records(store: SessionStore | None, *, clock: Callable[[], float] | None = None) -> Records:
-    """The records beside these sessions: in the same database, or in memory if there is none."""
+    """Records in the database of `store`, or in memory if it is None."""
     clock = steady_clock(store) if clock is None else clock
     return MemoryRecords(clock=clock) if store is None else SqlRecords(store, clock=clock)

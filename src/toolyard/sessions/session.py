@@ -1,6 +1,6 @@
-"""`Session`: one history, the engines' state beside it, and the turn that callers take in it.
+"""`Session`: a history, the engines' state, and the gate that lets one caller in at a time.
 
-`SessionViews` gives sessions as plain data of the reader's own.
+`SessionViews` reads sessions as plain data.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from toolyard.sessions.store.base import Key, StoredSession
 from toolyard.sessions.world_diff import WorldDiff, diff_states, hash_world
 
 INSIDE: ContextVar[tuple[Stay, ...]] = ContextVar("toolyard_inside", default=())
-"""Turns that the code running here is part of; who waits for the session of one of them waits for ever."""
+"""Turns that the current context runs inside of. Waiting for the session of one of them would deadlock."""
 
 
 class Stay(msgspec.Struct, eq=False):
-    """One turn in a session, as the code inside it sees it; over when the turn is."""
+    """One turn in a session, visible to the code that runs inside it. `over` is set when the turn ends."""
 
     gate: Gate
     over: bool = False
 
     def enter(self) -> None:
-        """Mark the code that runs from here on, in this context and in those that are copied from it."""
+        """Add this turn to `INSIDE`, for the current context and contexts copied from it."""
         INSIDE.set((*[stay for stay in INSIDE.get() if not stay.over], self))
 
 
 _committing = threading.Lock()
-"""Held for the moment in which history and state change together, and while a fork reads both."""
+"""Held while history and state change together, and while a fork reads both."""
 
 
 _NO_HISTORY, _NO_STATE, _NO_GATE = History(), State(), Gate()
-"""Of all sessions in which nothing is kept."""
+"""Shared by all sessions that keep nothing."""
 
 
 class Session:
-    """What is known of one session. Appending is for whoever has its turn."""
+    """One session in memory. Only the caller that holds its turn may append."""
 
     __slots__ = (
         *("branch", "counts", "drafted", "durable", "full", "gate", "history", "holder"),
@@ -75,48 +75,48 @@ class Session:
         self.state = state
         self.branch = branch
         self.durable = durable
-        """True if a store must have an entry before anybody is told of it."""
+        """True if an entry must be in a store before it is acknowledged."""
         self.used = self.told = used
-        """When it was last used, and when the store last heard of it."""
+        """When the session was last used, and the last such time that the store knows."""
         self.gate = gate or Gate()
         self.holder: object = None
-        """The thread or task that has the turn, if it is known."""
+        """Id of the thread that has the turn; None if free or held by a task."""
         self.taken = False
-        """True while somebody has the turn by `Sessions.enter`; cleared as it is given back."""
+        """True while a caller has the turn through `SessionTurns.enter` or `aenter`."""
         self.turn_since = len(history)
-        """How many entries there were when a batch last took its turn, or gave it back."""
+        """Number of entries when a batch last took or returned the turn."""
         self.over = False
         self.parent: str | None = None
-        """The session that it was forked from, where there is no store to ask."""
+        """Id of the session this one was forked from in this process; with a store, ask the store."""
         self.full = False
-        """True where nothing more may be added to it."""
+        """True if nothing more may be added."""
         self.room: int = sys.maxsize
-        """Bytes that may be added before it is measured; where nobody counts, all there are."""
+        """Bytes that may be added before the size is measured again; unlimited if no quota applies."""
         self.kept = True
-        """False for a session that nobody will ever read: nothing need be written down in it."""
+        """False for a session that is never read, in which nothing is recorded."""
         self.replays = False
-        """True where a wire has sent calls by way of an engine's own `execute`, which cannot say that they may be
-        repeats: a `call_id` that was answered before gets that answer again."""
+        """True if a wire sent calls through an engine's overridden `execute`, which has no way to mark them as
+        possible repeats. A `call_id` that has an answer then gets that answer again."""
         self.is_alone = False
-        """True for calls without a session; what is counted by session is counted by their owner."""
+        """True for calls without a session; limits per session then apply per owner."""
         self.drafted = False
         """True for the throw-away fork of a `simulate`."""
         self.counts: dict[str, int] | None = None
-        """Calls that ran, by qualified name; kept only where a budget needs it."""
+        """Number of calls that ran, by qualified name; None until a budget needs it."""
         self.tallies: dict[object, tuple[int, Counter[Any]]] = {}
-        """For whoever counts entries: how many it has looked at, and what it counted."""
+        """By counter (see `count_entries`): number of entries counted so far, and the counts."""
 
     @classmethod
     @lru_cache(maxsize=1024)
     def alone(cls, owner: str | None, mode: Mode) -> Session:
-        """For calls by themselves: it is empty and stays so, since nothing is written down in it."""
+        """The shared placeholder for calls without a session. Stays empty, since nothing is recorded in it."""
         session = cls(Key(owner or "", ""), _NO_HISTORY, _NO_STATE, gate=_NO_GATE)
         session.kept, session.is_alone, session.drafted = False, True, mode == "simulate"
         return session
 
     @classmethod
     def stored(cls, key: Key, stored: StoredSession) -> Session:
-        """A session as a store has it."""
+        """A session restored from a store."""
         session = cls(key, History(), State(), branch=stored.branch, durable=True, used=stored.used)
         for first in stored.changes:
             session.state.apply(read_changes(first))
@@ -127,7 +127,7 @@ class Session:
     def commit(
         self, entry: bytes, changes: Changes | None = None, at: float | None = None, took: float | None = None
     ) -> None:
-        """Add an entry and what its call changed, as one step."""
+        """Append an entry and apply the state changes of its call, atomically."""
         self.room -= len(entry)
         if changes:
             undo = self.state.undo(changes)
@@ -139,16 +139,16 @@ class Session:
             self.history.keep((entry, at, took, None))
 
     def draft(self) -> Session:
-        """A fork for one `simulate`: nobody else sees it, no store hears of it, and it is dropped unread."""
+        """A private fork for one `simulate`, never stored and dropped afterwards."""
         draft = Session(self.key, self.history.fork(throw_away=True), self.state.fork(), gate=self.gate)
         draft.drafted, draft.is_alone, draft.tallies = True, self.is_alone, self.tallies
         draft.counts = None if self.counts is None else dict(self.counts)
         return draft
 
     def count_entries(self, whose: object, count: Callable[[int, bytes, Counter[Any]], None]) -> Counter[Any]:
-        """What somebody counted so far, brought up to date: `count` is given every new entry and its place once.
+        """Incremental counts under the key `whose`: `count` is called once for each new entry with its index.
 
-        Only for whoever has the turn.
+        Only for the caller that holds the turn. The result of a draft is not kept.
         """
         upto, counts = self.tallies.get(whose) or (0, Counter())
         if upto < len(self.history):
@@ -161,15 +161,15 @@ class Session:
         return counts
 
     def forget(self) -> None:
-        """Let go of the entries, if nobody is inside who may be reading them."""
+        """Free the entries, unless the session is busy and they may be being read."""
         with _committing:
             if not self.gate.busy:
                 self.history.forget()
 
     def branches(self, at: int | None = None) -> tuple[History, State, int]:
-        """History and state as a fork begins with them, and how many entries that is: all, or the first `at`.
+        """History and state for a fork, and its number of entries: all, or the first `at`.
 
-        Going back costs what the entries behind it changed, nothing else.
+        Going back costs only what the entries after `at` changed.
         """
         with _committing:
             state = self.state.fork()
@@ -187,14 +187,14 @@ class Session:
 
 
 def busy_error(session: Session) -> SessionBusyError:
-    """Somebody else had its turn for too long."""
+    """The error for a turn that did not become free in time."""
     return SessionBusyError(
         f"session {session.key.session_id!r} is still busy with another call; nothing of this batch was run"
     )
 
 
 def inside_itself_error(session: Session) -> SessionError:
-    """It would wait for itself."""
+    """The error for a call from inside a session's turn into the same session."""
     return SessionError(
         f"a tool running in session {session.key.session_id!r} called into that session, which would wait for itself; "
         "use another session"
@@ -202,14 +202,14 @@ def inside_itself_error(session: Session) -> SessionError:
 
 
 def check_number(name: str, value: object) -> int:
-    """Refuse what is no number of entries."""
+    """Return the value; `UnknownEntryError` unless it is a number of entries."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise UnknownEntryError(f"{name} must be a whole number of entries, 0 or more, not {value!r}")
     return value
 
 
 def check_beginning(session_id: str, initial_state: object, fork_of: str | None, at: int | None) -> None:
-    """Refuse a session of no good id, with two beginnings, or with an `at` that is no number of entries of a fork."""
+    """Raise `SessionError` for an invalid id, for both `initial_state` and `fork_of`, and for an invalid `at`."""
     check_session_id(session_id)
     if initial_state is not None and fork_of is not None:
         raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
@@ -220,7 +220,7 @@ def check_beginning(session_id: str, initial_state: object, fork_of: str | None,
 
 
 def check_session_id(session_id: str) -> None:
-    """Refuse an id that not every store could keep."""
+    """Raise `SessionError` for an id that not every store could keep."""
     if not isinstance(session_id, str) or not session_id:
         raise SessionError("a session id is text and not empty")
     if "\0" in session_id or any("\ud800" <= char <= "\udfff" for char in session_id):
@@ -228,19 +228,19 @@ def check_session_id(session_id: str) -> None:
 
 
 class RecordedCall(msgspec.Struct, frozen=True):
-    """An entry of a history, and what stands beside it."""
+    """One entry of a history, with its number and times."""
 
     seq: int
-    """Its number; the first is 1."""
+    """The entry's number; the first is 1."""
     tool_call: ToolCall
     tool_output: ToolResult
     at: datetime | None = None
-    """When it was recorded; None if the session began with it."""
+    """When it was recorded; None if the session was set up with it."""
     took: float | None = None
-    """Seconds from the beginning of the call to its answer, if they are known."""
+    """Duration of the call in seconds, if known."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, the time as text; what is not known is left out."""
+        """Plain data with the time in ISO 8601; unknown times are omitted."""
         plain: dict[str, Any] = {
             "seq": self.seq,
             "tool_call": self.tool_call.to_dict(),
@@ -254,10 +254,10 @@ class RecordedCall(msgspec.Struct, frozen=True):
 
 
 class SessionViews(ABC):
-    """What can be read of a session, with what other processes added to it."""
+    """Read access to sessions, including entries added by other processes."""
 
     clock: Callable[[], float]
-    """What the times of sessions and of their entries are told by; see `date_of`."""
+    """The clock for the times of sessions and entries; `date_of` converts its values to dates."""
     _epoch: float
 
     @abstractmethod
@@ -265,7 +265,7 @@ class SessionViews(ABC):
         """The session; `UnknownSessionError` if there is none."""
 
     def state(self, session_id: str, owner: str | None = None) -> dict[str, Any] | None:
-        """History and engine state, good as `initial_state`; None if there is no such session."""
+        """History and engine state, usable as `initial_state`; None if there is no such session."""
         try:
             session = self.current(session_id, owner)
         except UnknownSessionError:
@@ -280,7 +280,7 @@ class SessionViews(ABC):
     def calls(
         self, session_id: str, owner: str | None = None, *, after: int = 0, limit: int | None = None
     ) -> list[RecordedCall]:
-        """The history from behind that entry on, each call with its time."""
+        """At most `limit` entries after entry number `after`, in order."""
         check_number("after", after)
         if limit is not None:
             check_number("limit", limit)
@@ -293,11 +293,11 @@ class SessionViews(ABC):
         return found
 
     def date_of(self, seconds: float) -> datetime:
-        """The date of a time that `clock` told."""
+        """Convert a time of `clock` to a date in UTC."""
         return datetime.fromtimestamp(seconds + self._epoch, UTC)
 
     def world(self, session_id: str, owner: str | None = None, *, at: int | None = None) -> State:
-        """What engines keep in it, now or behind its `at`-th entry."""
+        """The engines' state in the session, now or after its `at`-th entry."""
         if at is not None:
             check_number("at", at)
         session = self.current(session_id, owner)
@@ -307,7 +307,7 @@ class SessionViews(ABC):
         return state
 
     def world_hash(self, session_id: str, owner: str | None = None, *, at: int | None = None) -> str:
-        """Equal for equal worlds, whatever path led there."""
+        """A hash of the world; equal for equal worlds, whatever calls led to them."""
         return hash_world(self.world(session_id, owner, at=at))
 
     def world_diff(
@@ -319,12 +319,15 @@ class SessionViews(ABC):
         at_a: int | None = None,
         at_b: int | None = None,
     ) -> WorldDiff:
-        """What leads from the world of one session, or of one point in it, to that of another, or of another point."""
+        """Changes from the world of `session_id`, after entry `at_a`, to that of `other_id`, after entry `at_b`.
+
+        Without `other_id`, both are of one session; without `at_a` or `at_b`, the current world is compared.
+        """
         before = self.world(session_id, owner, at=at_a)
         return diff_states(before, self.world(session_id if other_id is None else other_id, owner, at=at_b))
 
     def state_hash(self, session_id: str, owner: str | None = None) -> str:
-        """Equal for sessions with equal histories and equal engine state."""
+        """A hash of history and engine state; equal for sessions in which both are equal."""
         session = self.current(session_id, owner)
         _, state, length = session.branches()
         whole = session.history.digest(length)

@@ -1,4 +1,4 @@
-"""`Sessions`: every session this process knows, the memory they may take, and the store of what is acknowledged."""
+"""`Sessions`: all sessions of this process, their memory quota, and their durable store."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _CRASHED = "nobody answered for the call: its process ended, or its engine was c
 _COUNT_SECONDS = 1.0
 _COMPARED = 200
 _CACHED = 10_000
-"""Stored sessions kept in memory; more are read again when they are needed."""
+"""Most stored sessions cached in memory; others are loaded again when needed."""
 _STEP = 4096
-"""Bytes that a session may at least add before it is measured again."""
+"""Least number of bytes that a session may add before it is measured again."""
 _PART = 16
-"""Of its size, the part that it may add: what is measured often is small."""
+"""A session may add this fraction (1/16) of its size before it is measured again, so large ones are measured rarely."""
 
 
 class Charge:
-    """What one tail of entries is charged with; given back with it."""
+    """Bytes charged for one tail of entries, returned to the quota when the tail is freed."""
 
     __slots__ = ("_quota", "size")
 
@@ -47,15 +47,15 @@ class Charge:
         self.size = 0
 
     def __del__(self) -> None:
-        # Whoever holds the lock may be interrupted by this: the garbage collector comes when it likes.
+        # Must not take the lock: the garbage collector may run this in a thread that holds it.
         self._quota.returned.append(self.size)
 
 
 class MemoryQuota:
-    """How many bytes sessions in memory may take, each of them and all together.
+    """Limits the bytes of sessions in memory, for each session and in total.
 
-    A call pays for the bytes of its entry out of its session's `room`; only where that is used up is the session
-    measured. What forks share is charged once, to whoever wrote it, and given back when the last of them is gone.
+    Each entry reduces its session's `room`; the session is measured only when that is used up. Entries shared by forks
+    are charged once, to the session that wrote them, and returned when the last fork is gone.
     """
 
     def __init__(self, max_session_bytes: int, max_bytes: int) -> None:
@@ -67,12 +67,12 @@ class MemoryQuota:
 
     @property
     def used(self) -> int:
-        """Bytes of all sessions, as far as they were measured."""
+        """Bytes of all sessions, as of their last measurement."""
         with self._lock:
             return self._settle()
 
     def admit(self, session: Session) -> None:
-        """Begin to count for a session that no store has; `SessionFullError` if it begins with too much."""
+        """Start counting a session that is not stored; `SessionFullError` if its initial content is too large."""
         if session.durable:
             return
         session.history.charge = Charge(self)
@@ -80,7 +80,7 @@ class MemoryQuota:
         self.check(session)
 
     def measure(self, session: Session) -> None:
-        """Count what it holds now; from then on it is `full`, or has room to grow."""
+        """Measure a session and set its `full` and `room`."""
         state, own = session.state.size, session.history.own_size
         size = state + session.history.size
         charge = session.history.charge
@@ -94,18 +94,18 @@ class MemoryQuota:
         session.room = max(min(left, max(_STEP, size // _PART)), 0)
 
     def check(self, session: Session) -> None:
-        """Refuse a session that is still too large."""
+        """Measure a session; `SessionFullError` if it is full."""
         self.measure(session)
         if session.full:
             raise full_error(session)
 
     def check_total(self) -> None:
-        """Refuse one more session where all together are too large."""
+        """Raise `SessionError` if all sessions together exceed the total, so that no other may be opened."""
         if self.used > self.max_bytes:
             raise SessionError(f"sessions in memory hold {self.max_bytes:,} bytes, the most allowed; tear some down")
 
     def release(self, session: Session) -> None:
-        """A session is over: what no fork shares of it is gone."""
+        """Return the bytes of an ended session that no fork shares."""
         charge = session.history.charge
         if charge is not None:
             own = session.history.own_size
@@ -120,7 +120,7 @@ class MemoryQuota:
 
 
 def full_error(session: Session) -> SessionFullError:
-    """Nothing more goes into it."""
+    """The error for a session that is full."""
     return SessionFullError(
         f"session {session.key.session_id!r} is full, or all sessions in memory together are; nothing of this was run. "
         "Tear sessions down, ask for less, keep them in a store, or raise sessions.max_session_bytes or max_bytes"
@@ -128,10 +128,10 @@ def full_error(session: Session) -> SessionFullError:
 
 
 class Sessions(SessionViews, SessionTurns):
-    """Finds, opens and ends sessions; without a store they live as long as this object.
+    """Opens, finds and ends sessions. Without a store they live as long as this object.
 
-    `ttl` ends sessions that many seconds after their last use. `max_open` bounds how many there may be, and without
-    a store `max_session_bytes` how large each may become, `max_bytes` all of them together.
+    `ttl` ends sessions that many seconds after their last use. `max_open` limits their number. Without a store,
+    `max_session_bytes` limits the size of each and `max_bytes` that of all. Owns the store: `close` closes it.
     """
 
     def __init__(
@@ -152,16 +152,16 @@ class Sessions(SessionViews, SessionTurns):
             raise SessionError(f"max_open must be a whole number, 1 or more, not {max_open!r}")
         self.store = store
         self.yard = ""
-        """Which of the yards that share the store this is: the path of its file. Empty if the store is its own."""
+        """Path of this yard's file if several yards share the store, else empty."""
         self.clock = clock or (time.monotonic if store is None else steady_clock(store))
-        # In memory it counts from nowhere in particular.
+        # The monotonic clock of sessions in memory has no defined epoch.
         self._epoch = time.time() - time.monotonic() if store is None and clock is None else 0.0
         self._threads = Threads(_STORE_THREADS, "toolyard-store")
         self.ttl = ttl
         self.max_open = max_open
         self.quota = MemoryQuota(max_session_bytes, max_bytes)
         self.at_hand: dict[Key | str, Session] = {}
-        """Sessions in memory, by id; by owner and id if they have one."""
+        """Sessions in memory, by id, or by `Key` if they have an owner."""
         self._change = threading.RLock()
         self._swept = self.clock()
         self._counted = (float("-inf"), 0)
@@ -176,8 +176,8 @@ class Sessions(SessionViews, SessionTurns):
         at: int | None = None,
         setup: Changes | None = None,
     ) -> Session:
-        """Begin a session: empty, with a given state, or where another one now is, or was behind its `at`-th entry;
-        `setup` stays with it.
+        """Create a session: empty, from `initial_state`, or as a fork of another one, at its end or after its `at`-th
+        entry. `setup` is stored in its state.
         """
         check_beginning(session_id, initial_state, fork_of, at)
         key = Key(owner or "", session_id)
@@ -196,7 +196,7 @@ class Sessions(SessionViews, SessionTurns):
                 raise UnknownSessionError(f"session {fork_of!r} is over")
             session, base = self._new(key, parent, at, entries, changes)
             self.quota.admit(session)
-            # Found by others from now on; its gate is shut until the store has it.
+            # Visible to others from now on, so its gate stays closed until the store has it.
             session.gate.enter_at_once()
             self.at_hand[key.slot] = session
         try:
@@ -231,7 +231,7 @@ class Sessions(SessionViews, SessionTurns):
         return session, base
 
     def find(self, session_id: str, owner: str | None = None) -> Session:
-        """The session; `UnknownSessionError` if there is none, or it belongs to somebody else."""
+        """The session; `UnknownSessionError` if there is none, or it has another owner."""
         session = self.at_hand.get(Key(owner, session_id) if owner else session_id)
         if session is None:
             session = self._load(Key(owner or "", session_id))
@@ -242,25 +242,25 @@ class Sessions(SessionViews, SessionTurns):
         return session
 
     def _find_near(self, session_id: str, owner: str | None) -> list[str]:
-        """What may have been meant among the owner's sessions at hand; nothing where there are too many to compare."""
+        """Ids of the owner's sessions in memory that are similar; empty if there are too many to compare."""
         if len(self.at_hand) > _COMPARED:
             return []
         keys = [session.key for session in tuple(self.at_hand.values()) if not session.over]
         return nearest(session_id, [key.session_id for key in keys if key.owner == (owner or "")])
 
     def known(self, session_id: str, owner: str | None = None) -> bool:
-        """True if `find` needs no store for it."""
+        """True if `find` needs no store access."""
         return self.store is None or Key(owner or "", session_id).slot in self.at_hand
 
     def current(self, session_id: str, owner: str | None = None) -> Session:
-        """The session, with what other processes added to it meanwhile."""
+        """The session, including entries that other processes have added."""
         session = self.find(session_id, owner)
         if session.durable:
             self._look_again(session)
         return session
 
     def drop(self, session_id: str, owner: str | None = None) -> None:
-        """End a session; nothing happens if there is none."""
+        """End a session; does nothing if there is none."""
         key = Key(owner or "", session_id)
         with self._change:
             session = self.at_hand.pop(key.slot, None)
@@ -272,7 +272,7 @@ class Sessions(SessionViews, SessionTurns):
             self.store.write(Delete(key))
 
     def close(self) -> None:
-        """Forget every session; the stored ones stay in the store, which is closed."""
+        """Drop every session from memory and close the store, which keeps those stored."""
         with self._change:
             self.at_hand.clear()
         if self.store is not None:
@@ -283,27 +283,27 @@ class Sessions(SessionViews, SessionTurns):
         return len(self.at_hand)
 
     def intent(self, session: Session, call: bytes) -> Intend:
-        """What the store is told before a call that may change the world."""
+        """The write announcing a call that may change the outside world."""
         return Intend(session.key, session.branch, len(session.history) + 1, call)
 
     def withdrawal(self, session: Session) -> Withdraw:
-        """What it is told if that call was never begun."""
+        """The write that cancels an intent because its call was never started."""
         return Withdraw(session.key, session.branch, len(session.history) + 1)
 
     def addition(
         self, session: Session, entry: bytes, changes: Changes, at: float | None = None, took: float | None = None
     ) -> Append:
-        """What it is told when the call is over."""
+        """The write that records a completed call."""
         session.told = self.clock() if at is None else at
         now, number = session.told, len(session.history) + 1
         return Append(session.key, session.branch, number, entry, write_changes(changes), now, now, took)
 
     def write(self, write: Write) -> None:
-        """Wait until the store has it."""
+        """Write to the store and wait until it is durable."""
         self._durable().write(write)
 
     async def awrite(self, write: Write) -> BaseException | None:
-        """`write` for a task, to the end whatever happens to it meanwhile; the cancellation that came, if one did."""
+        """`write` for a task. Waits for the outcome even if cancelled meanwhile, and then returns the cancellation."""
         future = submit_write(self._durable(), write)
         cancelled = await outlast(future)
         failure = future.result()
@@ -312,7 +312,7 @@ class Sessions(SessionViews, SessionTurns):
         return cancelled
 
     def _look_again(self, session: Session) -> None:
-        """Read what others added, unless somebody has the turn, who has read it."""
+        """Read entries added by other processes, unless a caller here has the turn and thus has read them already."""
         if not session.gate.enter_at_once():
             return
         store, held = self._durable(), False
@@ -322,7 +322,7 @@ class Sessions(SessionViews, SessionTurns):
         except UnknownSessionError:
             raise
         except SessionError as error:
-            # A full disk must not keep anybody from reading; what could not be settled is settled later.
+            # A full disk must not prevent reading; an open intent is settled later.
             _log.warning("session %s: %s", session.key.session_id, error)
         finally:
             try:
@@ -343,7 +343,7 @@ class Sessions(SessionViews, SessionTurns):
             session.commit(item.entry, read_changes(item.changes), item.at, item.took)
             session.counts = None
         if held and newer.intent is not None:
-            # Whoever meant to make this call no longer holds the session, so nobody will tell what came of it.
+            # The process that announced this call no longer holds the session, so its outcome stays unknown.
             entry = interrupted(newer.intent[1], _CRASHED)
             write = self.addition(session, entry, {})
             store.write(write)
@@ -381,7 +381,7 @@ class Sessions(SessionViews, SessionTurns):
         return self.ttl is not None and self.clock() - session.used > self.ttl
 
     def _unused_elsewhere(self, session: Session) -> bool:
-        """Whether other processes, too, have not used it for so long."""
+        """Whether other processes have not used the session within the `ttl` either."""
         store = self._durable()
         if not store.try_hold(session.key):
             return False
@@ -393,7 +393,7 @@ class Sessions(SessionViews, SessionTurns):
             store.release(session.key)
 
     def count(self, owner: str) -> int:
-        """How many sessions an owner has, not counting those that have expired."""
+        """Number of an owner's sessions, without expired ones."""
         with self._change:
             self._sweep()
             if self.store is None:
@@ -401,7 +401,7 @@ class Sessions(SessionViews, SessionTurns):
         return self.store.count(owner)
 
     def _sweep(self) -> None:
-        """End what nobody used for so long; looks at all of them, so not each time."""
+        """End expired sessions. Rate-limited, since it looks at all of them."""
         now = self.clock()
         if self.ttl is None or (now - self._swept < min(self.ttl, 1.0) and len(self.at_hand) < self.max_open):
             return
@@ -422,7 +422,7 @@ class Sessions(SessionViews, SessionTurns):
         self._make_room()
 
     def _stored_count(self, store: SessionStore) -> int:
-        """How many the store has, within a moment: counting takes longer the more there are."""
+        """Number of stored sessions, cached for a second, since counting takes longer the more there are."""
         now = self.clock()
         when, number = self._counted
         fresh = when <= now < when + _COUNT_SECONDS and number + 1 < self.max_open

@@ -1,7 +1,7 @@
-"""`State`: what engines keep in a session, as JSON under names, forked without copying.
+"""`State`: the named JSON values that engines keep in a session, forked without copying.
 
-Values live as JSON text in one dict, which forks share until one of them changes something.
-`read_initial` is what a session may be set up with: what `get_session_state` of another one gave.
+Values are kept as JSON text in one dict, which forks share until one of them changes something. `read_initial` reads
+an `initial_state`, which has the form that `get_session_state` returns.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from toolyard.model.names import json_type, nearest
 from toolyard.sessions.history import Entry, Undo, any_call_text, entry_text, result_text
 
 Slot = tuple[str, str]
-"""Whose value it is, and what they call it."""
+"""The engine that owns a value, and the value's name."""
 Changes = dict[Slot, bytes | None]
-"""New values; None takes one away."""
+"""New values; None removes one."""
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 
 class State:
-    """Committed values of every engine. Changed only by `apply`, by whoever has the session's turn."""
+    """Committed values of every engine. Changed only by `apply`, by the holder of the session's turn."""
 
     __slots__ = ("_shared", "_values")
 
@@ -40,21 +40,21 @@ class State:
         return self._values.get(slot)
 
     def apply(self, changes: Changes) -> None:
-        """Take in what a call changed."""
+        """Apply the changes of one call."""
         if self._shared:
             self._values = dict(self._items())
             self._shared = False
-        # One call: no interrupt leaves a half of it.
+        # A single C call, so that an interrupt cannot leave it half done.
         self._values.update(changes)
 
     def undo(self, changes: Changes) -> Undo:
-        """What is to be kept of the values that the changes are about to replace."""
+        """What must be kept of the current values to undo these changes later."""
         values = {slot: _shrink_value(self.get(slot), new) for slot, new in changes.items()}
         kept = [old[1] if isinstance(old, tuple) else old for old in values.values() if old is not None]
         return values, sum(map(len, kept))
 
     def undone(self, undos: Iterable[Undo]) -> State:
-        """A state that begins as this one was before those changes, of which the latest comes first."""
+        """A fork with these changes undone; the latest comes first."""
         values: Changes = {}
         for before, _ in undos:
             for slot, old in before.items():
@@ -69,13 +69,13 @@ class State:
         return state
 
     def fork(self) -> State:
-        """A state that begins as this one is now."""
+        """A state with the same values, independent from now on."""
         self._shared = True
         return State(self._values)
 
     @property
     def size(self) -> int:
-        """Bytes of all values."""
+        """Total bytes of all values."""
         return sum(len(value) for _, value in self._items())
 
     def slots(self) -> list[Slot]:
@@ -83,14 +83,14 @@ class State:
         return sorted(slot for slot, _ in self._items())
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Plain data: engine -> name -> value."""
+        """Plain data: engine to name to value."""
         found: dict[str, dict[str, Any]] = {}
         for (owner, name), value in sorted(self._items()):
             found.setdefault(owner, {})[name] = _decode(value)
         return found
 
     def digest(self) -> bytes:
-        """A hash over all values."""
+        """A hash of all values."""
         pairs = [(*slot, value) for slot, value in sorted(self._items())]
         return hashlib.blake2b(_encode(pairs), digest_size=32).digest()
 
@@ -98,18 +98,18 @@ class State:
         return bool(self._items())
 
     def _items(self) -> list[tuple[Slot, bytes]]:
-        # What was taken away again has left a mark.
+        # Removed values leave None behind.
         return [(slot, value) for slot, value in list(self._values.items()) if value is not None]
 
 
 _SHORT = 100
-"""Bytes of a value that is kept whole."""
+"""Values shorter than this many bytes are kept whole."""
 
 
 def _shrink_value(old: bytes | None, new: bytes | None) -> bytes | tuple[int, bytes, int] | None:
-    """A value that was replaced: only what the new one has not, if both begin and end alike.
+    """A replaced value, reduced to the part between the prefix and suffix that it shares with the new one.
 
-    An engine that keeps all it knows in one value would otherwise fill the memory with copies of it.
+    An engine that keeps everything in one large value would otherwise fill the memory with copies.
     """
     if old is None or new is None or len(old) < _SHORT:
         return old
@@ -119,7 +119,7 @@ def _shrink_value(old: bytes | None, new: bytes | None) -> bytes | tuple[int, by
 
 
 def _count_alike(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with, found by halves: comparing them one by one would take a thousand times longer."""
+    """Length of the common prefix, by bisection: comparing slices is a thousand times faster than single bytes."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -131,9 +131,9 @@ def _count_alike(one: bytes, other: bytes) -> int:
 
 
 class EngineState(MutableMapping[str, Any]):
-    """One engine's values during one call: JSON in, JSON out, kept only if the call succeeds.
+    """One engine's JSON values during one call; changes are kept only if the call succeeds.
 
-    Values may be replaced or changed in place. Reading gives the engine a copy of its own.
+    Values may be replaced or changed in place. What the engine reads is a private copy.
     """
 
     __slots__ = ("_changed", "_owner", "_read", "_state")
@@ -176,7 +176,7 @@ class EngineState(MutableMapping[str, Any]):
         return sum(1 for _ in self)
 
     def changes(self) -> Changes:
-        """What the call changed, as it is to be kept."""
+        """All changes made during the call; raises `SessionError` for a value that is not JSON."""
         made: Changes = {}
         for name, (before, value) in self._read.items():
             after = self._encode(name, value)
@@ -194,9 +194,9 @@ _GONE = object()
 
 
 def exact_json(value: Any) -> bytes:
-    """JSON text that reads back as the same value; ValueError for NaN, dates and whatever else would come back changed.
+    """JSON text that decodes to an equal value; ValueError for NaN, dates and anything else that JSON would change.
 
-    A tuple may come back as a list: nothing in it is lost.
+    Tuples are accepted, although they decode to lists.
     """
     text = _encode(value)
     if _decode(text) != value and _decode(text) != _tuples_to_lists(value):
@@ -213,7 +213,7 @@ def _tuples_to_lists(value: Any) -> Any:
 
 
 def write_changes(changes: Changes) -> bytes:
-    """Changes as one JSON text, for a store; empty for none."""
+    """Encode changes as one JSON text for a store; empty if there are none."""
     if not changes:
         return b""
     return _encode([(*slot, msgspec.Raw(value)) if value is not None else slot for slot, value in changes.items()])
@@ -229,13 +229,13 @@ def read_changes(text: bytes) -> Changes:
 
 EXECUTIONS = "tool_executions"
 SETUP = "setup"
-"""Under this name a session keeps what it was set up with, beside what engines keep under theirs."""
+"""Owner name of the slots that hold extra arguments of `setup`."""
 _POSITIONAL = "*args"
 _SETUP_OPTIONS = ("initial_state", "fork_of", "owner")
 
 
 def initial_schema() -> dict[str, Any]:
-    """JSON Schema of the state, by the structs that it is read as; `read_initial` accepts what it accepts."""
+    """JSON Schema of `initial_state`, generated from the structs; accepts the same values as `read_initial`."""
     _, structs = msgspec.json.schema_components([Entry])
     known = {name: {key: whole[key] for key in ("type", "properties", "required")} for name, whole in structs.items()}
     call, output = ({**known[name], "additionalProperties": False} for name in ("ToolCall", "ToolResult"))
@@ -251,7 +251,7 @@ def initial_schema() -> dict[str, Any]:
 
 
 def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:
-    """Entries and engine state; `SessionError` says what is wrong and where."""
+    """Entries and engine state from an `initial_state`; `SessionError` gives the fault and its place."""
     if not isinstance(state, dict):
         raise SessionError(f"initial_state must be a mapping as get_session_state gives it, not {json_type(state)}")
     executions = state.get(EXECUTIONS, [])
@@ -276,7 +276,7 @@ def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:
 
 
 def read_setup(args: tuple[Any, ...], keywords: dict[str, Any]) -> Changes:
-    """What else `setup` was given, as values that stay with the session."""
+    """Extra positional and keyword arguments of `setup`, as state values that stay with the session."""
     for name in keywords:
         near = nearest(name, _SETUP_OPTIONS, cutoff=0.7)
         if near:
@@ -286,13 +286,13 @@ def read_setup(args: tuple[Any, ...], keywords: dict[str, Any]) -> Changes:
 
 
 def with_setup(state: dict[str, Any] | None, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """An `initial_state` that has it too, for a session that begins somewhere else."""
+    """An `initial_state` that includes the extra arguments of `setup`, for a session created on a server."""
     given = {name: _decode(text) for (_, name), text in read_setup(args, keywords).items() if text is not None}
     return {**(state or {}), SETUP: {**(state or {}).get(SETUP, {}), **given}}
 
 
 def setup_of(state: State) -> tuple[list[Any], dict[str, Any]]:
-    """The inverse of `read_setup`: what was given by position, and what by keyword."""
+    """Inverse of `read_setup`: the positional and the keyword arguments."""
     keywords = dict(EngineState(state, SETUP))
     return keywords.pop(_POSITIONAL, []), keywords
 

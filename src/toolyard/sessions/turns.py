@@ -1,4 +1,4 @@
-"""`SessionTurns`: how a thread or a task takes the turn of a session, against others here and in other processes."""
+"""`SessionTurns`: taking and returning a session's turn, exclusive in this process and among others with its store."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from toolyard.sessions.store.sql import SessionStore
 T = TypeVar("T")
 
 _POLL = 0.02
-"""Seconds between two looks at a session that another process has."""
+"""Seconds between attempts to take a session that another process holds."""
 
 
 class SessionTurns(ABC):
-    """One at a time is inside a session; a stored one is held against other processes, and read anew."""
+    """Admits one caller at a time to a session. A stored session is also locked in the store and read again."""
 
     store: SessionStore | None
     ttl: float | None
@@ -31,10 +31,10 @@ class SessionTurns(ABC):
 
     @abstractmethod
     def _read_newer(self, session: Session, *, held: bool) -> None:
-        """Take in what other processes added."""
+        """Append the entries that other processes added. `held` says that this process holds the session."""
 
     def enter(self, session: Session, until: float | None = None, *, twin: str) -> None:
-        """Take the session's turn, waiting for it until a monotonic time."""
+        """Take the session's turn, waiting until a monotonic time; `SessionBusyError` on timeout."""
         gate = session.gate
         if not gate.enter_at_once():
             if session.holder == threading.get_ident():
@@ -101,11 +101,11 @@ class SessionTurns(ABC):
             self.leave(session)
 
     async def off_loop(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
-        """Inline where sessions live in memory; as `in_thread` where a store may block."""
+        """Run `work` inline if sessions are in memory, else as `in_thread`, because a store may block."""
         return work() if self.store is None else await self.in_thread(work, undo)
 
     async def in_thread(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
-        """Do something blocking with the store, to its end even if this task is cancelled meanwhile: then `undo` it."""
+        """Run blocking work in a thread. If this task is cancelled meanwhile, wait for it, `undo` it and re-raise."""
         import asyncio
 
         future = asyncio.wrap_future(self._threads.submit(work))
@@ -118,7 +118,7 @@ class SessionTurns(ABC):
         raise cancelled
 
     def leave(self, session: Session) -> None:
-        """Give the turn back. Interrupted, it may be called again, as long as `session.taken`."""
+        """Return the turn. After an interrupt it may be called again while `session.taken` is true."""
         session.holder = None
         session.used = self.clock()
         try:
@@ -127,37 +127,37 @@ class SessionTurns(ABC):
                     self._tell_of_use(session)
                     self.store.release(session.key)
                 except BaseException:
-                    # An interrupt may have come before it was released; twice does no harm.
+                    # An interrupt may have come before the release; releasing twice is harmless.
                     self.store.release(session.key)
                     raise
         finally:
-            # The first call in here gives the place back; only behind a call can an interrupt come.
+            # Interrupts are handled after calls only; the first call here is the one that frees the place.
             session.taken = False
             session.gate.free.append(None)
             if session.gate.line:
                 session.gate.hand_over()
 
     def leave_off_loop(self, session: Session) -> None:
-        """`leave`, from wherever the last of the work ended, be it an event loop that must not wait for a store."""
+        """`leave` from any thread, including an event loop's, which must not wait for the store."""
         if session.durable and not self._durable().quick:
-            with suppress(SessionError):  # closed meanwhile, and everything let go of
+            with suppress(SessionError):  # closed meanwhile, which released everything
                 self._threads.submit(lambda: self.leave(session))
         else:
             self.leave(session)
 
     def check_outside(self, session: Session) -> None:
-        """Raise if the code running here is part of the session's own turn."""
+        """Raise `SessionError` if the current code runs inside this session's turn."""
         if any(stay.gate is session.gate and not stay.over for stay in INSIDE.get()):
             raise inside_itself_error(session)
 
     def take(self, session: Session, until: float | None) -> None:
-        """Hold a stored session against other processes, and read what they added. Blocks."""
+        """Lock a stored session against other processes and read what they added. Blocks."""
         store = self._durable()
         while not store.try_hold(session.key):
             if until is not None and time.monotonic() >= until:
                 raise busy_error(session)
             time.sleep(_POLL)
-        # Not through `catch_up`: an interrupt at the beginning of a call would find nobody to let go of the session.
+        # Not through `catch_up`: an interrupt on entering that call would leave the session held.
         try:
             self._read_newer(session, held=True)
         except BaseException:
@@ -165,7 +165,7 @@ class SessionTurns(ABC):
             raise
 
     def catch_up(self, session: Session) -> None:
-        """Read what others added to a session held just now; lets go of it again if that fails."""
+        """Read what others added to a session that was just locked; releases it if that fails."""
         store = self._durable()
         try:
             self._read_newer(session, held=True)
@@ -176,7 +176,7 @@ class SessionTurns(ABC):
     def _tell_of_use(self, session: Session) -> None:
         if self.ttl is not None and session.used - session.told > self.ttl / 4 and not session.over:
             session.told = session.used
-            # If the store does not hear of it, it may expire too early; nothing is lost that was acknowledged.
+            # If this write is lost, the session may expire too early; nothing acknowledged is lost.
             self._durable().submit(Touch(session.key, session.branch, session.used), lambda _error: None)
 
     def _durable(self) -> SessionStore:

@@ -1,12 +1,12 @@
-"""`diff_worlds`: where two worlds differ, path by path, within limits of number and size.
+"""`diff_worlds`: the differences between two worlds, path by path, within limits of number and size.
 
-A world is what engines keep in a session, as plain data: engine -> name -> value. What a session was set up with, and
-how it came to its world, is no part of it. Two worlds are equal if they are the same JSON: the order of keys does
-not count, 1 and 1.0 are one number, 1 and true are not.
+A world is the engines' state in a session as plain data: engine to name to value. Arguments of `setup`, and the calls
+that led to the world, are not part of it. Worlds are equal if they are the same JSON: the order of keys does not
+matter, 1 equals 1.0, and 1 differs from true.
 
-An engine may keep things one by one, each as `kind#number`. People are told of them by what they are and by their id:
-`order 1042` for `shop/orders#3`. What it keeps as `kind` and `kind#page 0`, or under a name that begins with `#`, are
-notes by which it finds its things.
+An engine may keep entities in one value each, named `kind#number`. Diffs call them by their kind and id: `order 1042`
+for `shop/orders#3`. Values named `kind` or `kind#page 0`, or with a name that begins with `#`, are the engine's
+indexes of its entities, called notes here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from toolyard.words.identifiers import plain_letters, singular, split_identifier
 
 MAX_CHANGES = 500
 MAX_BYTES = 1_000_000
-"""Of all paths and values together."""
+"""Most bytes of all listed changes together."""
 MAX_VALUE_BYTES = 2000
-"""Of one value; of a longer one only the beginning is shown."""
+"""Size in bytes from which only the beginning of a value is shown."""
 _EXACT = 2**53
 _MISSING: Any = object()
 
@@ -34,24 +34,24 @@ Kind = Literal["added", "removed", "changed"]
 
 
 class WorldChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One place where two worlds differ; a whole thing that is only in one of them is one change."""
+    """One place where two worlds differ; an entity that is in only one of them is one change."""
 
     path: str
     """JSON pointer from the root of the world."""
     kind: Kind
     before: Any = None
-    """None where it was added."""
+    """None if the value was added."""
     after: Any = None
-    """None where it was removed."""
+    """None if the value was removed."""
     shortened: tuple[Literal["before", "after"], ...] = ()
-    """Sides that are too large: there the value is the beginning of its JSON text."""
+    """Sides with a value that is too large, replaced by the beginning of its JSON text."""
     thing: str = ""
-    """What people call it that has changed: `order 1042`; empty where only the path can say."""
+    """Readable name of the changed entity, such as `order 1042`; empty if there is only the path."""
     is_note: bool = False
-    """True if it is only by this that an engine finds its things; left out where the things themselves differ."""
+    """True for an engine's index of its entities; such changes are omitted if the entities themselves differ."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: `before` unless it was added, `after` unless it was removed."""
+        """Plain data; `before` is omitted if the value was added, `after` if it was removed."""
         sides = {"added": ("after",), "removed": ("before",), "changed": ("before", "after")}[self.kind]
         plain = {"path": self.path, "kind": self.kind, **{side: getattr(self, side) for side in sides}}
         plain |= {"thing": self.thing} if self.thing else {}
@@ -59,17 +59,17 @@ class WorldChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """Where it is, for people, on one line: `order 1042: status`, or the path and a colon."""
+        """The place in readable form, on one line: `order 1042: status`, or the path and a colon."""
         inside = ".".join(self.names[2:])
         return " ".join((f"{self.thing}: {inside}" if self.thing else f"{self.path}:").split())
 
     @property
     def names(self) -> list[str]:
-        """The parts of the path."""
+        """The unescaped parts of the path."""
         return [name.replace("~1", "/").replace("~0", "~") for name in self.path.split("/")[1:]]
 
     def describe(self) -> str:
-        """One line for people."""
+        """One readable line."""
         before, after = (
             f"{value}..." if side in self.shortened else _encode(value).decode()
             for side, value in (("before", self.before), ("after", self.after))
@@ -83,15 +83,15 @@ class WorldChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WorldDiff(msgspec.Struct, frozen=True):
-    """All changes in the order of their paths, or the first of them."""
+    """Changes in the order of their paths, up to the limits."""
 
     changes: list[WorldChange] = []
     left_out: int = 0
-    """How many more there are; not listed, because these are enough."""
+    """Number of further changes beyond the limits."""
 
     @property
     def equal(self) -> bool:
-        """True if the worlds are."""
+        """True if the worlds are equal."""
         return not self.changes and not self.left_out
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,9 +111,9 @@ def diff_worlds(
     max_bytes: int = MAX_BYTES,
     things: Mapping[Slot, str] | None = None,
 ) -> WorldDiff:
-    """Where they differ. Lists are compared item by item between what they begin and what they end with alike.
+    """The differences. Lists are compared item by item between their common beginning and common end.
 
-    `things` are those whose slots have a name for people; an empty one is a note.
+    `things` maps slots to readable names of entities; an empty name marks a note.
     """
     found: list[WorldChange] = []
     size = left_out = 0
@@ -130,7 +130,7 @@ def diff_worlds(
 
 
 def diff_states(before: State, after: State, **limits: int) -> WorldDiff:
-    """The same for what two sessions keep; only values that differ are read."""
+    """`diff_worlds` for two states; decodes only values that differ."""
     texts = _world_texts(before), _world_texts(after)
     worlds: list[dict[str, dict[str, Any]]] = [{}, {}]
     slots = texts[0].keys() | texts[1].keys()
@@ -142,7 +142,7 @@ def diff_states(before: State, after: State, **limits: int) -> WorldDiff:
             things[slot] = _name_thing(slot[1], texts[1].get(slot) or texts[0].get(slot) or b"")
     for slot in [slot for slot in differing if things.get(slot) != ""] or differing:
         for text, world in zip(texts, worlds, strict=True):
-            # The engine is on both sides, so that what differs is the value.
+            # Add the engine to both sides, so that the difference is reported at the value.
             values = world.setdefault(slot[0], {})
             if slot in text:
                 values[slot[1]] = msgspec.json.decode(text[slot])
@@ -155,7 +155,7 @@ _IDS = ("id", "uuid", "guid", "sid", "gid", "uid")
 
 
 def _name_thing(slot: str, text: bytes) -> str:
-    """What people call it: what it is, and its id, its name or else its number."""
+    """A readable name of an entity: its kind with its id, its name or its number."""
     kind, number = _THING.fullmatch(slot).groups()  # type: ignore[union-attr]
     words = split_identifier(next((part for part in kind.split("/")[::-1] if part != "{}"), ""))
     noun = " ".join([*words[:-1], *map(singular, words[-1:])])
@@ -167,13 +167,13 @@ def _name_thing(slot: str, text: bytes) -> str:
 
 
 def hash_world(state: State) -> str:
-    """Equal for equal worlds, whatever path led there."""
+    """A hash of the world; equal for equal worlds, whatever calls led to them."""
     pairs = [(*slot, _canonical_text(text)) for slot, text in sorted(_world_texts(state).items())]
     return hashlib.blake2b(_encode(pairs), digest_size=32).hexdigest()
 
 
 def plain_world(state: State) -> dict[str, dict[str, Any]]:
-    """What engines keep, as plain data."""
+    """The world as plain data."""
     plain = state.to_dict()
     plain.pop(SETUP, None)
     return plain
@@ -185,12 +185,12 @@ def _world_texts(state: State) -> dict[Slot, bytes]:
 
 
 def _find_differences(before: Any, after: Any) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
-    # Not by recursion: values nest as deep as JSON may.
+    # Iterative, since values may nest deeper than the recursion limit.
     stack: list[tuple[tuple[str | int, ...], Any, Any]] = [((), before, after)]
     while stack:
         path, old, new = stack.pop()
         if len(path) == 1:
-            # An engine that keeps nothing is no thing of its own.
+            # An engine without values equals a missing engine.
             old, new = ({} if side is _MISSING else side for side in (old, new))
         if isinstance(old, dict) and isinstance(new, dict):
             pairs = [(key, old.get(key, _MISSING), new.get(key, _MISSING)) for key in sorted(old.keys() | new.keys())]

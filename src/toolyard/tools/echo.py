@@ -1,4 +1,4 @@
-"""The example of a typed tool, and the shortest one: it says back what it was told."""
+"""A minimal typed tool, as an example: it returns its input."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from toolyard.schema.strict import StrictModel
 from toolyard.tools.echo import EchoToolInput, EchoToolOutput, echo_tool
 
 registry = Registry()
-"""The application-wide registry; tests make their own."""
+"""The application-wide registry; tests should create their own."""
 
 registry.register("echo", EchoToolInput)(echo_tool)
 

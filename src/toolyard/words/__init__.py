@@ -1,1 +1,1 @@
-"""Words of identifiers: how names are split and compared, what one thing is called, what verbs do."""
+"""Words in text: splitting identifiers, English plurals and verbs, and finding secrets."""

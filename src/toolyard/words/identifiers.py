@@ -1,4 +1,4 @@
-"""Identifiers and the words they are made of: how names are split, what one of many is called, what verbs do."""
+"""Split identifiers into words; English plurals; what verbs in tool names do and return."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def split_identifier(name: str) -> list[str]:
-    """The words a name is made of, in small letters: `petStatus_code2` is pet, status, code, 2."""
+    """The words of a name in lower case: `petStatus_code2` gives pet, status, code, 2."""
     return [word.lower() for word in _ANY_SCRIPT.findall(name)]
 
 
 def split_ascii_identifier(name: str) -> list[str]:
-    """The same, but letters of other scripts only stand between words: in `\u00e9Token` the word is token."""
+    """As `split_identifier`, but non-ASCII letters only separate words: `\u00e9Token` gives token."""
     return [word.lower() for word in _ASCII.findall(name)]
 
 
@@ -29,7 +29,7 @@ def snake_case(name: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def plain_letters(name: str) -> str:
-    """A name as it is compared: `petId`, `pet_id` and `Pet-ID` are one."""
+    """A name normalised for comparison: `petId`, `pet_id` and `Pet-ID` are equal."""
     return "".join([letter for letter in name if letter.isalnum()]).lower()
 
 
@@ -40,7 +40,7 @@ _UNCHANGED = frozenset(
     progress radius sales series sms species ss statistics status success synopsis thesis this tls traffic us
     virus was weather yes""".split()  # noqa: SIM905
 )
-"""What ends like a plural and is none, or means one and several."""
+"""Words that end like a plural but are not, or that are singular and plural alike."""
 _UNEVEN = """
     analyses analysis, calories calorie, children child, cookies cookie, criteria criterion, heroes hero, indices
     index, leaves leaf, matrices matrix, men man, movies movie, people person, potatoes potato, ties tie, vertices
@@ -50,14 +50,14 @@ _PLURALS = {one: several for several, one in _IRREGULAR.items()}
 
 
 def is_plural(word: str) -> bool:
-    """True for a noun that stands for several things."""
+    """True for a plural noun."""
     if word in _UNCHANGED or len(word) < 2:
         return False
     return word in _IRREGULAR or (word.endswith("s") and not word.endswith(("ss", "us", "is", "ics")))
 
 
 def singular(word: str) -> str:
-    """`cities` -> `city`; what is no plural stays."""
+    """`cities` to `city`; other words are unchanged."""
     if not is_plural(word):
         return word
     if word in _IRREGULAR:
@@ -68,7 +68,7 @@ def singular(word: str) -> str:
 
 
 def plural(word: str) -> str:
-    """`city` -> `cities`; what is a plural already stays."""
+    """`city` to `cities`; plurals are unchanged."""
     if word in _UNCHANGED or is_plural(word):
         return word
     if word in _PLURALS:
@@ -79,7 +79,7 @@ def plural(word: str) -> str:
 
 
 CrudVerb = Literal["create", "get", "list", "update", "replace", "delete", "act", "none"]
-"""What is done to entities; `act` changes one in a way of its own, `none` deals with no entity."""
+"""The operation on entities; `act` is any other change of one, `none` involves no entity."""
 
 _VERBS: Mapping[CrudVerb, str] = {
     "create": "create add insert register make new book schedule open post upload submit place start issue reserve",
@@ -101,11 +101,11 @@ CRUD_BY_METHOD: Mapping[str, CrudVerb] = {
     "patch": "update",
     "delete": "delete",
 }
-"""Of a path that names one entity; what `post` does depends on the path."""
+"""The operation of an HTTP method on a path that names one entity; `post` is missing, since it depends on the path."""
 
 Answer = Literal["thing", "list", "flag", "number", "id", "success", "converted"]
-"""What a call by a verb answers with: what it names, several of them, yes or no, a number, the id of what was made,
-whether it worked, or what it was given in another form."""
+"""What a tool named by a verb returns: an entity, several of them, yes or no, a number, the id of a new entity, whether
+it succeeded, or its input in another form."""
 
 _ANSWERS_OF_CRUD: Mapping[CrudVerb, Answer] = {
     "create": "id",
@@ -152,7 +152,7 @@ ANSWER_BY_VERB: Mapping[str, Answer] = {
 
 
 def base_verb(word: str) -> str | None:
-    """The verb that a word is a form of: `books` and `booking` are `book`; None if it is none that is known."""
+    """The base form of a known verb: `book` for `books` and `booking`; None for an unknown one."""
     tries = [word]
     if word.endswith("ies"):
         tries.append(word[:-3] + "y")

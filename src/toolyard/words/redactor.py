@@ -1,12 +1,11 @@
-"""`Redactor`: takes known secrets, and what looks like one, out of text on its way to a log or a trace.
+"""`Redactor`: removes known secrets, and text that looks like one, from logs and traces.
 
-Known secrets are found in the forms that errors and wires give them: as they are, JSON-escaped,
-percent-encoded, in base64. Unknown ones are found by the shapes below, which run in linear time whatever
-the text: no shape can restart inside a run it has already read, and the one that spans lines takes the
-rest of the text when its end is missing.
+Known secrets are found in the forms that errors and wires give them: verbatim, JSON-escaped, percent-encoded, in
+base64. Unknown ones are found by the patterns below, which run in linear time on any text: none can restart inside
+a run that it has read, and the one that spans lines matches the rest of the text if its end is missing.
 
-An answer is data: unlike a log it keeps everything that merely looks like a secret. Of it only the exact values that
-went along with the call are taken out, in the forms that wires give them (`Echoes`).
+A result is data: unlike a log it keeps text that merely looks like a secret. Only the credentials sent with the call
+are removed from it, in the same forms (`Echoes`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SECRET_KEYS = (
     *("password", "passwd", "secret", "token", "apikey", "authorization"),
     *("cookie", "credential", "privatekey", "accesskey"),
 )
-# Counts of tokens and places in a list: ordinary data that happens to use the word.
+# Token counts and pagination cursors: ordinary data with the word token in its name.
 _ORDINARY = re.compile(
     r"(?:max|min|total|prompt|completion|input|output|cached|reasoning|num|used|remaining)tokens"
     r"|(?:page|next|previous|continuation|cursor|sync)token"
@@ -39,10 +38,10 @@ _ORDINARY = re.compile(
 _NAME_WORDS = frozenset({"pass", "pwd", "passphrase", "pat", "salt", "auth", "dsn"})
 _KEY_WORD = r"(?:passw(?:or)?d|secret|token|api[_-]?key|authorization|cookie|credentials?|(?:private|access)[_-]?key)"
 
-# (what must be in the lower-cased text, shape). The shape's group, where it has one, is the part to hide.
+# (substring required in the lower-cased text, pattern). The pattern's group, if it has one, is the part to hide.
 _SHAPES: tuple[tuple[str, str], ...] = (
     ("bearer", r"(?i:\bbearer)\s{1,8}([\w.~+/=-]{6,}+)"),
-    # A plain word after it, as in "basic authentication", is no base64.
+    # A plain word after it, as in "basic authentication", is not base64.
     ("basic", r"(?i:\bbasic)\s{1,8}(?![A-Z]?[a-z]++(?![\w+/=]))([A-Za-z0-9+/_-]{6,}+={0,2})"),
     ("sk-", r"(?<![A-Za-z0-9])sk-[\w-]{8,}+"),
     ("gh", r"(?<![A-Za-z0-9])gh[a-z]_\w{8,}+"),
@@ -58,9 +57,9 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ),
     # Query strings, connection strings and environment lines: db_password=...
     ("=", rf"(?i:{_KEY_WORD})=[\"']?([^\s\"'&;,]++)"),
-    # JSON quoted in a message, itself perhaps escaped.
+    # JSON quoted in a message, possibly escaped.
     (":", rf"(?i:{_KEY_WORD})\\?[\"']\s{{0,8}}:\s{{0,8}}\\?[\"']([^\"'\r\n]++)"),
-    # Headers: a quoted value, or to the end of the line.
+    # Headers: a quoted value, or everything to the end of the line.
     (
         ":",
         r"(?i:\b(?:authorization|cookie|api-key))[\"']?\s{0,8}:\s{0,8}"
@@ -72,10 +71,10 @@ _NOT_WORD = re.compile(r"[^a-z0-9]")
 
 
 class Redactor:
-    """Hides secrets in text and in JSON values. Thread safe; `add` takes effect on the next call.
+    """Hides secrets in text and in JSON values. Thread-safe; `add` takes effect on the next call.
 
-    `patterns` are extra regular expressions whose whole match is hidden (the first group, if they have
-    one); they come from the operator, so that their running time is theirs to answer for.
+    `patterns` are additional regular expressions; their match is hidden, or the first group if they have one. They
+    come from the operator, and their running time is not bounded.
     """
 
     __slots__ = ("_forms", "_lock", "_numbers", "_passing", "_passing_forms", "_patterns")
@@ -93,11 +92,11 @@ class Redactor:
         return f"<Redactor of {len(self._forms)} known forms>"
 
     def add(self, secret: str) -> None:
-        """Hide this text too. Shorter than four characters it is ignored: it would be found everywhere."""
+        """Hide this text from now on. Text of less than four characters is ignored, since it would match everywhere."""
         self._learn([secret])
 
     def add_passing(self, secret: str) -> None:
-        """`add` until `forget` was called as often: for secrets that come and go, of which there is no end."""
+        """`add` until `forget` is called as many times; for short-lived secrets, which would otherwise accumulate."""
         self._count(_plain(secret), 1)
 
     def forget(self, secret: str) -> None:
@@ -120,11 +119,11 @@ class Redactor:
             self._numbers |= {secret for secret in known if not secret.strip("0123456789.-")}
 
     def text(self, text: str) -> str:
-        """The text with every secret replaced; the same object if there is none."""
+        """The text with every secret replaced; the same object if it has none."""
         return cut_spans(text, self._spans(text))
 
     def value(self, value: Any) -> Any:
-        """A copy of a JSON value with every text redacted, and all that stands under a secret-looking key."""
+        """A copy of a JSON value with secrets in its texts redacted, and every value under a secret-looking key."""
         return self._value(value, 0)
 
     def _value(self, value: Any, depth: int) -> Any:
@@ -141,7 +140,7 @@ class Redactor:
             }
         if isinstance(value, list | tuple):
             return [self._value(item, depth + 1) for item in value]
-        # Not JSON: its text could be anything, and computing it could raise.
+        # Not JSON: its text may be anything, and computing it may raise.
         return f"[{type(value).__name__}]"
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
@@ -162,18 +161,18 @@ class Redactor:
 def _plain(secret: str) -> str:
     if not isinstance(secret, str):
         raise TypeError(f"a secret must be text, not {type(secret).__name__}")
-    # One read from a file ends in a newline that no header carries.
+    # A secret read from a file ends with a newline that is not sent in headers.
     return secret.strip()
 
 
 def cut_spans(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with what stands there replaced; the same object if that is nothing."""
+    """The text with the spans replaced by `REDACTED`; the same object if there are none. Sorts `spans`."""
     if not spans:
         return text
     spans.sort()
     parts: list[str] = []
     done = 0
-    # Overlapping finds become one: hiding one at a time would leave the tail of the other.
+    # Merge overlapping spans: hiding one at a time would leave the tail of the other.
     for start, end in spans:
         if start > done or not parts:
             parts += (text[done:start], REDACTED)
@@ -183,7 +182,7 @@ def cut_spans(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 def find_occurrences(form: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where `form` stands, runs that overlap as one: a secret that repeats itself is found at every start."""
+    """The spans of `form` in the text; overlapping occurrences of a periodic secret are merged."""
     at = text.find(form)
     while at >= 0:
         start = at
@@ -203,7 +202,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def hides(value: Any, pointer: str) -> bool:
-    """True if something was taken out of a JSON value there, or anywhere below."""
+    """True if something in a redacted JSON value is hidden at the pointer or below."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and name in value:
@@ -224,8 +223,8 @@ def _has_hidden(value: Any) -> bool:
 
 
 def looks_secret(key: str) -> bool:
-    """True for a key under which only secrets are kept, in any data: `db_password`, `API-Key`, ..."""
-    # Only what can be a key somebody wrote is worth remembering.
+    """True for a key that holds a secret in any data: `db_password`, `API-Key`, ..."""
+    # Do not cache keys that are too long to be hand-written.
     return _names_a_secret(key) if len(key) <= 100 else _names_a_secret.__wrapped__(key)
 
 
@@ -239,9 +238,9 @@ def _names_a_secret(key: str) -> bool:
 
 
 def names_a_secret(variable: str) -> bool:
-    """True for a variable that people keep secrets in: all of `looks_secret`, and `DB_PASS`, `OPENAI_KEY`, `GH_PAT`.
+    """True for an environment variable that holds a secret: as `looks_secret`, and `DB_PASS`, `OPENAI_KEY`, `GH_PAT`.
 
-    Too broad for keys of data, where `key` and `pass` are ordinary words.
+    Too broad for keys of data, in which `key` and `pass` are ordinary words.
     """
     words = [word for word in split_ascii_identifier(variable) if not word.isdigit()]
     return looks_secret(variable) or not _NAME_WORDS.isdisjoint(words) or words[-1:] in (["key"], ["keys"])
@@ -253,7 +252,7 @@ def _known_forms(secret: str) -> list[str]:
 
 
 def forms_of(secret: str) -> list[str]:
-    """A secret in the forms that errors and wires give it."""
+    """A secret in the forms in which it appears in errors and on wires."""
     from urllib.parse import quote, quote_plus
 
     data = secret.encode("utf-8", "surrogatepass")
@@ -269,19 +268,19 @@ def forms_of(secret: str) -> list[str]:
 
 
 def _base64_inside(data: bytes, offset: int, encode: Any) -> str:
-    """The characters that `data` alone determines when it stands `offset` bytes into a base64 text."""
+    """The characters that `data` alone determines if it begins `offset` bytes into base64-encoded data."""
     encoded: str = encode(b"\0" * offset + data).decode("ascii")
     return encoded[-(-offset * 8 // 6) : (offset + len(data)) * 8 // 6]
 
 
 SHORTEST = 8
-"""Characters from which a value is found by no accident."""
+"""Length from which a value is unlikely to occur by chance."""
 _LOOKS = Redactor()
 _SCHEMES = frozenset({"basic", "bearer", "digest", "token", "apikey", "api-key", "key"})
 
 
 class Echoes:
-    """The forms of some credentials; those below eight characters are left out."""
+    """Finds credentials of a call that its result repeats. Credentials of less than eight characters are ignored."""
 
     __slots__ = ("_forms", "_needles", "_numbers")
 
@@ -289,32 +288,32 @@ class Echoes:
         known = dict.fromkeys(plain for secret in secrets if len(plain := secret.strip()) >= SHORTEST)
         self._forms = tuple(dict.fromkeys(form for secret in known for form in forms_of(secret)))
         needles = {json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms}
-        # Of those that hold another, the other is enough to look for.
+        # A needle that contains another one need not be searched for.
         self._needles = tuple(sorted(one for one in needles if not any(o in one for o in needles if o != one)))
         self._numbers = frozenset(secret for secret in known if not secret.strip("0123456789.-"))
 
     def occur_in(self, text: bytes) -> bool:
-        """True if the JSON text may hold one: a scan, so that answers without any cost nothing else."""
-        for needle in self._needles:  # noqa: SIM110 - a generator would cost more than the scan of a short answer
+        """True if the JSON text may contain a credential. A fast scan, so that other results need not be walked."""
+        for needle in self._needles:  # noqa: SIM110 - a generator would cost more than the scan of a short result
             if needle in text:
                 return True
         return False
 
     def hide(self, value: Any) -> Any:
-        """A copy of a JSON value without them, in texts and in keys."""
+        """A copy of a JSON value with the credentials redacted in texts, keys and numbers."""
         try:
             return self._hide(value) if self._forms else value
         except RecursionError:
             return REDACTED
 
     def text(self, text: str) -> str:
-        """The text without them."""
+        """The text with the credentials redacted."""
         return cut_spans(text, [span for form in self._forms if form in text for span in find_occurrences(form, text)])
 
     def _hide(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
-        # Loops, not comprehensions: each of those is a frame more a level, and answers may be deep.
+        # Loops, because a comprehension adds a frame per level, and results may be nested deeply.
         if isinstance(value, dict):
             named = {}
             for key, item in value.items():
@@ -331,13 +330,13 @@ class Echoes:
 
 
 echoes_of = lru_cache(maxsize=256)(Echoes)
-"""The same for the same tuple of secrets, made once."""
+"""Cached `Echoes` for a tuple of secrets."""
 
 
 def find_credentials(name: str, value: str) -> list[str]:
-    """What is a credential in a header, a variable or a parameter of that name: the value and the parts of it.
+    """The credentials in a header, variable or parameter of this name: the value and its secret parts.
 
-    Nothing if neither name nor value says so: a tenant or a region also stands in answers, where it is data.
+    Empty if neither name nor value looks like a secret: a tenant or region is ordinary data in results.
     """
     if not names_a_secret(name) and _LOOKS.text(value) == value:
         return []
@@ -349,7 +348,7 @@ def find_credentials(name: str, value: str) -> list[str]:
 
 
 def _read_basic(encoded: str) -> list[str]:
-    """`user:password`, and the password."""
+    """The decoded `user:password`, and the password; empty if it is not base64 text."""
     try:
         pair = base64.b64decode(encoded.strip(), validate=True).decode()
     except (binascii.Error, ValueError):

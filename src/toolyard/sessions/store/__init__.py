@@ -1,1 +1,1 @@
-"""Stores of sessions: SQLite and Postgres, on the same tables, each write durable before it is acknowledged."""
+"""Session stores: SQLite and Postgres, with the same tables. Each write is durable before it is acknowledged."""

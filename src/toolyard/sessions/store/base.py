@@ -1,11 +1,11 @@
-"""What a durable store is given and gives back.
+"""Data types for the input and output of a session store.
 
-A session is a name for a *branch*. A branch continues its parent from entry `base` on, so a fork copies nothing:
-entries carry absolute numbers (`seq` counts from 1 over the whole history), and a branch owns those above `base`.
-Everything is append-only; what was acknowledged is never rewritten.
+A session is a name for a *branch*. A branch continues its parent after entry `base`, so a fork copies nothing: entries
+have absolute numbers (`seq` counts from 1 over the whole history), and a branch owns those above `base`. Entries are
+append-only; what was acknowledged is never rewritten.
 
-A write of a record is never refused, what became of it is in its `outcome`: a refusal would break up the transaction it
-shares with the writes of others, which a client that repeats itself could then do to everybody.
+A record write never fails on a condition; its `outcome` tells the result. An error would abort the transaction that
+it shares with other writers, and a client that retries could do that to all of them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from toolyard.model.errors import SessionError
 
 
 class AffectedRows(msgspec.Struct, eq=False):
-    """How many rows a write changed; valid once the write is acknowledged."""
+    """Number of rows that a write changed; valid once the write is acknowledged."""
 
     rows: int = 0
 
     def tell(self, rows: int) -> None:
-        """What the last attempt did."""
+        """Set the result of the last attempt."""
         self.rows = rows
 
 
 class PutRecord(msgspec.Struct, frozen=True):
-    """A value under a name."""
+    """Write a record."""
 
     kind: str
     owner: str
@@ -39,24 +39,24 @@ class PutRecord(msgspec.Struct, frozen=True):
     at: float
     outcome: AffectedRows
     new: bool = False
-    """Only if nothing has that name."""
+    """Only if the name does not exist."""
     old: bytes | None = None
-    """Only if this is the value now."""
+    """Only if this is the current value."""
 
 
 class RemoveRecord(msgspec.Struct, frozen=True):
-    """No value under that name any more."""
+    """Delete a record."""
 
     kind: str
     owner: str
     name: str
     outcome: AffectedRows
     old: bytes | None = None
-    """Only if this is the value now."""
+    """Only if this is the current value."""
 
 
 class ExpireRecords(msgspec.Struct, frozen=True):
-    """Some of the records of a kind that were written before a time, so that no transaction is long."""
+    """Delete at most `most` records of a kind that were written before a time. The limit keeps transactions short."""
 
     kind: str
     before: float
@@ -68,19 +68,19 @@ RecordWrite = PutRecord | RemoveRecord | ExpireRecords
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
-    """Who owns a session and what they call it; both are needed to find it."""
+    """A session's owner and its id; together they identify it."""
 
     owner: str
     session_id: str
 
     @property
     def slot(self) -> Key | str:
-        """What it is looked up by: most sessions have no owner, and looking up text is quicker than a pair."""
+        """Key of dicts of sessions. It is the id alone if there is no owner, because text is faster to look up."""
         return self if self.owner else self.session_id
 
 
 def lock_number(*names: str, bits: int) -> int:
-    """A number that all processes agree on; the lengths keep ("a", "bc") apart from ("ab", "c")."""
+    """A number for a lock, the same in all processes; lengths are hashed so that ("a", "bc") and ("ab", "c") differ."""
     digest = blake2b(digest_size=8)
     for name in names:
         data = name.encode(errors="surrogatepass")
@@ -93,14 +93,14 @@ class Create(msgspec.Struct, frozen=True):
 
     key: Key
     branch: str
-    """An id of the caller's making, unique for ever."""
+    """An id chosen by the caller, never used before or again."""
     parent: str | None = None
     base: int = 0
-    """How many entries are inherited from the parent; the parent may go on growing."""
+    """Number of entries inherited from the parent, which may continue to grow."""
     entries: tuple[bytes, ...] = ()
-    """Entries to begin with; only without a parent. Numbered from 1."""
+    """Initial entries, numbered from 1; only without a parent."""
     changes: bytes = b""
-    """Engine state to begin with."""
+    """Initial engine state."""
     used: float = 0.0
 
 
@@ -108,20 +108,20 @@ LogTable = Literal["calls", "events"]
 
 
 class LogRow(msgspec.Struct, frozen=True):
-    """A row of a log, which is a table of its own; one that is there already stays."""
+    """A row of a log table; an existing row with the same key is kept."""
 
     table: LogTable
     values: tuple[object, ...]
 
 
 class AddRows(msgspec.Struct, frozen=True):
-    """Rows of logs. Without any it is an occasion for those that wait in `SessionStore.add_lazily`."""
+    """Insert log rows. Without rows, it only triggers a transaction for those added by `SessionStore.add_lazily`."""
 
     rows: tuple[LogRow, ...] = ()
 
 
 class TrimLog(msgspec.Struct, frozen=True):
-    """Some of the rows of a log that lie before a place, so that no transaction is long."""
+    """Delete at most `most` rows of a log before a position. The limit keeps transactions short."""
 
     table: LogTable
     before: int
@@ -133,25 +133,25 @@ LogWrite = AddRows | TrimLog
 
 
 class Append(msgspec.Struct, frozen=True):
-    """One answered call. Settles the intent of the same number, if there is one."""
+    """One completed call. Settles the intent of the same number, if there is one."""
 
     key: Key
     branch: str
     seq: int
     entry: bytes
     changes: bytes = b""
-    """What the call changed in engine state; empty for nothing."""
+    """The call's changes of engine state; empty if there are none."""
     used: float = 0.0
     at: float | None = None
     """When it was recorded."""
     took: float | None = None
-    """Seconds from the beginning of the call to its answer, if they are known."""
+    """Duration of the call in seconds, if known."""
     rows: tuple[LogRow, ...] = ()
-    """Of logs, written if the entry is."""
+    """Log rows to insert in the same transaction."""
 
 
 class Intend(msgspec.Struct, frozen=True):
-    """A call that is about to change the world; entry `seq` will say what came of it."""
+    """Announce a call that may change the outside world; entry `seq` will hold its outcome."""
 
     key: Key
     branch: str
@@ -160,7 +160,7 @@ class Intend(msgspec.Struct, frozen=True):
 
 
 class Withdraw(msgspec.Struct, frozen=True):
-    """The announced call was never begun: its intent is void."""
+    """Delete the intent of a call that was never started."""
 
     key: Key
     branch: str
@@ -168,7 +168,7 @@ class Withdraw(msgspec.Struct, frozen=True):
 
 
 class Touch(msgspec.Struct, frozen=True):
-    """The session was used, though nothing was added to it; nothing happens if it is gone."""
+    """Update the time of last use; does nothing if the session is gone."""
 
     key: Key
     branch: str
@@ -176,7 +176,7 @@ class Touch(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """The session is over. Entries that other branches inherit stay until those are gone."""
+    """Delete a session. Entries that other branches inherit stay until those are gone."""
 
     key: Key
 
@@ -191,19 +191,19 @@ class StoredEntry(msgspec.Struct, frozen=True):
     entry: bytes
     changes: bytes = b""
     at: float | None = None
-    """When it was recorded; None for what a session began with, and for what older versions wrote."""
+    """When it was recorded; None for initial entries, and for entries written by older versions."""
     took: float | None = None
 
 
 class StoredSession(msgspec.Struct, frozen=True):
-    """A whole session as the store has it: inherited entries first, `seq` rising by one from 1."""
+    """A session read from the store: inherited entries first, `seq` rising by one from 1."""
 
     branch: str
     entries: Sequence[StoredEntry]
     changes: Sequence[bytes] = ()
-    """Initial engine state of every branch in the line, eldest first."""
+    """Initial engine state of the branch and its ancestors, oldest first."""
     intent: tuple[int, bytes] | None = None
-    """The intent above the last entry, if the branch has one."""
+    """The unsettled intent after the last entry, if there is one."""
     used: float = 0.0
 
 
@@ -217,7 +217,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class Cursor(Protocol):
-    """What both drivers' cursors can do."""
+    """The interface common to both drivers' cursors."""
 
     @property
     def rowcount(self) -> int:
@@ -232,11 +232,11 @@ class Cursor(Protocol):
 
 Run = Callable[[str, tuple[object, ...]], Cursor]
 Condition = tuple[str, tuple[object, ...]]
-"""What rows must fulfil, and the values in it."""
+"""An SQL condition and its parameters."""
 
 
 class Step(NamedTuple):
-    """One statement; where `refusal` is given, it must change exactly one row. `tell` hears how many it changed."""
+    """One statement. If `refusal` is given, it must change exactly one row. `tell` receives the number of rows."""
 
     sql: str
     values: tuple[object, ...]
@@ -244,7 +244,7 @@ class Step(NamedTuple):
     tell: Callable[[int], None] | None = None
 
     def check(self, rowcount: int) -> None:
-        """Raise the refusal unless the statement did its work."""
+        """Report the number of changed rows; raise the refusal if it should be one and is not."""
         if self.tell is not None:
             self.tell(rowcount)
         if self.refusal is not None and rowcount != 1:

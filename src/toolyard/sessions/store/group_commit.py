@@ -1,4 +1,4 @@
-"""`GroupCommit`: many threads' writes in few transactions, without a hand-over when there is only one writer."""
+"""`GroupCommit`: combine the writes of many threads in few transactions; a single writer commits in its own thread."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from toolyard.model.errors import SessionError
 _Op = TypeVar("_Op")
 
 Apply = Callable[[Sequence[_Op], list[object]], None]
-"""Writes all operations in one transaction, or raises and writes none. The second argument is the receipt: it gets
-an item at the moment of the commit, so that an interrupt right after it is not mistaken for a failure."""
+"""Writes all operations in one transaction, or raises and writes none. The second argument is the receipt: an item is
+added at the moment of the commit, so that an interrupt right after it is not mistaken for a failure."""
 
 log = logging.getLogger(__name__)
 
 
 class StoreFailing(SessionError):
-    """The store itself does not work now (disk full, locked, unreachable), so that trying other writes is no use."""
+    """The store itself does not work now (disk full, locked, unreachable), so retrying writes one by one is useless."""
 
 
 class _Pending(msgspec.Struct, Generic[_Op], eq=False):
-    """One operation on its way. Settled means committed or refused, for good."""
+    """A pending operation. Settled means committed or failed, finally."""
 
     op: _Op
     done: Callable[[BaseException | None], None] | None = None
@@ -41,10 +41,10 @@ class _Pending(msgspec.Struct, Generic[_Op], eq=False):
 
 
 class GroupCommit(Generic[_Op]):
-    """Leader and followers: whoever gets the mutex commits for all who wait for it.
+    """Leader and followers: the thread that gets the mutex commits for all that wait for it.
 
-    The queue gives up an operation only after it is settled. So a leader that is interrupted loses nothing: the
-    next one looks at the receipt it left, and either tells the others of the commit or does the work itself.
+    Operations leave the queue only once they are settled, so an interrupted leader loses nothing: the next one reads
+    the receipt it left, and either settles the batch as committed or commits it.
     """
 
     def __init__(self, apply: Apply[_Op], *, most: int = 512) -> None:
@@ -60,10 +60,10 @@ class GroupCommit(Generic[_Op]):
         self._thread: threading.Thread | None = None
 
     def write(self, op: _Op) -> None:
-        """Returns when the operation is committed. After an interrupt (`KeyboardInterrupt`) it may be or not."""
+        """Commit the operation, or raise. After a `KeyboardInterrupt` the outcome is unknown."""
         pending = _Pending(op)
         try:
-            # Queue first: whoever holds the mutex next takes this along.
+            # Queue first: the next holder of the mutex includes it.
             self._queue.append(pending)
             with self._mutex:
                 while not pending.settled:
@@ -71,14 +71,14 @@ class GroupCommit(Generic[_Op]):
                         raise _closed_error()
                     self._lead()
         except BaseException:
-            # Nobody waits for it any more, so nobody should write it later.
+            # The caller has given up, so nobody should write it later.
             pending.withdrawn = True
             raise
         if pending.error is not None:
             raise pending.error
 
     def submit(self, op: _Op, done: Callable[[BaseException | None], None]) -> None:
-        """For callers that must not block. `done` runs on the writer thread, or here if the store is closed."""
+        """Commit without blocking. `done` runs on the writer thread, or in this call if the store is closed."""
         with self._gate:
             refused = self._closing
             if not refused:
@@ -91,12 +91,12 @@ class GroupCommit(Generic[_Op]):
             done(_closed_error())
 
     def hand_over(self, op: _Op) -> None:
-        """`write` for drivers that an interrupt in the middle of their work would confuse: the writer thread commits.
+        """`write` on the writer thread, for drivers that an interrupt during a commit would leave in a bad state.
 
-        An interrupt waits until the outcome is known; a second one does not.
+        An interrupt is raised only once the outcome is known; a second one is raised at once.
         """
         if threading.current_thread() is self._thread:
-            # A callback that writes: the thread cannot wait for itself.
+            # Called from a callback; the writer thread cannot wait for itself.
             self.write(op)
             return
         done = threading.Event()
@@ -116,7 +116,7 @@ class GroupCommit(Generic[_Op]):
             raise told[0]
 
     def close(self) -> None:
-        """Commit what is left and stop. Safe to repeat, also after an interrupt."""
+        """Commit what is pending and stop. Idempotent, also after an interrupt."""
         with self._gate:
             self._closing = True
             thread = self._thread
@@ -134,7 +134,7 @@ class GroupCommit(Generic[_Op]):
         if receipt:
             _settle(settled)
         self._forget_settled()
-        # Others append meanwhile, which forbids iterating; only the holder of the mutex removes.
+        # By index, since other threads append meanwhile; only the holder of the mutex removes.
         batch = [self._queue[i] for i in range(min(len(self._queue), self._most))]
         if not batch:
             return False
@@ -153,7 +153,7 @@ class GroupCommit(Generic[_Op]):
         self._in_flight = (batch, receipt)
         try:
             self._apply([pending.op for pending in batch], receipt)
-        except Exception as error:  # noqa: BLE001 - handed to whoever asked for the write
+        except Exception as error:  # noqa: BLE001 - passed to the caller of the write
             if receipt:
                 _settle(batch)
             elif len(batch) == 1:
@@ -169,12 +169,12 @@ class GroupCommit(Generic[_Op]):
         self._in_flight = ((), [])
 
     def _serve(self) -> None:
-        """Body of the writer thread: the only place that calls `done` of what it took from the inbox."""
+        """Body of the writer thread, which alone calls `done` for operations from the inbox."""
         stop = False
         while not stop:
             first = self._inbox.get()
             with self._mutex:
-                # Under the mutex: what arrived while waiting for it belongs to the same commit.
+                # Under the mutex, so that what arrived while waiting for it joins the same commit.
                 taken = [first, *self._arrived()]
                 stop = None in taken
                 mine = [pending for pending in taken if pending is not None]
@@ -196,7 +196,7 @@ class GroupCommit(Generic[_Op]):
         try:
             while not all(pending.settled for pending in mine):
                 self._lead()
-        except BaseException as error:  # noqa: BLE001 - a dead writer thread would leave its callers waiting for ever
+        except BaseException as error:  # noqa: BLE001 - if the writer thread died, its callers would wait for ever
             batch, receipt = self._in_flight
             if receipt:
                 _settle(batch)
@@ -216,12 +216,12 @@ def _tell(pending: _Pending[_Op]) -> None:
     try:
         pending.done(pending.error)
     except Exception:
-        # A stranger's callback; the writer thread has others to serve. The write itself is settled either way.
+        # A foreign callback must not end the writer thread. The write is settled either way.
         log.exception("a callback for a session write failed")
 
 
 def _own_copy(error: StoreFailing) -> StoreFailing:
-    # Raised in several threads at once, one object would mix up their tracebacks.
+    # One exception object raised in several threads would mix up their tracebacks.
     copy = StoreFailing(*error.args)
     copy.__cause__ = error.__cause__
     return copy

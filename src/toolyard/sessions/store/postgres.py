@@ -1,4 +1,4 @@
-"""`PostgresStore`: sessions in a database that many machines share."""
+"""`PostgresStore`: sessions in a database shared by many machines."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _T = TypeVar("_T")
 
 
 class PostgresStore(SessionStore):
-    """Connects at the first use and comes back by itself after a restart of the server.
+    """A store in Postgres. Connects on first use and reconnects after a restart of the server.
 
-    Three connections: one writes, one reads, and one holds the sessions this process works on. If the last is lost,
-    another node may take those sessions; the numbering of entries then refuses the write that came too late.
+    It has three connections: one writes, one reads, and one holds the locks of sessions in use. If the last is lost,
+    another node may take those sessions; the numbering of entries then rejects writes that come too late.
     """
 
     quick = False
@@ -56,8 +56,8 @@ class PostgresStore(SessionStore):
 
     def write(self, write: Write) -> None:
         """See `SessionStore`; callers in other threads share the transaction."""
-        # psycopg loses its place, and swallows the interrupt, if Ctrl-C comes while statements are in flight. Only
-        # the main thread is interrupted, and beside a round trip to the server the hand-over is nothing.
+        # psycopg loses its protocol state and swallows the interrupt if Ctrl-C comes while statements are in flight.
+        # Only the main thread is interrupted, and the cost of another thread is small beside the round trip.
         self._check_process()
         self._group.hand_over(write)
 
@@ -69,8 +69,8 @@ class PostgresStore(SessionStore):
             return self._locks.use(lambda conn: self._try_hold(conn, at, key))
 
     def _try_hold(self, conn: Connection, at: int, key: Key) -> bool:
-        # Asked here first, because the server lets one connection take a lock twice. Two keys with one number
-        # (2**-63) take turns, which is slow but safe.
+        # Checked here first, because the server lets a connection take a lock twice. Two keys that share a number
+        # (2**-63) exclude each other, which is slow but safe.
         held = self._held.get(at)
         if held is not None and held[1] == self._locks.generation:
             return False
@@ -80,7 +80,7 @@ class PostgresStore(SessionStore):
             if taken:
                 self._held[at] = (key, self._locks.generation)
         except (KeyboardInterrupt, SystemExit):
-            # A lock that nobody knows of would never be released.
+            # The caller would not know that it holds the lock and never release it.
             self._held.pop(at, None)
             with suppress(Exception):
                 conn.execute("SELECT pg_advisory_unlock(%s)", (at,))
@@ -88,7 +88,7 @@ class PostgresStore(SessionStore):
         return taken
 
     def release(self, key: Key) -> None:
-        """See `SessionStore`; a hold that went with its connection is released already."""
+        """See `SessionStore`; a lock lost with its connection counts as released."""
         at = self._number(key)
         with self._held_lock:
             held = self._held.get(at)
@@ -101,12 +101,12 @@ class PostgresStore(SessionStore):
                 try:
                     self._locks.use(lambda conn: conn.execute("SELECT pg_advisory_unlock(%s)", (at,)))
                 except StoreFailing:
-                    # Without the connection there is no lock either.
+                    # If the connection is gone, so is the lock.
                     if self._locks.alive:
                         raise
 
     def still_holds(self, key: Key) -> bool:
-        """See `SessionStore`; asks the server, since a connection that was cut is noticed only then."""
+        """See `SessionStore`; queries the server, since a broken connection is noticed only then."""
         self._check_process()
         at = self._number(key)
         with self._held_lock, self._locks.lock:
@@ -123,7 +123,7 @@ class PostgresStore(SessionStore):
         self._reader.close()
         with self._held_lock, self._locks.lock:
             if self._held and self._locks.alive:
-                # Told, not left to be noticed: others may ask for these sessions the next moment.
+                # Unlock explicitly: the server may notice the closed connection late, and others may want the sessions.
                 with suppress(StoreFailing):
                     self._locks.use(lambda conn: conn.execute("SELECT pg_advisory_unlock_all()"))
             self._held.clear()
@@ -140,7 +140,7 @@ class PostgresStore(SessionStore):
         return self._reader.use(read)
 
     def now(self) -> float:
-        """The time by the server's clock: that of this machine may be another."""
+        """The time of the server's clock, which may differ from this machine's."""
         return float(self._read(lambda run: run("SELECT extract(epoch FROM clock_timestamp())", ()).fetchone()[0]))
 
     def _number(self, key: Key) -> int:

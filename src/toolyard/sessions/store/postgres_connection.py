@@ -1,6 +1,6 @@
-"""Connections to Postgres that come back after a loss, and the one transaction that must know its own outcome.
+"""Postgres connections that reconnect after a loss, and a writer that finds out the outcome of a lost commit.
 
-Imports psycopg, so only `postgres.py` imports this, and only when a store is made.
+Imports psycopg, so only `postgres.py` imports this, when a store is created.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from toolyard.sessions.store.group_commit import StoreFailing
 
 _T = TypeVar("_T")
 
-# Numbers of a sequence are not in the order of commits; transactions that ended before all that run now are. So the
-# number of its transaction leads the id of an event, and what is still under way is waited for.
+# Sequence numbers are not in commit order. So an event's id begins with its transaction's id, and readers only see
+# events of transactions older than every running one (`SETTLED`).
 _IN_TRANSACTION = 2**20
 _WORDS = {
     "text": 'TEXT COLLATE "C"',
@@ -44,21 +44,21 @@ _STATUS = (
     b"SELECT pg_xact_status(number) FROM (SELECT %s::text::xid8 AS number) AS asked"
     b" WHERE number < pg_snapshot_xmax(pg_current_snapshot())"
 )
-"""What became of a transaction; no row if no transaction has had that number, as far as the server knows."""
+"""The outcome of a transaction; no row if the server knows no transaction with this id."""
 
 Connection = psycopg.Connection[TupleRow]
 
 
 class PostgresAddress:
-    """Where the tables are. Keeps the password out of everything that is shown."""
+    """The database and schema of the tables. Keeps passwords out of all messages."""
 
     def __init__(self, dsn: str, schema: str, connect_timeout: float) -> None:
         try:
             parts: dict[str, Any] = conninfo_to_dict(dsn)
         except psycopg.Error:
             parts = {"port": "none"}
-        # A password with '/', '@' or ':' in it is cut up, and its pieces pass for host, port and database. Neither they
-        # nor the parser's words, which quote the text, are to be shown.
+        # A password with an unescaped '/', '@' or ':' is split, and its parts are taken for host, port or database.
+        # Show neither these nor the parser's message, which quotes the text.
         if not _is_place(parts):
             raise SessionError(
                 "the Postgres DSN cannot be read; write it as postgresql://user@host/database, with the password "
@@ -74,16 +74,16 @@ class PostgresAddress:
         self._ready = False
 
     def connect(self) -> Connection:
-        """A new connection in autocommit mode that finds the tables; makes them if this is the first ever."""
+        """A new connection in autocommit mode; creates or upgrades the tables if necessary."""
         conn: Connection | None = None
         try:
             conn = psycopg.connect(self._dsn, autocommit=True, connect_timeout=max(1, math.ceil(self.timeout)))
             conn.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema)))
-            # Every query here is a walk along indexes. A planner that saw the tables small would scan them at each
-            # step up a line of forks, which makes long lines quadratic.
+            # Every query here can use indexes. A planner that believes the tables to be small would scan them at each
+            # step up a line of forks, which is quadratic for long lines.
             for choice in (b"seqscan", b"hashjoin", b"mergejoin"):
                 conn.execute(b"SET enable_" + choice + b" = off")
-            # A node that lost its power cannot hang up: within a minute the server lets go of what it held.
+            # Keepalives let the server release, within a minute, the locks of a node that lost power.
             for choice in (b"idle = 30", b"interval = 10", b"count = 3"):
                 conn.execute(b"SET tcp_keepalives_" + choice)
             if not self._ready:
@@ -99,14 +99,14 @@ class PostgresAddress:
         return conn
 
     def _make_tables(self, conn: Connection) -> None:
-        # Ten nodes may start at once: CREATE ... IF NOT EXISTS alone fails for some of them.
+        # Many nodes may start at once, and concurrent CREATE ... IF NOT EXISTS fails for some of them.
         conn.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number(self.schema, "tables", bits=63),))
         known = conn.execute(
             "SELECT (SELECT count(*) FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'format')"
             " FROM pg_namespace n WHERE n.nspname = %s",
             (self.schema,),
         ).fetchone()
-        # Asked first: where the tables are made by an administrator, we have no right to create anything.
+        # Checked first: if an administrator created the schema, this user may lack the right to create one.
         if known is None:
             conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(self.schema)))
         version = 0
@@ -129,7 +129,7 @@ class PostgresAddress:
             conn.execute("UPDATE format SET version = %s", (tables.VERSION,))
 
     def failing(self, error: psycopg.Error) -> StoreFailing:
-        """What the user is told."""
+        """The error to raise for a driver error, without passwords."""
         text = str(error).strip() or type(error).__name__
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -137,15 +137,15 @@ class PostgresAddress:
         return StoreFailing(f"Postgres {self.place}: {text}; nothing was written. Check the server and the DSN")
 
     def shown(self, error: psycopg.Error) -> psycopg.Error | None:
-        """The error as a cause, unless its text would show a password."""
+        """The driver error, for use as a cause; None if its message contains a password."""
         return None if any(secret in str(error) for secret in self._secrets) else error
 
 
 def _is_place(parts: Mapping[str, object]) -> bool:
-    """Whether host, port and database can be what they are said to be, and not pieces of a password."""
+    """Whether host, port and database are plausible, and not parts of a password that was split."""
     hosts = str(parts.get("host") or "").split(",")
     ports = str(parts.get("port") or "").split(",")
-    # A host that begins with a slash is the folder of a socket; those of Cloud SQL have colons.
+    # A host that begins with a slash is a socket directory; those of Cloud SQL contain colons.
     named = [host for host in hosts if not _is_ip(host) and host[:1] != "/"] + [str(parts.get("dbname") or "")]
     return not any("@" in name or ":" in name for name in named) and all(not port or port.isdigit() for port in ports)
 
@@ -159,24 +159,24 @@ def _is_ip(text: str) -> bool:
 
 
 class Link:
-    """One connection, made when needed and made anew when lost; one user at a time."""
+    """One connection, opened on demand and reopened after a loss; used by one thread at a time."""
 
     def __init__(self, address: PostgresAddress, *, prepare: Callable[[Connection], None] | None = None) -> None:
         self.address = address
         self.lock = threading.RLock()
         self.generation = 0
-        """Counts connections: what a server kept for an earlier one (its locks) is gone."""
+        """Counts connections. The server's locks for connections of earlier generations are gone."""
         self._prepare = prepare
         self._conn: Connection | None = None
         self._closed = False
 
     @property
     def alive(self) -> bool:
-        """Whether there is a connection, as far as is known without asking the server."""
+        """Whether there is a connection, as far as known without querying the server."""
         return self._conn is not None and not self._conn.closed
 
     def connection(self) -> Connection:
-        """The connection, new if need be. Only under `lock`."""
+        """The connection, opened if necessary. Only under `lock`."""
         if self._closed:
             raise SessionError(f"Postgres store {self.address.place} is closed; open a new PostgresStore to go on")
         if self._conn is None or self._conn.closed:
@@ -194,7 +194,7 @@ class Link:
         return self._conn
 
     def use(self, work: Callable[[Connection], _T]) -> _T:
-        """Run something that may safely be run twice; tries again once if the connection turns out to be dead."""
+        """Run `work`, which must be safe to repeat; retries once if the connection turns out to be dead."""
         with self.lock:
             for last in (False, True):
                 conn = self.connection()
@@ -204,13 +204,13 @@ class Link:
                     if last or not conn.closed:
                         raise self.address.failing(error) from self.address.shown(error)
                 finally:
-                    # An interrupt can leave a query half answered.
+                    # An interrupt can leave a response partly read.
                     if not conn.closed and conn.info.transaction_status != TransactionStatus.IDLE:
                         conn.close()
             raise AssertionError("the second try returns or raises")
 
     def drop(self) -> None:
-        """Forget the connection; the next use makes another. Only under `lock`."""
+        """Close the connection; the next use opens another. Only under `lock`."""
         if self._conn is not None:
             self._conn.close()
             self._conn = None
@@ -223,17 +223,17 @@ class Link:
 
 
 class Writer:
-    """Group commit's `apply`. A commit that was sent and not answered is looked up, never guessed or repeated."""
+    """The `apply` of group commit. The outcome of an unacknowledged commit is looked up, never guessed or repeated."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._tree = lock_number(address.schema, "tree", bits=63)
-        # Held by the writer's connection for its whole life: when a new connection gets it, the old one's
-        # transaction is over, one way or the other.
+        # An advisory lock held by the writer's connection for its whole life: when a new connection gets it, the
+        # transaction of the old one has ended.
         self._identity = secrets.randbits(62)
         self._link = Link(address, prepare=self._succeed)
         self._life: TupleRow | None = None
-        """What the server says of itself that is another after a crash."""
+        """Server values that differ after a crash."""
 
     def apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
         """See `group_commit.Apply`."""
@@ -247,7 +247,7 @@ class Writer:
         self._link.close()
 
     def _attempt(self, writes: Sequence[Write], receipt: list[object], *, last: bool) -> bool:
-        """True if committed, False if nothing was written and another try may help."""
+        """True if committed, False if nothing was written and a retry may succeed."""
         conn = self._link.connection()
         life, number = self._life, None
         try:
@@ -257,7 +257,7 @@ class Writer:
             receipt.append(True)
         except BaseException as error:
             interrupted = not isinstance(error, Exception)
-            # Read before cleaning up, which closes the connection.
+            # Read before the cleanup, which closes the connection.
             lost = conn.closed
             self._clean_up(conn, drop=interrupted)
             if not receipt and number is not None and (lost or interrupted) and self._landed(number, life):
@@ -274,12 +274,12 @@ class Writer:
         return True
 
     def _send(self, conn: Connection, writes: Sequence[Write]) -> str:
-        """Everything up to the commit, in one round trip unless there are deletes; raises the first refusal.
+        """Send everything up to the commit, in one round trip unless there are deletes; raises the first refusal.
 
-        The number of the transaction, by which the server knows for long what became of it.
+        Returns the transaction id, by which the server can tell its outcome for a long time.
         """
         opening: list[tuple[bytes, tuple[object, ...]]] = [(b"BEGIN", ())]
-        # A fork must not race with the pruning of what it inherits; forks do not disturb each other.
+        # A fork must not race with a delete that prunes what it inherits; forks may run concurrently.
         if any(isinstance(write, Delete) for write in writes):
             opening.append((b"SELECT pg_advisory_xact_lock(%s)", (self._tree,)))
         elif any(isinstance(write, Create) and write.parent is not None for write in writes):
@@ -313,9 +313,9 @@ class Writer:
         self._link.drop()
 
     def _landed(self, number: str, life: TupleRow | None) -> bool:
-        """Whether a transaction whose commit was not answered is there; whoever ran it has ended (see `_succeed`).
+        """Whether a transaction with an unacknowledged commit was committed; its connection has ended, see `_succeed`.
 
-        A server that crashed forgets what it had not written, numbers too, and another transaction may have this one.
+        After a crash the server may reuse ids of transactions that it lost, so the id is trusted only without one.
         """
         try:
             status = self._link.connection().execute(_STATUS, (number,)).fetchone()
@@ -329,7 +329,7 @@ class Writer:
             ) from (self._address.shown(error) if isinstance(error, psycopg.Error) else error)
 
     def _succeed(self, conn: Connection) -> None:
-        """Make sure that the connection before this one is finished."""
+        """Terminate the previous connection of this writer and wait for its end."""
         high, low = self._identity >> 32, self._identity & 0xFFFFFFFF
         conn.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"
@@ -339,7 +339,7 @@ class Writer:
         conn.execute(f"SET lock_timeout = {max(1, int(self._address.timeout * 1000))}")
         conn.execute("SELECT pg_advisory_lock(%s)", (self._identity,))
         conn.execute("SET lock_timeout = DEFAULT")
-        # Where only what serves connections crashed, the server is as old as before, and its statistics are new.
+        # After a crash of a backend the postmaster's start time is unchanged, but the statistics are reset.
         self._life = conn.execute("SELECT pg_postmaster_start_time(), stats_reset FROM pg_stat_bgwriter").fetchone()
 
     def _converted(self, error: psycopg.Error) -> SessionError:
@@ -349,7 +349,7 @@ class Writer:
 
 
 def runner(conn: Connection) -> Run:
-    """The connection as `tables` wants it."""
+    """A `Run` function for the queries of `tables`."""
     return lambda text, values: conn.execute(_query(text), values)
 
 
@@ -359,6 +359,6 @@ def _query(text: str) -> bytes:
 
 
 def one_view(conn: Connection) -> None:
-    """For a reader: several queries in one transaction see the same moment."""
+    """Configure a reader's connection so that all queries of a transaction see one snapshot."""
     conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     conn.read_only = True

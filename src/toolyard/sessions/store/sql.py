@@ -1,6 +1,6 @@
-"""`SessionStore`: durable sessions in tables; how a store reaches them is each one's own matter.
+"""`SessionStore`: durable sessions in SQL tables; subclasses connect to a database.
 
-`LazyRows` are rows of logs that wait for a transaction to go along with, so that they cost none of their own.
+`LazyRows` holds log rows until the next transaction, so that they do not need separate ones.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 LATEST = 0.1
-"""Seconds that a row waits for somebody else's transaction."""
+"""Seconds that a log row waits for another write's transaction."""
 _ADDED_AT_ONCE = 1000
 _MOST = 20_000
-"""Rows that wait while the store does not work; what comes then is lost, and counted."""
+"""Most rows that wait while the store does not work; further ones are dropped and counted."""
 _PAUSE = 1.0
 
 _TRIMMED_AT_ONCE = 500
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class LazyRows:
-    """Added to by any thread, taken by whoever commits, one at a time. `flush` is a transaction for want of another."""
+    """A queue of log rows: any thread adds, the committing thread takes. `flush` starts a transaction for them."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush
@@ -61,7 +61,7 @@ class LazyRows:
         self.lost = 0
 
     def add(self, row: LogRow) -> None:
-        """Have it written soon."""
+        """Queue a row; it is dropped and counted if the queue is full or closed."""
         if len(self._rows) >= _MOST or self._stop.is_set():
             self.lost += 1
             return
@@ -72,21 +72,21 @@ class LazyRows:
                 self._start()
 
     def waiting(self) -> tuple[LogRow, ...]:
-        """Those that are next. By index: others add meanwhile."""
+        """The next rows to write. Read by index, since other threads add meanwhile."""
         return tuple(self._rows[place] for place in range(min(len(self._rows), _ADDED_AT_ONCE)))
 
     def forget(self, count: int) -> None:
-        """They are written."""
+        """Remove the first `count` rows, which are written."""
         for _ in range(count):
             self._rows.popleft()
 
     def give_up(self, error: Exception) -> None:
-        """The store works, but does not take them: they are as good as written."""
+        """Log that the store rejected the rows although it works; the caller removes them."""
         self.lost += 1
         _log.warning("rows of a log were left out, because the store does not take them: %s", error)
 
     def close(self) -> None:
-        """Write what is left and stop."""
+        """Write the remaining rows and stop."""
         self._stop.set()
         self._due.set()
         if self._thread is not None:
@@ -125,14 +125,12 @@ class LazyRows:
 
 
 class SessionStore(ABC):
-    """Durable sessions on the tables of `tables`, for callers in many threads. A raised error means that nothing was
-    written.
-    """
+    """Durable sessions in the schema of `tables`. Thread-safe. A raised error means that nothing was written."""
 
     quick: bool
-    """True if reading and holding are so fast that an event loop may do them inline."""
+    """True if reading and locking are fast enough to run inline on an event loop."""
     settled = ""
-    """A condition, in SQL, for events before which no other can appear any more."""
+    """SQL condition for events before which no other event can appear any more."""
 
     def __init__(self) -> None:
         self._group = GroupCommit[Write](self._apply_with_rows)
@@ -149,7 +147,7 @@ class SessionStore(ABC):
 
     @abstractmethod
     def _apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
-        """All writes in one transaction; see `group_commit.Apply`. Never called by two threads at once."""
+        """Perform all writes in one transaction; see `group_commit.Apply`. Never called concurrently."""
 
     @abstractmethod
     def _read(self, work: Callable[[Run], _T]) -> _T:
@@ -157,24 +155,24 @@ class SessionStore(ABC):
 
     @abstractmethod
     def try_hold(self, key: Key) -> bool:
-        """Take the session for this process if no other process (or other store object) has it.
+        """Lock the session for this store object; False if it is locked, here or in another process.
 
-        A holder that dies lets go. Not re-entrant: callers of one store object take turns before they ask.
+        Locks end with the process. Not re-entrant: callers of one store object must take turns first.
         """
 
     @abstractmethod
     def release(self, key: Key) -> None:
-        """Let go of a session that was held; nothing happens if it is not."""
+        """Unlock a session; does nothing if it is not held."""
 
     @abstractmethod
     def still_holds(self, key: Key) -> bool:
-        """False if what was held is not held any more, though nobody released it."""
+        """Whether a lock is still held; False if it was lost without a release."""
 
     def write(self, write: Write) -> None:
-        """Returns when the write is as durable as configured; callers in other threads share the transaction.
+        """Write, and return once it is as durable as configured; callers in other threads share the transaction.
 
-        `SessionExistsError` for a taken key; `SessionError` for an `Append` or `Intend` whose number is taken, or whose
-        session is gone.
+        Raises `SessionExistsError` if the key of a `Create` is taken, and `SessionError` if the number of an `Append`
+        or `Intend` is taken or its session is gone.
         """
         self._check_process()
         self._group.write(write)
@@ -185,7 +183,7 @@ class SessionStore(ABC):
         self._group.submit(write, done)
 
     def add_lazily(self, row: LogRow) -> None:
-        """Have a row of a log written with the next transaction, whoever's it is, or soon. Never waits."""
+        """Write a log row with the next transaction, or within `LATEST` seconds. Never blocks."""
         self._check_process()
         self._lazy_rows.add(row)
 
@@ -198,7 +196,7 @@ class SessionStore(ABC):
             self._apply([AddRows(rows), *writes], receipt)
         except StoreFailing:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it may be the fault of a row, and no write's
+        except Exception as error:  # noqa: BLE001 - any error may be caused by a row instead of a write
             if not receipt:
                 self._apply(writes, receipt)
                 self._lazy_rows.give_up(error)
@@ -207,7 +205,7 @@ class SessionStore(ABC):
                 self._lazy_rows.forget(len(rows))
 
     def read(self, work: Callable[[Run], _T]) -> _T:
-        """Let `work` query one consistent view of the tables. It may be called again after a lost connection."""
+        """Run queries on one consistent view of the tables. `work` may be called twice if the connection is lost."""
         self._check_process()
         return self._read(work)
 
@@ -216,25 +214,26 @@ class SessionStore(ABC):
         return self.read(lambda run: tables.load_session(run, key))
 
     def newer(self, key: Key, branch: str, seq: int) -> StoredSession | None:
-        """What came after entry `seq` (only that, in `entries`; `changes` empty), from whichever process; None if the
-        session is gone or now names another branch.
+        """The entries after `seq`, written by any process, without initial `changes`.
+
+        None if the session is gone or now names another branch.
         """
         return self.read(lambda run: tables.load_newer(run, key, branch, seq))
 
     def sessions(self, owner: str | None = None) -> list[SessionInfo]:
-        """What is stored, of one owner or of all, by owner and id."""
+        """Stored sessions of one owner or of all, sorted by owner and id."""
         return self.read(lambda run: tables.list_sessions(run, owner))
 
     def parents(self, owner: str) -> dict[str, str]:
-        """For each of the owner's sessions that is a fork of one that still is: which one."""
+        """The owner's forked sessions to their parents; forks of deleted sessions are omitted."""
         return self.read(lambda run: tables.list_parents(run, owner))
 
     def count(self, owner: str | None = None) -> int:
-        """How many sessions there are, of one owner or of all."""
+        """Number of sessions of one owner or of all."""
         return self.read(lambda run: tables.count_sessions(run, owner))
 
     def expire(self, used_before: float) -> list[Key]:
-        """Delete sessions that nobody holds and that were last used before that; says which."""
+        """Delete sessions that are not held and were last used before a time; returns their keys."""
         unused = self.read(lambda run: tables.list_unused(run, used_before))
         return [key for key in unused if self._expire(key, used_before)]
 
@@ -242,7 +241,7 @@ class SessionStore(ABC):
         if not self.try_hold(key):
             return False
         try:
-            # Looked at again: whoever had it until now may have used it.
+            # Read again: a previous holder may have used it in the meantime.
             used = self._read(lambda run: tables.last_used(run, key))
             if used is None or used >= used_before:
                 return False
@@ -252,17 +251,17 @@ class SessionStore(ABC):
         return True
 
     def now(self) -> float:
-        """The time by the clock that all processes with this store go by."""
+        """The time by the clock that all processes share through this store."""
         return time.time()
 
     def close(self) -> None:
-        """Finish what was submitted and let go of everything; safe to call twice."""
+        """Finish pending writes and release all resources. Idempotent."""
         self._lazy_rows.close()
         self._group.close()
 
 
 def submit_write(store: SessionStore, write: Write) -> asyncio.Future[BaseException | None]:
-    """`submit` for a task: a future for None or the error. Whoever gives up waiting leaves the write to its end."""
+    """`submit` for a task: a future of None or the error. Cancelling the future does not stop the write."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -276,17 +275,17 @@ def submit_write(store: SessionStore, write: Write) -> asyncio.Future[BaseExcept
         try:
             loop.call_soon_threadsafe(settle, error)
         except RuntimeError:
-            return  # the loop is closed, and nobody waits any more
+            return  # the loop is closed, so nobody waits
 
     store.submit(write, done)
     return future
 
 
 def steady_clock(store: SessionStore | None, *, dated: bool = False) -> Callable[[], float]:
-    """Seconds that pass evenly, even where somebody sets the clock of this machine.
+    """A monotonic clock, unaffected by changes of the system time.
 
-    What is in memory has no use for dates, unless people are shown them (`dated`). What is stored goes by the store's
-    clock, which other processes know, as it was when it was opened.
+    Without a store it has no defined epoch unless `dated`. With a store it starts at the store's time, which other
+    processes share, and then runs by this machine's monotonic clock.
     """
     if store is None and not dated:
         return time.monotonic
@@ -295,7 +294,7 @@ def steady_clock(store: SessionStore | None, *, dated: bool = False) -> Callable
 
 
 class LogTrimmer:
-    """Keeps a log within its bounds; looks at the first row, and then when a hundredth of what is kept was added."""
+    """Keeps a log within its limits. Checks at the first row, then each time it has grown by about one percent."""
 
     def __init__(
         self, store: SessionStore, table: LogTable, most: int, find_oldest: Callable[[], int] = lambda: 0
@@ -308,14 +307,14 @@ class LogTrimmer:
         self._trimming = threading.Lock()
 
     def count(self) -> None:
-        """A row was added."""
+        """Count one added row, and start trimming if it is due."""
         self._added += 1
         if self._added > self._slack:
             self._added = 0
             threading.Thread(target=self._trim, name="toolyard-trim", daemon=True).start()
 
     def _trim(self) -> None:
-        """Delete what is too much or too old, a little at a time: others write meanwhile."""
+        """Delete surplus and old rows in small transactions, since others write meanwhile."""
         if not self._trimming.acquire(blocking=False):
             return
         table = self._table

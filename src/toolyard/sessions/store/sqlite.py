@@ -1,6 +1,6 @@
 """`SqliteStore`: sessions in one file, for many threads and several processes on one machine.
 
-`SessionLocks` say which process has which session, by byte-range locks that the kernel frees when the holder dies.
+`SessionLocks` locks sessions between processes with byte-range locks, which the kernel frees when the holder dies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 Durability = Literal["normal", "full"]
 
-# "TYrd" in the file header, so that another program's database is never taken for ours.
+# "TYrd" in the file header identifies our databases.
 _WHOSE = (
     "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
     "(SELECT count(*) FROM sqlite_master)"
@@ -46,19 +46,19 @@ _WORDS = {
     "sequence": "SELECT 1",
 }
 
-# Open-file-description locks belong to the descriptor, not to the process: two stores in one process exclude each
-# other, and closing an unrelated descriptor of the file frees nothing. Linux has them; elsewhere see `_others`.
+# Open-file-description locks belong to the descriptor, not the process: two stores in one process exclude each
+# other, and closing an unrelated descriptor of the file frees nothing. Linux only; for other systems see `_others`.
 _OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
-# Closing a new file's descriptor frees every lock this process has on it, SQLite's own too: one opening at a time.
+# Closing a descriptor of a file frees all POSIX locks of this process on it, SQLite's too: open one store at a time.
 _opening = threading.Lock()
 
 
 class SqliteStore(SessionStore):
-    """Every write is in the file before it is acknowledged.
+    """A store in one SQLite file. Every write is in the file before it is acknowledged.
 
-    With `durability="normal"` nothing is lost when a process dies, and a power cut may lose the last moments (never
-    the file); `"full"` also survives the power cut and waits for the disk at each commit.
+    With `durability="normal"` nothing is lost if the process dies, but a power failure may lose the last moments
+    (never the file); `"full"` also survives a power failure and waits for the disk at each commit.
     """
 
     quick = True
@@ -98,11 +98,11 @@ class SqliteStore(SessionStore):
         return self._locks.try_hold(key)
 
     def release(self, key: Key) -> None:
-        """See `SessionStore`; nothing happens if it is not held."""
+        """See `SessionStore`."""
         self._locks.release(key)
 
     def still_holds(self, key: Key) -> bool:
-        """See `SessionStore`; the kernel takes no lock away from a process that lives."""
+        """See `SessionStore`; the kernel never revokes a lock of a living process."""
         return self._locks.holds(key)
 
     def close(self) -> None:
@@ -117,14 +117,14 @@ class SqliteStore(SessionStore):
         self._locks.close()
 
     def _read(self, work: Callable[[Run], _T]) -> _T:
-        # A connection of its own and one transaction: a consistent view, never in a writer's way.
+        # A separate connection with one transaction: a consistent view that never blocks writers.
         with self._read_lock:
             if self._closed:
                 raise self._closed_error()
             db = self._reader
             try:
                 if db.in_transaction:
-                    # An interrupt came before the ROLLBACK below.
+                    # An interrupt prevented the ROLLBACK below.
                     db.execute("ROLLBACK")
                 db.execute("BEGIN")
                 return work(db.execute)
@@ -142,11 +142,11 @@ class SqliteStore(SessionStore):
             db.execute("BEGIN IMMEDIATE")
             for write in writes:
                 self._write_one(write)
-            # In one C call: no interrupt can come between the commit and its receipt.
+            # A single C call, so that no interrupt can come between the commit and its receipt.
             receipt.extend(map(db.execute, ("COMMIT",)))
         except BaseException as error:
             if not receipt and db.in_transaction:
-                # If this fails too, the next transaction begins with it.
+                # If this fails too, the next transaction begins with a rollback.
                 with suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
@@ -166,7 +166,7 @@ class SqliteStore(SessionStore):
     def _create_file(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Only ever a new file is opened here: see `_opening`. SQLite gives its side files the same mode.
+            # O_EXCL: never open an existing file here, see `_opening`. SQLite gives its side files the same mode.
             with suppress(FileExistsError):
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
@@ -196,7 +196,7 @@ class SqliteStore(SessionStore):
         return writer, reader
 
     def _check_version(self, db: sqlite3.Connection) -> int:
-        # In one statement: between two, another process may have made the tables.
+        # One statement: between two, another process may create the tables.
         version, application, existing = db.execute(_WHOSE).fetchone()
         if application != _APPLICATION and (application or version or existing):
             raise SessionError(f"{self._path} is another program's database; choose another file for the sessions")
@@ -231,8 +231,8 @@ class SqliteStore(SessionStore):
 
 
 def use_wal(db: sqlite3.Connection, patience: float) -> None:
-    """Switch a file to write-ahead logging, for so many seconds if need be."""
-    # Two processes that switch a new file at once: one is told "locked" at once, whatever its timeout.
+    """Switch a file to write-ahead logging, retrying for `patience` seconds."""
+    # If two processes switch a new file at once, one fails with "locked" immediately, whatever its busy timeout.
     give_up = time.monotonic() + patience
     while True:
         try:
@@ -245,7 +245,7 @@ def use_wal(db: sqlite3.Connection, patience: float) -> None:
 
 
 class SessionLocks:
-    """Locks on one side file. The file stays empty: a lock may lie beyond the end."""
+    """Locks on a side file. The file stays empty, because byte ranges beyond its end can be locked."""
 
     _all: ClassVar[weakref.WeakSet[SessionLocks]] = weakref.WeakSet()
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -258,13 +258,13 @@ class SessionLocks:
             self._all.add(self)
 
     def try_hold(self, key: Key) -> bool:
-        """False if another store object or process holds it, or this one does already."""
+        """Lock a session; False if it is locked, here or in another store object or process."""
         at = lock_number(key.owner, key.session_id, bits=62)
         mine = False
         try:
             with self._lock:
-                # Also covers two keys with one number (2**-62): the second waits for the first, which is slow but safe;
-                # sharing the lock would let go of both when the first is released.
+                # Two keys may share a number (2**-62): the second then waits for the first, which is slow but safe.
+                # Sharing the lock would release both with the first.
                 if at in self._held or any(at in other._held for other in self._others()):
                     return False
                 if self._set(at, hold=True):
@@ -274,43 +274,43 @@ class SessionLocks:
         except OSError as error:
             raise SessionError(f"cannot lock {self._path}: {error}; is it on a local disk?") from error
         except BaseException:
-            # Interrupted on the way out: whoever asked would never know that it has to be released.
+            # Interrupted before returning: the caller would not know that it holds the lock.
             if mine:
                 self.release(key)
             raise
 
     def release(self, key: Key) -> None:
-        """Does nothing for a key that is not held."""
+        """Unlock a session; does nothing if it is not held."""
         at = lock_number(key.owner, key.session_id, bits=62)
         with self._lock:
             if self._held.get(at) != key:
                 return
-            # In this order: interrupted in between, it is released once more.
+            # In this order, so that an interrupt in between only leads to a second release.
             self._set(at, hold=False)
             del self._held[at]
 
     def holds(self, key: Key) -> bool:
-        """True from `try_hold` to `release`."""
+        """Whether this object holds the session."""
         with self._lock:
             return self._held.get(lock_number(key.owner, key.session_id, bits=62)) == key
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all locks."""
         with self._lock:
             for at in self._held:
                 self._set(at, hold=False)
             self._held.clear()
-            # Else it would free theirs.
+            # Closing the descriptor would free the locks of the others, too.
             if self._fd is not None and not any(other._held for other in self._others()):
                 os.close(self._fd)
                 self._fd = None
 
     def _others(self) -> list[SessionLocks]:
-        """Where there are only process-wide locks: those of this process that do not exclude this one."""
+        """Other objects of this process on the same file, if locks are per process and so do not exclude them."""
         if _OFD_SETLK is not None:
             return []
         mine, opened = self._file(), [other for other in self._all if other is not self and other._fd is not None]
-        # By the file, which may go by several paths.
+        # Compare files, not paths: a file may have several paths.
         return [other for other in opened if os.path.samefile(other._file(), mine)]
 
     def _file(self) -> int:
@@ -331,9 +331,9 @@ class SessionLocks:
 
     @classmethod
     def after_fork(cls) -> None:
-        """In a forked child: the locks are the parent's."""
-        # The child shares the parent's locks as long as it has the descriptors: drop them, so that they end with the
-        # parent. The mutex may have been held by a thread that does not exist here.
+        """Give up all locks in a forked child; they belong to the parent."""
+        # Close the inherited descriptors: while open, they keep the parent's locks alive after it ends. Replace the
+        # mutex, which may have been held by a thread that does not exist in the child.
         cls._lock = threading.Lock()
         for locks in list(cls._all):
             locks._held = {}

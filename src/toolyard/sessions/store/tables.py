@@ -1,7 +1,7 @@
-"""The SQL of sessions, records and logs, written once in the dialect that SQLite and Postgres share.
+"""The SQL of sessions, records and logs, in the dialect common to SQLite and Postgres, with `?` as placeholder.
 
-A write is a list of `Step`s that need no answer before the next, so that Postgres can send them in one go; only a
-delete has to look around. Placeholders are `?`.
+A write is a list of `Step`s that do not depend on each other's results, so that Postgres can pipeline them; only a
+delete has to query first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RECORDS = (
 )
 
 UNWATCHED = frozenset({"answer"})
-"""Kinds that are written all the time and that nobody waits for changes of: they have no version."""
+"""Kinds that are written constantly and not watched for changes, so they have no version."""
 
 _THIS = "kind = ? AND owner = ? AND name = ?"
 _INSERT = "INSERT INTO records (kind, owner, name, value, at, stamp) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT"
@@ -62,7 +62,7 @@ _CHANGED = (
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One value, with when it was written."""
+    """One value with the time it was written."""
 
     owner: str
     name: str
@@ -71,7 +71,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def record_steps(write: RecordWrite) -> list[Step]:
-    """The statements of one write. A version may grow although nothing changed; never the other way round."""
+    """The statements of one write. A version may grow without a change, but never stays the same after one."""
     changed = [] if write.kind in UNWATCHED else [Step(_CHANGED, (write.kind,))]
     return [_record_step(write), *changed]
 
@@ -79,7 +79,7 @@ def record_steps(write: RecordWrite) -> list[Step]:
 def _record_step(write: RecordWrite) -> Step:
     if isinstance(write, PutRecord):
         this = (write.kind, write.owner, write.name)
-        # The last column told writes apart whose commit was not answered, before Postgres was asked for that.
+        # The last column, `stamp`, is unused; older versions identified unacknowledged commits by it.
         content = (write.value, write.at, 0)
         if write.old is not None:
             return Step(_REPLACE, (*content, *this, write.old), tell=write.outcome.tell)
@@ -99,14 +99,14 @@ def get_record(run: Run, kind: str, owner: str, name: str) -> bytes | None:
 
 
 def list_records(run: Run, kind: str, owner: str | None) -> list[Record]:
-    """All of a kind, of one owner or of all, by owner and name."""
+    """All records of a kind, of one owner or of all, sorted by owner and name."""
     mine, values = ("", ()) if owner is None else (" AND owner = ?", (owner,))
     sql = f"SELECT owner, name, value, at FROM records WHERE kind = ?{mine} ORDER BY owner, name"  # noqa: S608 - constants only
     return [Record(whose, name, bytes(value), at) for whose, name, value, at in run(sql, (kind, *values)).fetchall()]
 
 
 def record_version(run: Run, kind: str) -> int:
-    """Grows with every change of the kind; 0 before the first."""
+    """The kind's version, which grows with every change; 0 before the first."""
     row = run("SELECT version FROM record_versions WHERE kind = ?", (kind,)).fetchone()
     return 0 if row is None else int(row[0])
 
@@ -133,7 +133,7 @@ _CALLS = (
     "CREATE INDEX calls_by_session ON calls (session, at, id)",
     "CREATE INDEX calls_by_tool ON calls (tool, at, id)",
     "CREATE INDEX calls_by_owner ON calls (owner, at, id)",
-    # Most calls do not fail, and cost nothing here.
+    # Partial indexes: most calls do not fail and cost nothing here.
     "CREATE INDEX calls_by_code ON calls (code, at, id) WHERE code IS NOT NULL",
     "CREATE INDEX calls_failed ON calls (at, id) WHERE code IS NOT NULL",
 )
@@ -145,11 +145,11 @@ _EVENTS = (
 )
 
 STAGES = (_SESSIONS, RECORDS, _TIMES, _CALLS, _EVENTS)
-"""What each version of the tables added to the one before; never changed, only added to."""
+"""Migrations: the statements that each version added to the one before. Append only, never change."""
 VERSION = len(STAGES)
 
 
-# The number after the last of the line; a branch without entries of its own continues at its base.
+# The next entry number of a branch; a branch without own entries continues at its base.
 _NEXT = "1 + coalesce((SELECT max(seq) FROM entries WHERE branch = ?), (SELECT base FROM branches WHERE id = ?))"
 
 _USE = "UPDATE sessions SET used = ? WHERE owner = ? AND id = ? AND branch = ?"
@@ -176,12 +176,12 @@ _FIRST = "INSERT INTO entries (branch, seq, entry, changes) VALUES (?, ?, ?, ?)"
 
 
 def missing_tables(known: int, **words: str) -> list[str]:
-    """What to run where version `known` of the tables is there already, 0 for none; in the words of one database."""
+    """The statements to upgrade from version `known`, 0 for none; `words` are the type names of the database."""
     return [table.format(**words) for stage in STAGES[known:] for table in stage]
 
 
 def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite | LogWrite) -> list[Step]:
-    """The statements of one write, with the checks that fence off a writer that lost its session."""
+    """The statements of one write, with checks that fence off a writer that has lost its session."""
     if isinstance(write, RecordWrite):
         return record_steps(write)
     if isinstance(write, LogWrite):
@@ -202,7 +202,7 @@ def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite
     if isinstance(write, Touch):
         return [Step(_USE, (write.used, owner, session_id, branch))]
     if isinstance(write, Withdraw):
-        # Whatever the reason that the intent is gone, it is void.
+        # No check: if the intent is gone already, there is nothing to withdraw.
         return [Step(_WITHDRAW, (branch, write.seq))]
     values = (branch, write.seq, write.call, owner, session_id, branch, write.seq, branch, branch)
     return [Step(_INTEND, values, lambda: _taken_error(write))]
@@ -227,9 +227,9 @@ def _create_steps(write: Create) -> list[Step]:
 
 
 def delete_session(run: Run, key: Key) -> None:
-    """End a session, and drop every branch and entry that nothing reaches any more."""
+    """Delete a session, and every branch and entry that is no longer reachable."""
     row = run("SELECT branch FROM sessions WHERE owner = ? AND id = ?", _key_values(key)).fetchone()
-    # The count, not the row: another node may have deleted it in between.
+    # Check the count: another node may have deleted the row in between.
     if row is None or run("DELETE FROM sessions WHERE owner = ? AND id = ?", _key_values(key)).rowcount != 1:
         return
     branch: str | None = row[0]
@@ -239,7 +239,7 @@ def delete_session(run: Run, key: Key) -> None:
 
 
 def _prune_branch(run: Run, branch: str) -> str | None:
-    """Drop what nobody needs of a branch; the parent's name if that may have become superfluous too."""
+    """Delete the unreachable part of a branch. Returns its parent if that may have become unreachable as well."""
     if run("SELECT 1 FROM sessions WHERE branch = ?", (branch,)).fetchone() is not None:
         return None
     row = run("SELECT parent, base FROM branches WHERE id = ?", (branch,)).fetchone()
@@ -253,13 +253,13 @@ def _prune_branch(run: Run, branch: str) -> str | None:
         return parent
     run("DELETE FROM entries WHERE branch = ? AND seq > ?", (branch, needed))
     if needed < row[1]:
-        # All its children begin before it does: it must not keep entries of its own parent alive.
+        # All its children fork before its own base, so it must not keep later entries of its parent alive.
         run("UPDATE branches SET base = ? WHERE id = ?", (needed, branch))
         return parent
     return None
 
 
-# `upto` only ever falls on the way up: a branch shows of its parents what lies below the lowest base so far.
+# `upto` is the lowest base so far on the way up: only entries of an ancestor up to it are visible.
 _LINE = (
     "WITH RECURSIVE line (id, parent, base, depth, upto) AS ("
     "SELECT id, parent, base, 0, CAST(9223372036854775807 AS BIGINT) FROM branches WHERE id = ?"
@@ -275,7 +275,7 @@ _LINE_ENTRIES = (
 
 
 def load_session(run: Run, key: Key) -> StoredSession | None:
-    """The whole session in four queries, however long its line."""
+    """The whole session in four queries, regardless of its number of ancestors."""
     found = run("SELECT branch, used FROM sessions WHERE owner = ? AND id = ?", _key_values(key)).fetchone()
     if found is None:
         return None
@@ -286,7 +286,7 @@ def load_session(run: Run, key: Key) -> StoredSession | None:
 
 
 def load_newer(run: Run, key: Key, branch: str, seq: int) -> StoredSession | None:
-    """What was appended after `seq`; walks up the line only if `seq` is an inherited entry."""
+    """The entries after `seq`; reads ancestors only if `seq` is an inherited entry."""
     found = run(
         "SELECT s.used, b.base FROM sessions s JOIN branches b ON b.id = s.branch"
         " WHERE s.owner = ? AND s.id = ? AND s.branch = ?",
@@ -308,7 +308,7 @@ def load_newer(run: Run, key: Key, branch: str, seq: int) -> StoredSession | Non
 
 
 def _read_stored(run: Run, branch: str, used: float, entries: Sequence[Any], changes: Sequence[bytes]) -> StoredSession:
-    # Settled intents are deleted with the append, so whatever is left lies above the last entry.
+    # Settled intents are deleted by the append, so any that is left is after the last entry.
     intent = run("SELECT seq, call FROM intents WHERE branch = ? ORDER BY seq DESC LIMIT 1", (branch,)).fetchone()
     return StoredSession(
         branch=branch,
@@ -326,20 +326,20 @@ _INFO = (
 
 
 def count_sessions(run: Run, owner: str | None = None) -> int:
-    """How many sessions there are, of one owner or of all."""
+    """Number of sessions of one owner or of all."""
     mine, values = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
     return int(run(f"SELECT count(*) FROM sessions{mine}", values).fetchone()[0])  # noqa: S608 - constants only
 
 
 def list_sessions(run: Run, owner: str | None) -> list[SessionInfo]:
-    """One line for each session, by owner and id."""
+    """Information on each session, sorted by owner and id."""
     mine, values = ("", ()) if owner is None else (" WHERE s.owner = ?", (owner,))
     rows = run(f"{_INFO}{mine} ORDER BY s.owner, s.id", values).fetchall()
     return [SessionInfo(session_id=i, owner=o, entries=n, used=used) for i, o, n, used in rows]
 
 
 def list_parents(run: Run, owner: str) -> dict[str, str]:
-    """For each of the owner's sessions that is a fork of one that still is: which one."""
+    """The owner's forked sessions to their parents; forks of deleted sessions are omitted."""
     rows = run(
         "SELECT s.id, p.id FROM sessions s JOIN branches b ON b.id = s.branch"
         " JOIN sessions p ON p.branch = b.parent AND p.owner = s.owner WHERE s.owner = ?",
@@ -349,13 +349,13 @@ def list_parents(run: Run, owner: str) -> dict[str, str]:
 
 
 def list_unused(run: Run, used_before: float) -> list[Key]:
-    """Sessions that were last used before that, held or not."""
+    """Sessions last used before a time, held or not."""
     rows = run("SELECT owner, id FROM sessions WHERE used < ? ORDER BY owner, id", (used_before,)).fetchall()
     return [Key(owner, session_id) for owner, session_id in rows]
 
 
 def last_used(run: Run, key: Key) -> float | None:
-    """When the session was last used; None if it is gone."""
+    """The time of the session's last use; None if it is gone."""
     row = run("SELECT used FROM sessions WHERE owner = ? AND id = ?", _key_values(key)).fetchone()
     return None if row is None else float(row[0])
 
@@ -401,7 +401,7 @@ _ADD_ROW: dict[LogTable, str] = {
     "events": "INSERT INTO events (stamp, kind, owner, namespace, data) VALUES (?, ?, ?, ?, ?)",
 }
 _PLACE: dict[LogTable, str] = {"calls": "at", "events": "id"}
-"""By which a log is in order."""
+"""The column that orders each log."""
 
 
 def _log_steps(write: LogWrite) -> list[Step]:
@@ -420,7 +420,7 @@ def _row_steps(rows: tuple[LogRow, ...]) -> list[Step]:
 def list_calls(
     run: Run, conditions: Sequence[Condition], most: int, *, skipped: int = 0, columns: str = _CALL_COLUMNS
 ) -> list[Any]:
-    """Rows of the call log, newest first; one of the conditions should be one that an index answers."""
+    """Rows of the call log, newest first; at least one condition should be covered by an index."""
     where = " AND ".join(sql for sql, _ in conditions)
     values = [value for _, given in conditions for value in given]
     sql = f"SELECT {columns} FROM calls WHERE {where} ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"  # noqa: S608 - constants only
@@ -431,27 +431,27 @@ _EVENTS_AFTER = "SELECT id, kind, owner, namespace, data FROM events WHERE id > 
 
 
 def list_events(run: Run, after: int, most: int, settled: str) -> tuple[list[Any], int | None]:
-    """What came after an event, in the order of commits, and the first event that is kept.
+    """Events after id `after` in commit order, and the id of the oldest event that is kept; None without rows.
 
-    `settled` is a condition for events that nothing can come before any more.
+    `settled` is a condition that excludes events before which others may still appear.
     """
     rows = run(f"{_EVENTS_AFTER}{settled} ORDER BY id LIMIT ?", (after, most)).fetchall()
     return rows, run("SELECT min(id) FROM events", ()).fetchone()[0] if rows else None
 
 
 def list_recent_events(run: Run, most: int, settled: str) -> list[Any]:
-    """The last events, oldest first."""
+    """The most recent events, oldest first."""
     return run(f"{_EVENTS_AFTER}{settled} ORDER BY id DESC LIMIT ?", (-1, most)).fetchall()[::-1]
 
 
 def find_surplus(run: Run, table: LogTable, most: int) -> int:
-    """The place before which rows are too many; 0 if there are no more than `most`."""
+    """The position before which rows are surplus; 0 if there are at most `most`."""
     sql = f"SELECT {_PLACE[table]} FROM {table} ORDER BY {_PLACE[table]} DESC LIMIT 1 OFFSET ?"  # noqa: S608 - constants only
     row = run(sql, (most,)).fetchone()
     return 0 if row is None else int(row[0]) + 1
 
 
 def has_rows_before(run: Run, table: LogTable, place: int) -> bool:
-    """Whether there is something to trim, which is asked without a transaction that writes."""
+    """Whether there is something to trim, without a write transaction."""
     sql = f"SELECT 1 FROM {table} WHERE {_PLACE[table]} < ? LIMIT 1"  # noqa: S608 - constants only
     return run(sql, (place,)).fetchone() is not None

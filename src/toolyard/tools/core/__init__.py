@@ -1,4 +1,4 @@
-"""The core domain: `echo`, `calc` and `time_now`. It is also how a domain is written: see `load_tools`."""
+"""The core domain: `echo`, `calc` and `time_now`. Also an example of a domain, see `load_tools`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Clock = Callable[[], datetime]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*")
 _LONGEST = 64
-# Copies of the database that count leap seconds, or not, and files that say what zone this machine is in.
+# Variants of the database with and without leap seconds, and the files with this machine's zone.
 _NO_ZONES = re.compile(r"right/.*|posix/.*|posixrules|localtime")
 
 
 def utc_now() -> datetime:
-    """What the clock of this machine says."""
+    """The current time of this machine in UTC."""
     return datetime.now(UTC)
 
 
 def time_in(tz: str | None, clock: Clock) -> dict[str, str]:
-    """The zone that was meant, and the time there to the microsecond, with its offset."""
+    """The time zone's name, and the time there in ISO 8601 with microseconds and offset; None is UTC."""
     name = "UTC" if tz is None else tz
     return {"tz": name, "iso": clock().astimezone(_find_zone(name)).isoformat(timespec="microseconds")}
 
@@ -42,7 +42,7 @@ def _find_zone(name: str) -> tzinfo:
         try:
             return ZoneInfo(name)
         except (KeyError, ValueError, OSError):
-            pass  # no such file, or one that is no zone
+            pass  # no such file, or not a zone file
     raise ToolFailed(
         f"no time zone is called {show(name)}",
         hint="give a name of the IANA database, in its spelling: UTC, Europe/Berlin, America/New_York",
@@ -57,7 +57,7 @@ _TEXT: Schema = {"type": "string"}
 
 
 def load_tools(clock: Clock = utc_now) -> list[Tool]:
-    """The tools of the domain; all a module needs to export to be one."""
+    """The tools of the domain. A module that exports this function is a domain."""
 
     def time_now(tz: str | None = "UTC") -> dict[str, Any]:
         return time_in(tz, clock)
@@ -76,7 +76,7 @@ def calc(expression: str) -> dict[str, Any]:
 
 
 def _make_tool(function: Any, definition: dict[str, Any]) -> Tool:
-    # None of them waits for anything, so an event loop may call them itself.
+    # None of them blocks, so they may run on an event loop.
     return function_tool(
         function, namespace="core", version=_VERSION, effects=Effects.READ, blocking=False, **definition
     )

@@ -1,7 +1,6 @@
-"""Arithmetic on text: whole numbers stay exact, and whatever cannot be answered says what is wrong and where.
+"""Evaluate arithmetic expressions: integers stay exact, and errors give the fault and its position.
 
-Python reads the expression, and only its numbers and operators are calculated. How much work that is is bounded before
-it is begun.
+Python's parser reads the expression; only numbers and operators are evaluated, within limits that are checked first.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from toolyard.model.errors import ToolFailed
 Number = int | float
 
 MAX_LENGTH = 4_096
-"""Characters of an expression."""
+"""Most characters in an expression."""
 MAX_TERMS = 200
-"""Numbers and operators of an expression."""
+"""Most numbers and operators in an expression."""
 MAX_BRACKETS = 100
 MAX_DIGITS = 1_000
-"""Digits of a whole number, intermediate results included; larger ones not every JSON reader would take."""
+"""Most digits of an integer, intermediate results included; some JSON readers reject larger ones."""
 
 _LIMIT = 10**MAX_DIGITS
 _TERM = re.compile(r"[\w.]+|\*\*|//|[-+*/%]")
-# A word, or a sign that no number and no operator is written with: no keyword of Python is left after these.
+# A word, or a character that occurs in no number or operator. This also excludes all Python keywords.
 _FOREIGN = re.compile(r"(?<![\w.])[^\W\d]\w*|[^0-9a-fA-FoOxX_.+\-*/%() ]")
 _SPACES = str.maketrans("\t\r\n\f", "    ")
 _SHOWN = 40
@@ -44,11 +43,10 @@ _INSTEAD = {
 
 
 def evaluate(expression: str) -> Number:
-    """The value, an int while everything in the expression is whole and nothing is divided with `/`.
+    """The value, always finite; an int if all numbers are integers and `/` is not used.
 
-    Ranks are Python's: `-2**2` is -4, `2**3**2` is 512. Anything else that an expression can be raises
-    `ToolFailed` with no effect; the text and `details["position"]` say where, counted from 1. The result is
-    always finite.
+    Precedence is Python's: `-2**2` is -4, `2**3**2` is 512. Invalid expressions raise `ToolFailed` with effect
+    `none`; the message and `details["position"]` give the position, counted from 1.
     """
     text = expression.translate(_SPACES).lstrip(" ")
     try:
@@ -57,7 +55,7 @@ def evaluate(expression: str) -> Number:
         return _calculate(_parse(text), text)
     except _Wrong as wrong:
         what, at, hint = wrong.args
-        # Calculating touches nothing, so a caller may correct the expression and send it again.
+        # Evaluation has no effect, so a caller may correct the expression and retry.
         if at is None:
             raise ToolFailed(what, hint=hint, effect="none") from None
         position = len(expression) - len(text) + at + 1
@@ -67,7 +65,7 @@ def evaluate(expression: str) -> Number:
 
 
 class _Wrong(Exception):
-    """What is wrong with an expression, behind how many characters, and what to write instead."""
+    """A fault in an expression, its 0-based offset, and a hint."""
 
     def __init__(self, what: str, at: int | None = None, hint: str | None = None) -> None:
         super().__init__(what, at, hint)
@@ -88,7 +86,7 @@ def _parse(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        # What else Python supposes, a forgotten comma say, does not help here.
+        # Python's further suggestions, such as a forgotten comma, do not help here.
         reason = error.msg.partition(". ")[0].partition(";")[0]
         at = min(error.offset - 1 if error.offset else len(text), len(text))
         if reason == "invalid syntax":
@@ -131,7 +129,7 @@ def _calculate(node: ast.expr, text: str) -> Number:
 
 def _raise_power(base: Number, exponent: Number) -> Any:
     if isinstance(base, int) and isinstance(exponent, int) and exponent > 0:
-        # At least 2 ** this: seen before it is calculated, which might take for ever.
+        # The result is at least 2 ** this; checked before the computation, which might take for ever.
         least = (base.bit_length() - 1) * exponent
         if least > _LIMIT.bit_length():
             raise OverflowError
