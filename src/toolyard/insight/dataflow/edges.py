@@ -21,7 +21,7 @@ from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 
 MAX_FEEDS = 24
-"""Most feeds of an edge; for each parameter only its best feed counts."""
+"""Maximum number of feeds of an edge; for each parameter only its best feed counts."""
 _ROWS = 400_000
 _POOL = 1_000_000
 _DIGITS = 5

@@ -240,7 +240,7 @@ def _best_scalar(given: int, asked: int) -> float:
 
 
 MIN_NAME = 0.3
-"""Least name signal; below it, no text similarity suffices."""
+"""Minimum name signal; below it, no text similarity suffices."""
 _BLOCK = 1_000_000
 """Pairs processed at a time, so that memory does not grow with the square of the tools."""
 _SLACK = 1e-3

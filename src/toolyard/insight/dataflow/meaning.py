@@ -12,7 +12,7 @@ from toolyard.insight.dataflow.names import Name, Phrase, head_of, read_name, re
 from toolyard.insight.dataflow.paths import INTEGER, NUMBER, SCALAR, STRING, Holder, SchemaField
 
 MAX_READ = 240
-"""Most characters of a description that are read."""
+"""Maximum number of characters of a description that are read."""
 
 
 class ValuePlace(NamedTuple):

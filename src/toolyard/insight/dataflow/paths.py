@@ -21,12 +21,12 @@ SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
 KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "object": OBJECT, "array": ARRAY}
 
 MAX_FIELDS = 2000
-"""Most fields of one schema; none of 4,775 real operations returns more."""
+"""Maximum number of fields of one schema; none of 4,775 real operations returns more."""
 MAX_REQUIRED = 1000
 _MAX_PARTS = 200
-"""Most schemas merged for one value, which bounds unions of unions."""
+"""Maximum number of schemas merged for one value, which bounds unions of unions."""
 _MAX_WORK = 100_000
-"""Most schemas and properties merged for all values of one schema."""
+"""Maximum number of schemas and properties merged for all values of one schema."""
 
 
 KEYWORD_KINDS = (
@@ -193,7 +193,7 @@ def _name_kinds(value: Any) -> int:
 
 MAX_DEPTH = 10
 _MAX_VALUES = 1000
-"""Most values of an enum from which types are inferred."""
+"""Maximum number of values of an enum from which types are inferred."""
 
 
 class Holder(NamedTuple):

@@ -135,7 +135,7 @@ _MOST_THREADS = 4
 _FEW = 4
 """Largest number of texts that are not worth a thread pool."""
 _LETTERS = 64
-"""Most letters per token; text beyond that is cut off before it is tokenized."""
+"""Maximum number of letters per token; text beyond that is cut off before it is tokenized."""
 
 
 class OnnxFiles(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ class OnnxFiles(msgspec.Struct, frozen=True):
     pooling: Literal["mean", "cls"] = "mean"
     """How token vectors are combined, unless the model does that itself."""
     longest: int = _USUAL_LENGTH
-    """Most tokens of a text; the rest is ignored."""
+    """Maximum number of tokens of a text; the rest is ignored."""
 
 
 def find_files(folder: Path) -> OnnxFiles | None:

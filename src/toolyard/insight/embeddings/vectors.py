@@ -126,7 +126,7 @@ def vector_key(embedder: Embedder, text: str, witness: bytes = b"") -> bytes:
 
 _WITNESS = "witness"
 _SAME = 0.99
-"""Least cosine of two vectors of the same text by the same model on different machines."""
+"""Minimum cosine of two vectors of the same text by the same model on different machines."""
 
 
 def _read_witness(embedder: Embedder, cache: ItemCache) -> bytes:

@@ -20,7 +20,7 @@ _SQLITE = (".db", ".sqlite", ".sqlite3")
 _YAML = (".yaml", ".yml")
 _JSONL = (".jsonl", ".ndjson")
 _MOST_EXAMPLES = 200
-"""Most results used per tool."""
+"""Maximum number of results used per tool."""
 _MOST_ITEMS = 50
 _MOST_PROPERTIES = 200
 _MOST_LEVELS = 12

@@ -41,7 +41,7 @@ _K1, _B = 1.2, 0.45
 _USUAL = ((3.0, 3.0), (2.0, 12.0), (1.0, 5.0), (0.5, 35.0), (0.5, 1.5))
 """Weight and usual length of names, descriptions, parameter names, parameter descriptions, enum values."""
 _MOST_TERMS = 400
-"""Most distinct terms kept per tool, by weight."""
+"""Maximum number of distinct terms kept per tool, by weight."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -171,7 +171,7 @@ class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
 _SOFT_FROM = 0.3
 """Cosine below which two words count as unrelated."""
 _IMPORTANT = 1.5
-"""Least rarity of the words of a name that a query must match."""
+"""Minimum rarity of the words of a name that a query must match."""
 _STOP_WEIGHT = 0.15
 _UNKNOWN_WEIGHT = 0.58
 """Weight deducted, in a large catalog, from words that no tool has."""
@@ -325,7 +325,7 @@ def rarity_of(counts: NDArray[np.float32], rows: int) -> NDArray[np.float32]:
 _MOST_KEPT = 4096
 """Vectors of queries and words kept in memory."""
 _MOST_NEW = 24
-"""Most words of one query that no tool has and that are embedded anyway."""
+"""Maximum number of words of one query that no tool has and that are embedded anyway."""
 _TINY = np.float32(1e-6)
 _FEW, _USUALLY = 10, (0.05, 0.065)
 """Catalog size at which its own statistics and the default model's usual mean and deviation count equally."""

@@ -21,10 +21,10 @@ from toolyard.words.identifiers import CRUD_BY_VERB, snake_case
 T = TypeVar("T")
 
 MOST_QUERY = 2000
-"""Most characters of a query that are read."""
+"""Maximum number of characters of a query that are read."""
 MOST_SEGMENTS = 8
 _MOST_TEXT = 4000
-"""Most characters of one field of a tool that are read."""
+"""Maximum number of characters of one field of a tool that are read."""
 _MOST_PROPERTIES = 200
 
 _WORD = re.compile(r"[^\W_]+")
@@ -208,7 +208,7 @@ def _read_text(value: Any) -> str:
 
 
 _MOST_TERMS = 96
-"""Most distinct words of a query that are used."""
+"""Maximum number of distinct words of a query that are used."""
 _VALUE = re.compile("[0-9]+|[\"'`\u2018\u201c]|@|https?:")
 _PROPER = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 

@@ -40,7 +40,7 @@ class RankWeights(msgspec.Struct, frozen=True):
     foreign: float
     """Probability below which a request counts as unrelated to all tools."""
     likely: float
-    """Least score of a likely hit."""
+    """Minimum score of a likely hit."""
     sure: float
 
     def name_fit(self, score: float) -> Fit:
@@ -67,7 +67,7 @@ _CLOSER = 28
 
 OF_WHOLE, _OF_PART = 24, 8
 _MOST_POSTINGS = 12_000
-"""Most postings read for a query, rarest words first."""
+"""Maximum number of postings read for a query, rarest words first."""
 
 _NO_LIKENESS = -1.5
 """Below every cosine, and above the score of filtered rows."""
@@ -227,7 +227,7 @@ def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: 
 
 
 _FEWEST, _FEWEST_WORDS = 3, 10
-"""Least catalog size assumed, in hybrid and in lexical mode (where words are shared by chance)."""
+"""Minimum catalog size assumed, in hybrid and in lexical mode (where words are shared by chance)."""
 _ALL_OF_IT = 0.6
 """Share of a request's words above which a tool fits it, regardless of the models."""
 _GOOD_ENOUGH = 1 / 3

@@ -123,7 +123,7 @@ def _index_lower_names(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
 
 _NAME_LIKE = re.compile(r"[^\s\"'`(),;?!]+")
 _TOLD = 10
-"""Most namespaces listed when one is not found."""
+"""Maximum number of namespaces listed when one is not found."""
 _BETWEEN = ("__", ".", "/", ":")
 _NAMED, _MENTIONED = 1.0, 0.99
 _WARMING = "vectors of the tools are being made; until then words alone are compared"

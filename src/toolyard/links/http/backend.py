@@ -86,7 +86,7 @@ class AddressGuard:
 
 
 MAX_BEFORE_HEAD = 256 * 1024
-"""Most bytes read before a response's head is complete; any allowed head is smaller."""
+"""Maximum number of bytes read before a response's head is complete; any allowed head is smaller."""
 TOO_LONG = "receive buffer too long"
 _PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 

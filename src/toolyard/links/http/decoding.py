@@ -6,12 +6,12 @@ import zlib
 
 ACCEPTED = "gzip, deflate"
 MAX_MEMBERS = 256
-"""Most members of a gzip body; each costs a copy of the data that follows it."""
+"""Maximum number of members of a gzip body; each costs a copy of the data that follows it."""
 MANY_PIECES = 10_000
 SMALL_PIECE = 64
-"""Least average size, in bytes, of a body's chunks once there are `MANY_PIECES`."""
+"""Minimum average size, in bytes, of a body's chunks once there are `MANY_PIECES`."""
 MOST_AT_ONCE = 64 * 1024 * 1024
-"""Most bytes that one chunk of a streamed body may decode to."""
+"""Maximum number of bytes that one chunk of a streamed body may decode to."""
 _GZIP = 16 + zlib.MAX_WBITS
 _ZLIB_HEADER = 2
 _ZLIB_METHOD = 8
