@@ -1,4 +1,4 @@
-"""How OpenAI, Anthropic, Gemini and MCP spell tools, calls and results, both ways."""
+"""Translate tools, calls and results to and from the formats of OpenAI, Anthropic, Gemini and MCP."""
 
 from importlib import import_module
 

@@ -28,7 +28,7 @@ class AnthropicDialect(EntryDialect):
     result_words = ResultWords("tool_result", "tool_use_id", "content", "is_error")
 
     def _list_entries(self, payload: object) -> Iterator[Json]:
-        """The blocks of a message, of several, or a list of blocks."""
+        """The blocks of one message or several, or a list of blocks."""
         for record in records(payload):
             if record.get("type") in ("tool_use", "tool_result"):
                 yield record
@@ -49,7 +49,7 @@ class AnthropicDialect(EntryDialect):
         return read_arguments(_object_schema(tool), arguments)
 
     def add_event(self, answer: list[Json], event: object) -> str:
-        """A `content_block_*` event; the answer is one message."""
+        """Add a `content_block_*` event; `answer` becomes one message."""
         data = fields(event)
         kind, place, delta = data.get("type"), data.get("index"), fields(data.get("delta"))
         if not isinstance(place, int):
@@ -76,7 +76,7 @@ class AnthropicDialect(EntryDialect):
 
 
 def _add_delta(block: Json, delta: Json) -> None:
-    """Text and thoughts grow; a citation is one more of a list."""
+    """Append text and thinking to the block's strings, and a citation to its list."""
     for key, value in delta.items():
         if key == "citation":
             block["citations"] = [*(block.get("citations") or ()), value]

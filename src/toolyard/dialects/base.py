@@ -1,4 +1,4 @@
-"""`Dialect`: how one provider spells tools, calls and results; and the dialects by name."""
+"""`Dialect`, the base class of all provider formats, and the table of dialects by name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Identified = TypeVar("Identified", ToolCall, ToolResult)
 
 
 class RawCall(NamedTuple):
-    """A call as it stands in a provider's answer, nothing checked."""
+    """A call as read from a provider's response, with nothing validated."""
 
     name: object
     arguments: object
@@ -37,14 +37,14 @@ class RawCall(NamedTuple):
 
 
 class Dialect(ABC):
-    """Translates between toolyard and one provider.
+    """Translates between toolyard's types and one provider's JSON.
 
-    What `format_tools` returns is the `tools` of a request; what `format_calls` and `format_results` return
-    extends the request's list of messages. `parse_calls` takes calls back, the provider's whole answers, and
-    the objects its SDK makes of them.
+    `format_tools` returns the `tools` of a request; `format_calls` and `format_results` return messages to append to
+    the request's conversation. `parse_calls` accepts bare calls, whole responses, and the objects the provider's SDK
+    builds from them.
 
-    Wire names are decoded by the tools a dialect was given or has formatted, so keep the instance that
-    wrote the request to read the answer; one made elsewhere from the same tools does as well.
+    Wire names are decoded with the tools a dialect was given or has formatted, so read the response with the instance
+    that wrote the request, or with another made from the same tools.
     """
 
     name: ClassVar[str]
@@ -63,17 +63,17 @@ class Dialect(ABC):
 
     @property
     def report(self) -> tuple[Rewrite, ...]:
-        """What the last `format_tools` could not say in full; pointers lead into the input schema."""
+        """What the last `format_tools` changed or lost; pointers lead into the input schema."""
         return self._report
 
     def format_tools(self, tools: Iterable[Tool] | None = None) -> list[Json]:
-        """The `tools` of a request: these, or those the dialect was made with.
+        """Return the `tools` of a request, for `tools` or else for those given to the constructor.
 
-        Parts of the schemas are the tools' own; copy what you mean to change.
+        The result shares parts of the tools' schemas; copy what you mean to change.
         """
         chosen = self._tools if tools is None else tuple(tools)
         with self._growing:
-            # Read under the lock: names another thread is adding must not be lost.
+            # Read under the lock, so that names added by another thread are not lost.
             names = self._names = self._names.including(chosen)
         wire: list[Json] = []
         report: list[Rewrite] = []
@@ -85,26 +85,26 @@ class Dialect(ABC):
         return self._wrap_tools(wire)
 
     def _wrap_tools(self, wire: list[Json]) -> list[Json]:
-        """Put the formatted tools into whatever the request keeps them in."""
+        """Wrap the formatted tools in the container that the request expects."""
         return wire
 
     @abstractmethod
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
-        """One tool, with what its schema loses on the way in `log`."""
+        """Format one tool; record what its schema loses in `log`."""
 
     def parse_calls(self, response: object) -> list[ToolCall]:
-        """The calls in a provider's answer, in order; empty if there are none.
+        """Return the calls in a provider's response, in order; empty if there are none.
 
-        Nothing a model wrote makes this raise: an unknown name stays as it came, and arguments that are
-        not a JSON object stay text, for the call path to refuse.
+        Model output never raises: an unknown name is kept unchanged, and arguments that are not a JSON object stay
+        text, so that the call path rejects them.
         """
         return [self._make_call(raw) for raw in self._raw_calls(response)]
 
     def add_event(self, answer: list[Json], event: object) -> str:
-        """Add an event of a stream to the answer so far, which begins empty; the text that came with the event.
+        """Add one stream event to `answer`, which starts empty; return the text the event carried.
 
-        What the answer holds at the end extends the request's list of messages, and `parse_calls` reads it. Before, it
-        reads what has come of the calls: arguments that are not whole are text.
+        When the stream ends, `answer` can be appended to the request's messages and read by `parse_calls`. Reading it
+        earlier also works: the arguments of an unfinished call are then text.
         """
         raise self._no_conversation()
 
@@ -112,7 +112,7 @@ class Dialect(ABC):
         return TypeError(f"{self.name} spells tools alone: nobody holds a conversation in it")
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
-        """The calls in an answer, wherever it keeps them; whatever is no call is passed over."""
+        """Find the calls in a response; anything else is skipped."""
         raise self._no_conversation()
 
     def _make_call(self, raw: RawCall) -> ToolCall:
@@ -127,18 +127,18 @@ class Dialect(ABC):
         return ToolCall(found[0], arguments, read_id(raw.call_id), found[1])
 
     def _wire_properties(self, tool: Tool) -> Iterable[str]:
-        """The names of a tool's properties as this wire spells them."""
+        """The names of a tool's properties as this provider spells them."""
         return properties_of(tool)
 
     def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Undo what `_format_tool` did to the schema, in the arguments written for it."""
+        """Undo, in the arguments, what `_format_tool` did to the schema."""
         return arguments
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
-        """The calls as part of a conversation, as if the model had just made them.
+        """Return the calls as messages of a conversation, as if the model had just made them.
 
-        Where the wire demands an id, a call without one is given one: `call_0`, `call_1`, ... Results without
-        ids, in the same order, are given the same.
+        Where the provider requires an id, calls without one are given `call_0`, `call_1`, ... `format_results` assigns
+        the same ids to results in the same order.
         """
         raise self._no_conversation()
 
@@ -146,12 +146,12 @@ class Dialect(ABC):
         return self._names.encode_name(call.name, call.overload)
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
-        """The results as the next part of a conversation; errors with code, message, hint and details."""
+        """Return the results as messages of a conversation; errors carry code, message, hint and details."""
         raise self._no_conversation()
 
 
 class CallWords(NamedTuple):
-    """How a wire spells an entry that is a call: its kind, and where id and arguments stand."""
+    """The keys of a call entry: the value that marks its kind, and the fields of id and arguments."""
 
     kind: str
     call_id: str
@@ -159,28 +159,28 @@ class CallWords(NamedTuple):
 
 
 class ResultWords(NamedTuple):
-    """How it spells one that is a result, whose answer is text."""
+    """The keys of a result entry, whose content is text."""
 
     kind: str
     call_id: str
     content: str
     failed: str | None = None
-    """Where it says that the call failed; None if the text alone tells."""
+    """The flag that marks a failed call; None if only the text shows it."""
 
 
 class EntryDialect(Dialect):
-    """A wire whose conversations are entries of some kind, calls and results among them: dialects by their words."""
+    """A dialect whose conversations are lists of entries; subclasses describe calls and results by their keys."""
 
     kind_key: ClassVar[str] = "type"
     call_words: ClassVar[CallWords]
     result_words: ClassVar[ResultWords]
 
     def _list_entries(self, payload: object) -> Iterator[Json]:
-        """The entries of an answer, of a conversation or of a list, wherever they are kept."""
+        """The entries of a response, a conversation or a list."""
         return records(payload)
 
     def _wrap_entries(self, entries: list[Json], role: str) -> list[Json]:
-        """Put entries into the messages of whoever writes them, where the wire has such."""
+        """Wrap the entries in messages of `role`, if the format has messages."""
         return entries
 
     def _write_arguments(self, call: ToolCall) -> Any:
@@ -193,7 +193,7 @@ class EntryDialect(Dialect):
                 yield RawCall(entry.get("name"), entry.get(words.arguments), pick(entry, words.call_id, "id"))
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
-        """One entry a call."""
+        """Return one entry per call."""
         words = self.call_words
         entries = [
             {
@@ -207,7 +207,7 @@ class EntryDialect(Dialect):
         return self._wrap_entries(entries, "assistant")
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
-        """One entry a result; they must be the next ones after those of the calls."""
+        """Return one entry per result; they must directly follow the entries of the calls."""
         words, entries = self.result_words, []
         for call_id, result in with_ids(results):
             text = result_text(result)
@@ -217,7 +217,7 @@ class EntryDialect(Dialect):
 
 
 def with_ids(given: Sequence[Identified]) -> Iterator[tuple[str, Identified]]:
-    """Each with an id, for a wire that demands one: its own, else `call_<place>` or the next that is free."""
+    """Pair each item with an id: its own, else `call_<index>` or the next one that is free."""
     taken = {one.call_id for one in given if one.call_id is not None}
     for place, one in enumerate(given):
         made = one.call_id or next(free for number in count(place) if (free := f"call_{number}") not in taken)
@@ -234,7 +234,7 @@ def properties_of(tool: Tool) -> Iterable[str]:
 def best_match(
     tools: Sequence[Tool], arguments: dict[str, Any], spelling: Callable[[Tool], Iterable[str]]
 ) -> Tool | None:
-    """Of several overloads, the one whose properties these arguments most look like; None if there is none."""
+    """The overload whose property names best match the arguments; None if `tools` is empty."""
     if len(tools) <= 1:
         return tools[0] if tools else None
 
@@ -246,7 +246,7 @@ def best_match(
 
 
 def others(data: Json, *known: str) -> Json:
-    """The entries that are set, but for those of these names."""
+    """The items of `data` that are not None, without the `known` keys."""
     return {key: value for key, value in data.items() if key not in known and value is not None}
 
 
@@ -259,11 +259,11 @@ DIALECTS: Mapping[str, str] = MappingProxyType(
         "mcp": "toolyard.dialects.mcp:McpDialect",
     }
 )
-"""Each dialect's class, as `module:Class`, imported when it is first asked for."""
+"""Each dialect's class as `module:Class`, imported by `get_dialect`."""
 
 
 def get_dialect(name: str, tools: Iterable[Tool] = (), *, names: WireNames | None = None) -> Dialect:
-    """The dialect of that name, for these tools."""
+    """Create the dialect of that name for `tools`; `ConfigError` if the name is unknown."""
     if name not in DIALECTS:
         near = nearest(name, DIALECTS)
         guess = f"; did you mean {near[0]!r}?" if near else ""

@@ -1,9 +1,9 @@
-"""Gemini's generateContent: declarations, calls and responses as parts of contents, and the schema of declarations.
+"""Gemini's generateContent: function declarations and their schema, and calls and responses as parts of contents.
 
-That schema is a subset of OpenAPI 3.0. References are inlined, `allOf` folded, null becomes `nullable`. Types are spelt
-in capitals, as in the REST reference. A union is an `anyOf` with nothing beside it, since Vertex AI refuses even a
-description there: description and `nullable` move into the alternatives. What a schema of one type says about a
-string, number, array or object is read keyword by keyword (`write_...`); what Gemini has no word for is logged.
+The schema is a subset of OpenAPI 3.0. References are inlined, `allOf` is folded, null becomes `nullable`. Types are
+upper case, as in the REST reference. A union is an `anyOf` with nothing beside it, since Vertex AI refuses even a
+description there: description and `nullable` move into the alternatives. For a schema of one type, keywords are
+converted group by group (`write_...`); those Gemini does not support are logged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class GeminiDialect(Dialect):
                 yield RawCall(call.get("name"), call.get("args"), call.get("id"))
 
     def add_event(self, answer: list[Json], event: object) -> str:
-        """A `GenerateContentResponse`; the answer is one content, its parts as they came: they may be signed."""
+        """Add a `GenerateContentResponse`; `answer` becomes one content.
+
+        Parts are kept unchanged, since they may be signed.
+        """
         candidates = entries(fields(event).get("candidates"))
         content = fields(fields(candidates[0]).get("content")) if candidates else {}
         parts = [others(fields(part)) for part in entries(content.get("parts"))]
@@ -64,10 +67,10 @@ class GeminiDialect(Dialect):
         return "".join(part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought"))
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
-        """One content of role `model`.
+        """Return one content of role `model`.
 
-        Models that sign their thoughts refuse a current turn rebuilt this way: send their own content back
-        instead, and use this for calls that come from elsewhere.
+        Models that sign their thoughts reject a current turn rebuilt this way: send their own content back instead, and
+        use this for calls that come from elsewhere.
         """
         parts: list[Json] = []
         for call in calls:
@@ -76,7 +79,7 @@ class GeminiDialect(Dialect):
         return [{"role": "model", "parts": parts}] if parts else []
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
-        """One content of role `user`; each response is `{"result": ...}` or `{"error": {...}}`."""
+        """Return one content of role `user`; each response is `{"result": ...}` or `{"error": {...}}`."""
         parts: list[Json] = []
         for result in results:
             info = error_of(result)
@@ -87,7 +90,7 @@ class GeminiDialect(Dialect):
 
 
 def _list_parts(payload: object) -> Iterator[Json]:
-    """The parts of a response's first candidate, of a content, of several, or a list of parts."""
+    """The parts of a response's first candidate, of one content or several, or a list of parts."""
     for record in records(payload):
         candidates = entries(record.get("candidates"))
         content = fields(fields(candidates[0]).get("content")) if candidates else fields(record.get("content"))
@@ -107,7 +110,7 @@ GEMINI_KEYWORDS = frozenset(
     | {"required", "propertyOrdering", "minProperties", "maxProperties", "minimum", "maximum", "minLength"}
     | {"maxLength", "pattern", "example", "default", "anyOf"}
 )
-"""Every keyword of Gemini's Schema object; it refuses a request that uses any other."""
+"""All keywords of Gemini's Schema object; a request with any other is refused."""
 
 _NUMERIC = ("integer", "number")
 _TYPES_OF: dict[str, tuple[str, ...]] = {
@@ -119,7 +122,7 @@ _TYPES_OF: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("propertyNames", "minProperties", "maxProperties", "dependentRequired"), ("object",)),
     **dict.fromkeys(("dependentSchemas", "unevaluatedProperties"), ("object",)),
 }
-"""The types a keyword says something about; it is idle beside any other type."""
+"""The types each keyword applies to; beside any other type it has no effect."""
 
 _FORMATS = {"string": ("date-time", "enum"), "number": ("float", "double"), "integer": ("int32", "int64")}
 _IDLE_WHEN_FALSE = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
@@ -127,7 +130,7 @@ _TOLD = GEMINI_KEYWORDS | {"const", "examples", "exclusiveMinimum", "exclusiveMa
 
 
 def implied_types(flat: Schema) -> list[str]:
-    """The types a schema without `type` is about, judged by its other keywords; none if it says nothing."""
+    """The types that the other keywords of a schema without `type` imply; empty if there is no evidence."""
     values = allowed_values(flat)
     if values is not None:
         return list(dict.fromkeys(json_type(value) for value in values if value is not None))
@@ -136,7 +139,7 @@ def implied_types(flat: Schema) -> list[str]:
 
 
 def add_description(out: Schema, text: object, *, first: bool = False) -> None:
-    """Add a sentence to the description of `out`, unless it is there already."""
+    """Add a sentence to the description of `out`, unless it already contains it."""
     if not isinstance(text, str) or not text:
         return
     old = out.get("description", "")
@@ -145,7 +148,7 @@ def add_description(out: Schema, text: object, *, first: bool = False) -> None:
 
 
 def write_texts(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
-    """What is said about a value: title, description, default, an example, and its format."""
+    """Convert title, description, default, example and format."""
     out: Schema = {}
     for key in ("title", "description"):
         if isinstance(flat.get(key), str):
@@ -171,7 +174,7 @@ def write_texts(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
 
 
 def write_values(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
-    """`enum` for strings; for other types the allowed values go to the description."""
+    """Convert `enum` and `const`: an `enum` for strings, a sentence in the description for other types."""
     allowed = allowed_values(flat)
     if allowed is None:
         return {}
@@ -192,7 +195,7 @@ def write_values(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
 
 
 def write_counts(flat: Schema, keys: tuple[str, ...], path: Path, log: ChangeLog) -> Schema:
-    """Limits that must be whole and not negative."""
+    """Convert limits that must be non-negative integers."""
     out: Schema = {}
     for key in keys:
         value = flat.get(key)
@@ -204,7 +207,7 @@ def write_counts(flat: Schema, keys: tuple[str, ...], path: Path, log: ChangeLog
 
 
 def write_bounds(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
-    """`minimum` and `maximum`; an exclusive bound of an integer is the next integer inside it."""
+    """Convert numeric bounds; an exclusive bound of an integer becomes the next integer inside it."""
     out: Schema = {key: flat[key] for key in ("minimum", "maximum") if is_number(flat.get(key))}
     for key in flat.keys() & {"minimum", "maximum"} - out.keys():
         log.add((*path, key), f"{key} dropped: it is not a number")
@@ -224,12 +227,12 @@ def write_bounds(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """A finite JSON number."""
+    """Whether the value is a finite JSON number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def write_pattern(flat: Schema, path: Path, log: ChangeLog) -> Schema:
-    """`pattern`, where it is text."""
+    """Convert `pattern`, if it is text."""
     if isinstance(flat.get("pattern"), str):
         return {"pattern": flat["pattern"]}
     if "pattern" in flat:
@@ -238,7 +241,7 @@ def write_pattern(flat: Schema, path: Path, log: ChangeLog) -> Schema:
 
 
 def log_unknown(flat: Schema, kind: str, path: Path, log: ChangeLog) -> None:
-    """Log the keywords that mean something for this type and that Gemini has no word for."""
+    """Log the keywords that apply to this type and that Gemini does not support."""
     for key, value in flat.items():
         if key in _TOLD or key in DOCUMENT_KEYWORDS or (value is False and key in _IDLE_WHEN_FALSE):
             continue
@@ -250,7 +253,7 @@ def log_unknown(flat: Schema, kind: str, path: Path, log: ChangeLog) -> None:
 
 
 _UNROLL = 2
-"""How often a recursive definition is written out inside itself."""
+"""How many times a recursive definition is expanded inside itself."""
 _MAX_NODES = 3_000
 _MAX_DEPTH = 100
 _MAX_ALTERNATIVES = 32
@@ -258,7 +261,7 @@ _ANNOTATIONS = frozenset({"title", "description", "default", "example", "example
 
 
 def gemini_schema(schema: Schema, log: ChangeLog) -> Schema | None:
-    """The declaration's `parameters`; None for a tool without any, since Gemini refuses an empty object."""
+    """Return a declaration's `parameters`; None for a tool without any, since Gemini refuses an empty object."""
     root = object_root(schema, log)
     written = _GeminiWriter(References(root), log).node(root, (), ())
     return written if written.get("properties") else None
@@ -271,7 +274,7 @@ class _GeminiWriter:
         self._nodes = 0
 
     def node(self, schema: SubSchema, path: Path, trail: tuple[str, ...]) -> Schema:
-        """One schema in Gemini's words; `trail` holds the references followed on the way to it."""
+        """Convert one schema; `trail` holds the references followed on the way to it."""
         self._nodes += 1
         if not isinstance(schema, dict):
             if schema is False:
@@ -292,7 +295,7 @@ class _GeminiWriter:
         return self._write_typed(flat, path, trail)
 
     def _write_alternatives(self, flat: Schema, path: Path) -> list[SubSchema] | None:
-        """Takes `anyOf` and `oneOf` out of `flat`; None when it has neither."""
+        """Remove `anyOf` and `oneOf` from `flat` and return the branches; None if it has neither."""
         found: list[list[SubSchema]] = []
         is_told_apart = "oneOf" in flat and "discriminator" in flat
         if is_told_apart:
@@ -410,7 +413,7 @@ class _GeminiWriter:
         return {**out, "items": self.node(items if is_schema(items) else True, (*path, "items"), trail)}
 
     def _write_anything(self, flat: Schema, path: Path) -> Schema:
-        """Gemini wants a type everywhere, so a value of any type is a union of them all."""
+        """Write a value of any type as a union of all types, since Gemini requires a type everywhere."""
         self._log.add(path, "a value of any type became a union of the JSON types")
         kinds: list[Schema] = [{"type": name} for name in ("STRING", "NUMBER", "BOOLEAN", "OBJECT")]
         kinds.append({"type": "ARRAY", "items": {"type": "STRING"}})
@@ -439,7 +442,7 @@ def _any_of(branches: list[Schema], description: object, *, nullable: bool) -> S
 
 
 def _one_enum(branches: list[Schema]) -> list[Schema]:
-    """Alternatives that each name some texts, as one that names them all."""
+    """Merge alternatives that are all string enums into one."""
     if any(branch.keys() != {"type", "enum"} for branch in branches):
         return branches
     return [{"type": "STRING", "enum": list(dict.fromkeys(value for branch in branches for value in branch["enum"]))}]
@@ -452,7 +455,7 @@ def _is_null(branch: SubSchema) -> bool:
 
 
 def _has_exclusive_branches(branches: list[SubSchema]) -> bool:
-    """Whether no value can fit two of the branches, as far as their constants or types tell."""
+    """Whether no value can match two branches, judged by their constants or types alone."""
     allowed = [allowed_values(branch) if isinstance(branch, dict) else None for branch in branches]
     if all(values is not None for values in allowed):
         marks = [{repr(value) for value in values or ()} for values in allowed]

@@ -1,9 +1,8 @@
-"""Input schemas as providers want them: with an object at the root.
+"""Rewrite input schemas so that the root is one plain object, as every provider requires.
 
-Every provider asks for one plain object, no alternatives. A root `$ref` or `allOf` is folded in without loss. Root
-alternatives (`anyOf`, `oneOf`) become one object that accepts what any of them accepts: properties joined,
-`required` cut to what all of them require. The call path still validates arguments against the real schema; the
-model just sees a looser one.
+A root `$ref` or `allOf` is folded in without loss. Root alternatives (`anyOf`, `oneOf`) become one object that accepts
+whatever any of them accepts: properties are merged, and `required` keeps only the names all of them require. The call
+path still validates arguments against the original schema; the model just sees a looser one.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _MAX_NESTED_ALTERNATIVES = 8
 
 
 def object_root(schema: Schema, log: ChangeLog) -> Schema:
-    """`schema` with `type: object` and `properties` at its root and nothing a provider refuses there.
+    """Return `schema` with `type: object` and `properties` at its root and no keyword that providers refuse there.
 
-    Subschemas are shared with `schema`, never changed.
+    Subschemas are shared with `schema` and never modified.
     """
     if _NOT_PLAIN.isdisjoint(schema):
         return _as_object(schema, log)
@@ -42,7 +41,7 @@ def _as_object(schema: Schema, log: ChangeLog) -> Schema:
 
 
 def object_typed(schema: Schema, log: ChangeLog) -> Schema:
-    """`schema` with `type: object`, whatever it said before."""
+    """Return `schema` with `type: object`; log a type that excluded objects."""
     names = types_of(schema.get("type"))
     if names and "object" not in names:
         log.add(("type",), f"type {' or '.join(names)} replaced by object: arguments are always an object")
@@ -50,7 +49,7 @@ def object_typed(schema: Schema, log: ChangeLog) -> Schema:
 
 
 def _one_object(schema: Schema, refs: References, log: ChangeLog, level: int = 0) -> Schema:
-    """`schema` without references, `allOf` and alternatives at its root."""
+    """Return `schema` without references, `allOf` and alternatives at its root."""
     flat, _ = fold_schema(schema, refs, lambda change: log.add((), change))
     for key in _ALTERNATIVES:
         branches = flat.pop(key, None)
@@ -80,7 +79,7 @@ def _make_variant(base: Schema, branch: SubSchema, refs: References, log: Change
 
 
 def _join_variants(variants: list[Schema]) -> Schema:
-    """The loosest object among the variants: whatever one of them accepts, it accepts."""
+    """Merge the variants into one object that accepts whatever any of them accepts."""
     first, *rest = variants
     out = {key: value for key, value in first.items() if all(key in other and other[key] == value for other in rest)}
     offered: dict[str, dict[str, SubSchema]] = {}
@@ -89,7 +88,7 @@ def _join_variants(variants: list[Schema]) -> Schema:
         for name, sub in (properties if isinstance(properties, dict) else {}).items():
             offered.setdefault(name, {}).setdefault(fingerprint(sub), sub)
     if "patternProperties" not in out and any("patternProperties" in variant for variant in variants):
-        # One variant allows by pattern what the others forbid; the joined object must not forbid it.
+        # One variant allows by pattern what the others forbid; the merged object must not forbid it.
         out.pop("additionalProperties", None)
     out["properties"] = {name: _any_of(list(subs.values())) for name, subs in offered.items()}
     required = [_required_names(variant) for variant in variants]
@@ -109,7 +108,7 @@ def _any_of(subs: list[SubSchema]) -> SubSchema:
 
 
 def _move_references(flat: Schema, before: References) -> Schema:
-    """`flat` with references into parts that are gone from the root pointed at copies in `$defs`."""
+    """Redirect references to parts that were removed from the root to copies in `$defs`."""
     now = References(flat)
     moved: dict[str, str] = {}
     definitions: Schema = dict(flat["$defs"]) if isinstance(flat.get("$defs"), dict) else {}

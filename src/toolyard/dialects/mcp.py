@@ -1,8 +1,7 @@
-"""The Model Context Protocol: items of `tools/list`, and what is read of a `CallToolResult`.
+"""The Model Context Protocol: entries of `tools/list`, and reading a `CallToolResult`.
 
-MCP wants objects as structured content and as output schemas, so servers put other values under one key:
-`{"result": ...}`. The wrapper is taken off again, in a tool's schema when it is listed and in a value when it is
-answered.
+MCP requires objects as structured content and output schemas, so servers wrap other values as `{"result": ...}`. The
+wrapper is removed from a tool's schema when it is listed and from the value of each result.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from toolyard.schema.fold import fold_schema
 from toolyard.schema.subschemas import References, rebuild, types_of
 
 CALL_ID = "toolyard/call_id"
-"""The `_meta` key for a call's id, which params and results have no field for."""
+"""The `_meta` key of a call's id, for which params and results have no field."""
 QUALIFIED_NAME = "toolyard/qualified_name"
-"""The `_meta` key under which a server lists what a tool is called in its registry."""
+"""The `_meta` key of a tool's qualified name in the server's registry."""
 
 _PASSED_ON = {"title": str, "icons": list, "annotations": dict}
 
 
 class McpDialect(Dialect):
-    """MCP: `inputSchema`, `outputSchema`. Schemas travel whole, as MCP allows all keywords."""
+    """MCP: `inputSchema`, `outputSchema`. Schemas are passed on in full, as MCP allows all keywords."""
 
     name = "mcp"
 
@@ -49,7 +48,7 @@ class McpDialect(Dialect):
 
 
 def wraps(tool: Tool) -> bool:
-    """True if results of the tool are structured as `{"result": ...}`, also where they are objects."""
+    """Whether results of the tool are always wrapped as `{"result": ...}`, even when the value is an object."""
     return promises_output(tool) and is_wrapped(tool.output_parameters)
 
 
@@ -62,7 +61,7 @@ def _write_output(schema: Schema, log: ChangeLog) -> Schema:
 
 
 def _write_properties(schema: Schema) -> Schema:
-    """With objects for properties that are `true` or `false`: a client that finds another refuses the whole list."""
+    """Replace boolean property schemas by objects: one boolean makes some clients reject the whole list."""
     properties = schema.get("properties")
     if not isinstance(properties, dict) or bool not in map(type, properties.values()):
         return schema
@@ -71,14 +70,14 @@ def _write_properties(schema: Schema) -> Schema:
 
 
 def is_object(schema: Schema) -> bool:
-    """Whether every value the schema allows is an object."""
+    """Whether the schema allows only objects."""
     flat, _ = fold_schema(schema, References(schema), lambda _change: None)
     names = types_of(flat.get("type"))
     return names == ["object"] or (not names and "properties" in flat)
 
 
 def _move_references(schema: Schema, before: str, after: str) -> Schema:
-    """`schema` with references that led to a place below `before` leading to the same one below `after`."""
+    """Rewrite references below the pointer `before` to the same place below `after`."""
 
     def move(part: Schema) -> Schema:
         out = rebuild(part, move)
@@ -103,7 +102,7 @@ _AROUND = frozenset({"type", "properties", "required", "title", "description", "
 
 
 def plain_output(schema: Schema) -> Schema | None:
-    """The schema inside the wrapper; None if there is none, or what it holds is an object and needs no wrapper."""
+    """The schema inside the wrapper; None if there is no wrapper, or its content is an object and needs none."""
     properties = schema.get("properties")
     if not isinstance(properties, dict) or properties.keys() != {_KEY} or not isinstance(properties[_KEY], dict):
         return None
@@ -114,17 +113,20 @@ def plain_output(schema: Schema) -> Schema | None:
         if "$defs" in inner:
             return None
         inner["$defs"] = schema["$defs"]
-    check_budget(inner)  # before anybody follows what it refers to
+    check_budget(inner)  # before its references are followed
     return None if not inner or is_object(inner) else inner
 
 
 def is_wrapped(output_schema: Schema) -> bool:
-    """Whether values of a tool with that output schema come in the wrapper."""
+    """Whether values of a tool with that output schema are wrapped."""
     return bool(output_schema) and not is_object(output_schema)
 
 
 def plain_value(structured: Any, content: Any, output_schema: Schema) -> Any:
-    """Structured content as the tool means it; without a schema the text beside it tells whether it was wrapped."""
+    """Structured content without the wrapper.
+
+    Without a schema, it counts as wrapped if the text content equals the value inside.
+    """
     if not isinstance(structured, dict) or structured.keys() != {_KEY}:
         return structured
     if output_schema:
@@ -134,7 +136,7 @@ def plain_value(structured: Any, content: Any, output_schema: Schema) -> Any:
 
 
 def text_says(value: Any, content: list[Json]) -> bool:
-    """Whether the text beside a structured value is that value again, and nothing else."""
+    """Whether the text content is the structured value and nothing else."""
     said = read_content(content)
     return type(said) is type(value) and bool(said == value)
 
@@ -146,7 +148,7 @@ _BLOCK_KINDS: dict[str, tuple[str, ...]] = {
     "audio": ("data", "mimeType"),
     "resource_link": ("uri", "name"),
 }
-"""What the blocks that everybody knows are made of, all of it text."""
+"""The required fields of the standard content blocks, all of them strings."""
 
 
 def read_answer(
@@ -157,9 +159,9 @@ def read_answer(
     json_text: bool = False,
     effect: Effect = "unknown",
 ) -> Any:
-    """The value, `Content` where there is more than that; raises what an answer that says so stands for.
+    """Return the value of a `CallToolResult`, or `Content` if it holds more; raise the error it reports.
 
-    `effect` is what a tool that failed, or answered with what cannot be read, may have done.
+    `effect` is what the tool may have done if it failed or its result cannot be read.
     """
     try:
         return _read_content(answer, server, output_schema, json_text, effect)
@@ -168,7 +170,7 @@ def read_answer(
 
 
 class _UnreadableError(Exception):
-    """What an answer holds that no answer may."""
+    """The result violates the protocol; the message says what it holds."""
 
 
 def _read_content(answer: Any, server: str, output_schema: Schema, json_text: bool, effect: Effect) -> Any:
@@ -185,7 +187,7 @@ def _read_content(answer: Any, server: str, output_schema: Schema, json_text: bo
     structured = answer.get("structuredContent")
     if answer.get("isError") is True:
         raise _read_failure(blocks, structured, server, effect)
-    # Where nothing says that there is a structured value, null is how some servers write that there is none.
+    # Some servers send null for absent structured content, so it is a value only if there is an output schema.
     if structured is None and not (output_schema and "structuredContent" in answer):
         return _value_of_text(blocks, json_text)
     value = plain_value(structured, blocks, output_schema)
@@ -206,7 +208,7 @@ def _value_of_text(blocks: list[Block], json_text: bool) -> Any:
 
 
 def _is_plain(blocks: list[Block]) -> bool:
-    """Text, and nothing beside it."""
+    """Whether all blocks are text without further fields."""
     return all(block.keys() == {"type", "text"} and block["type"] == "text" for block in blocks)
 
 

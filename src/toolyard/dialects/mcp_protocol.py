@@ -1,7 +1,7 @@
-"""The words of MCP that its clients and its servers share: versions, codes, keys of `_meta`, and headers.
+"""What MCP clients and servers share: versions, error codes, `_meta` keys and headers.
 
-Since 2026 the headers of a request repeat what it says, for whoever is on the way and need not read it: its version,
-its method, the tool's name, and arguments that a tool's schema marks with `x-mcp-header`.
+Since 2026-07-28, request headers repeat parts of the body for intermediaries: the version, the method, the tool's name,
+and arguments that a tool's schema marks with `x-mcp-header`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from toolyard.model.tool import Schema
 from toolyard.schema.subschemas import children
 
 TOOLYARD = {"name": "toolyard", "version": VERSION}
-"""Who we are, as a client and as a server."""
+"""How toolyard identifies itself, as a client and as a server."""
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Versions that begin with `initialize`, oldest first."""
+"""Versions that start with `initialize`, oldest first."""
 NEWEST_HANDSHAKE = HANDSHAKE[-1]
 STATELESS = "2026-07-28"
-"""The version without a handshake: every request carries all there is to know."""
+"""The version without a handshake: every request is self-contained."""
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -39,7 +39,7 @@ MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 CANCELLED = -32800
 DECLINED = -1
-"""The user, or who acts for them, said no."""
+"""The user, or a client acting for the user, declined."""
 
 _OWN = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = _OWN + "protocolVersion"
@@ -50,7 +50,7 @@ SERVER_INFO = _OWN + "serverInfo"
 SUBSCRIPTION_ID = _OWN + "subscriptionId"
 
 LISTEN = "subscriptions/listen"
-"""The request that is answered only when the server has nothing more to tell."""
+"""A long-lived request, answered when the server has no more notifications to send."""
 LIST_CHANGED = "notifications/tools/list_changed"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -63,22 +63,22 @@ _WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
 
 
 def encode_notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """A message that nobody answers."""
+    """Encode a JSON-RPC notification, which has no response."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     return msgspec.json.encode(message if params is None else {**message, "params": params})
 
 
 class HeaderParam(msgspec.Struct, frozen=True):
-    """One argument, and the header that repeats it."""
+    """An argument that is repeated in a header."""
 
     path: tuple[str, ...]
     name: str
-    """`Mcp-Param-` and what the schema says."""
+    """The header's name: `Mcp-Param-` and the name in the schema."""
     is_integer: bool
 
 
 def find_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
-    """The arguments of a tool that headers repeat; `DefinitionError` if the schema marks what cannot be repeated."""
+    """Find the arguments that are repeated in headers; `DefinitionError` if a marked one is not allowed there."""
     found: dict[str, HeaderParam] = {}
     for path, node in _walk_arguments(schema):
         if HEADER not in node:
@@ -98,7 +98,7 @@ def find_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
 
 
 def _walk_arguments(schema: Schema) -> Iterator[tuple[tuple[str, ...] | None, Schema]]:
-    """Every schema in a schema, with the arguments that lead there where that is by properties alone."""
+    """Yield every subschema with its argument path; None if the path is not made of properties alone."""
     waiting: list[tuple[tuple[str, ...] | None, Schema]] = [((), schema)]
     while waiting:
         path, node = waiting.pop()
@@ -112,7 +112,7 @@ def _walk_arguments(schema: Schema) -> Iterator[tuple[tuple[str, ...] | None, Sc
 
 
 def value_at(arguments: Any, path: Sequence[str]) -> Any:
-    """The argument at a path; None if it leads nowhere."""
+    """The argument at a path; None if there is none."""
     for key in path:
         if not isinstance(arguments, dict):
             return None
@@ -121,7 +121,7 @@ def value_at(arguments: Any, path: Sequence[str]) -> Any:
 
 
 def header_text(value: Any) -> str | None:
-    """An argument as a header says it; None if there is nothing that one could say."""
+    """An argument as header text; None if it has none (null, arrays, objects)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
@@ -129,26 +129,26 @@ def header_text(value: Any) -> str | None:
     try:
         return str(value)
     except ValueError:
-        # More digits than the interpreter is willing to write.
+        # More digits than the interpreter's limit for integers.
         return None
 
 
 def encode_header(text: str) -> str:
-    """The text if a header can hold it as it is, else in base64 and marked so."""
+    """Encode text for a header: unchanged if possible, else as `=?base64?...?=`."""
     if not text or (_PLAIN.fullmatch(text) and not _WRAPPED.fullmatch(text)):
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
 
 
 def decode_header(header: bytes) -> str | None:
-    """The text a header stands for; None if it is not spelt as it must be."""
+    """Decode a header; None if its base64 is malformed or not canonical."""
     text = header.strip(b" \t").decode("latin-1")
     wrapped = _WRAPPED.fullmatch(text)
     if wrapped is None:
         return text
     try:
         raw = base64.b64decode(wrapped[1], validate=True)
-        # Two spellings of one value would let two readers disagree.
+        # Accept only the canonical encoding, so that all readers agree on the value.
         return raw.decode() if base64.b64encode(raw).decode() == wrapped[1] else None
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which many servers speak, and its Responses API, where everything is an item."""
+"""OpenAI's chat completions, which many other servers implement, and its item-based Responses API."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OpenAIChatDialect(EntryDialect):
                 yield RawCall(legacy.get("name"), legacy.get("arguments"))
 
     def add_event(self, answer: list[Json], event: object) -> str:
-        """A `chat.completion.chunk`; the answer is one message."""
+        """Add a `chat.completion.chunk`; `answer` becomes one message."""
         choices = entries(fields(event).get("choices"))
         if not choices:
             return ""
@@ -64,7 +64,7 @@ class OpenAIChatDialect(EntryDialect):
         return pick(delta, "content") or ""
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
-        """One assistant message."""
+        """Return one assistant message."""
         listed = [
             {
                 "id": call_id,
@@ -77,7 +77,10 @@ class OpenAIChatDialect(EntryDialect):
 
 
 def _add_piece(calls: list[Json], piece: Json) -> None:
-    """Add a piece of a tool call. The first has its name; not all servers give ids, or number the pieces."""
+    """Add a fragment of a tool call.
+
+    The first fragment of a call has its name; not all servers send ids or an index.
+    """
     call_id, number, function = read_id(piece.get("id")), piece.get("index"), fields(piece.get("function"))
     name, written = function.get("name"), function.get("arguments")
     place = number if isinstance(number, int) else len(calls)
@@ -86,7 +89,7 @@ def _add_piece(calls: list[Json], piece: Json) -> None:
     if not known and not begins:
         known = calls[slice(place, None)][:1] or calls[-1:]
     if not known or (name and _is_other(known[0]["function"], name, written if call_id is None else None)):
-        # An id may be all that tells one turn's call from that of another, for which an answer is there already.
+        # A generated id must be unique in the whole conversation, since results of earlier turns are matched by id.
         unique = f"call_{secrets.token_hex(8)}" if known or call_id is None else call_id
         known = [{"id": unique, "type": "function", "function": {"name": "", "arguments": ""}}]
         calls += known
@@ -96,7 +99,7 @@ def _add_piece(calls: list[Json], piece: Json) -> None:
 
 
 def _is_other(made: Json, name: str, written: object) -> bool:
-    """Whether a piece with a name begins another call: it is of another tool, or the arguments were whole."""
+    """Whether a fragment with a name starts another call: the tool differs, or the arguments were already complete."""
     if made["name"] not in ("", name):
         return True
     return bool(written and made["arguments"] and isinstance(read_arguments(made["arguments"]), dict))
@@ -116,7 +119,7 @@ class OpenAIResponsesDialect(EntryDialect):
     result_words = ResultWords("function_call_output", "call_id", "output")
 
     def _list_entries(self, payload: object) -> Iterator[Json]:
-        """The items of a response, of a request's input, or of a list."""
+        """The items of a response, of a request's input or of a list."""
         for record in records(payload):
             listed = record.get("output") if record.get("type") != "function_call_output" else None
             if isinstance(listed, (list, tuple)):
@@ -127,11 +130,11 @@ class OpenAIResponsesDialect(EntryDialect):
                 yield record
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
-        # This API turns strict on by itself unless it is told not to.
+        # The Responses API enables strict mode by default.
         return {"type": "function", **_function_entry(tool, wire_name, log), "strict": False}
 
     def add_event(self, answer: list[Json], event: object) -> str:
-        """A `response.*` event; the answer is a list of items, each as it was when it was done."""
+        """Add a `response.*` event; `answer` becomes a list of items, each in its final state."""
         data = fields(event)
         kind, place, item = data.get("type"), data.get("output_index"), others(fields(data.get("item")))
         told = read_id(pick(data, "item_id") or pick(item, "id", "call_id"))

@@ -1,7 +1,6 @@
-"""What goes over a provider's wire, taken apart and written: arguments, results, errors; and what was lost.
+"""Read and write the parts of provider payloads: arguments, results, errors and schema changes.
 
-The objects of an SDK are read like the JSON they stand for. `ChangeLog` gathers what a conversion of a schema could
-not keep.
+SDK objects are read like the JSON they represent. `ChangeLog` collects what a schema conversion could not keep.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from toolyard.schema.subschemas import Path
 Json = dict[str, Any]
 
 RAW_ARGUMENTS = "__raw_arguments__"
-"""Holds arguments that are not valid JSON, on wires that take nothing but an object."""
+"""The key that holds arguments that are not valid JSON, for providers that accept only objects."""
 
 
 def fields(value: object) -> Json:
     """The fields of a JSON object or SDK object; empty for anything else."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
-        # Pydantic models know the names the wire uses; what merely looks like one is asked plainly.
+        # Pydantic models are dumped by alias, as on the wire; other classes may not accept `by_alias`.
         value = dump(by_alias=True) if hasattr(type(value), "model_fields") else dump()
     return value if isinstance(value, dict) else {}
 
@@ -40,14 +39,14 @@ def entries(value: object) -> list[Any]:
 
 
 def pick(data: Json, *keys: str) -> Any:
-    """The first of the keys that is set: some SDKs spell in snake case what JSON spells in camel case."""
+    """The value of the first key that is set; some SDKs use snake case where the JSON has camel case."""
     return next((data[key] for key in keys if data.get(key) is not None), None)
 
 
 def records(payload: object) -> Iterator[Json]:
-    """A payload as a series of objects: one by itself, each of a list, or the messages of a request.
+    """Iterate over the objects of a payload: a single object, a list, or the messages of a request.
 
-    `TypeError` if it is neither, for then the caller passed something else than a provider's answer.
+    `TypeError` for anything else, since it cannot be a provider's response.
     """
     items = payload if isinstance(payload, (list, tuple)) else [payload]
     for item in items:
@@ -61,7 +60,7 @@ def records(payload: object) -> Iterator[Json]:
 
 
 def read_arguments(value: object) -> dict[str, Any] | str:
-    """Arguments as a model wrote them: an object, or the text that could not be read as one."""
+    """The arguments a model wrote: an object, or the text that could not be read as one."""
     if value is None:
         return {}
     if isinstance(value, dict):
@@ -79,17 +78,17 @@ def read_arguments(value: object) -> dict[str, Any] | str:
 
 
 def arguments_object(arguments: dict[str, Any] | str) -> dict[str, Any]:
-    """Arguments for a wire that takes an object only; `read_arguments` undoes it."""
+    """Arguments for a provider that accepts only an object; `read_arguments` undoes this."""
     return {RAW_ARGUMENTS: arguments} if isinstance(arguments, str) else arguments
 
 
 def arguments_text(arguments: dict[str, Any] | str) -> str:
-    """Arguments for a wire that takes text, as OpenAI's does."""
+    """Arguments for a provider that expects text, such as OpenAI."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 def read_id(value: object) -> str | None:
-    """A call id as text, None if it is empty; JSON-RPC allows numbers."""
+    """A call id as text, since JSON-RPC allows numbers; None if it is missing or empty."""
     return None if value in (None, "") else str(value)
 
 
@@ -98,7 +97,7 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 
 def error_of(result: ToolResult) -> ErrorInfo | None:
-    """The facts of a failed result, also where it holds no more than a message."""
+    """The error of a failed result, built from its message if it has no `error_info`; None if it succeeded."""
     if not result.is_error:
         return None
     return result.error_info or ErrorInfo(ToolFailed.code, result.error or "", effect=ToolFailed.effect)
@@ -110,20 +109,20 @@ def error_value(info: ErrorInfo) -> dict[str, Any]:
 
 
 def result_text(result: ToolResult) -> str:
-    """What a model reads: the value, or the error as JSON."""
+    """The text a model reads: the value, or the error as JSON."""
     info = error_of(result)
     return value_text(result.result) if info is None else _dump_json(error_value(info))
 
 
 def value_text(value: Any) -> str:
-    """A JSON value as text, such that `read_value` gives the same value."""
+    """A JSON value as text, from which `read_value` restores the same value."""
     if not isinstance(value, str) or read_value(value) != value or not _is_encodable(value):
         return _dump_json(value)
     return value
 
 
 def read_value(text: str) -> Any:
-    """The JSON in a text, or the text itself where it is none."""
+    """The text parsed as JSON, or the text itself if it is not JSON."""
     try:
         return parse_json(text, what="tool result")
     except MalformedSource:
@@ -131,7 +130,7 @@ def read_value(text: str) -> Any:
 
 
 def read_content(content: object) -> Any:
-    """The value in a message's content: text, a list of text parts, or parts that are more than text."""
+    """The value in a message's content: parsed text, or the list of parts if some are not text."""
     if isinstance(content, str):
         return read_value(content)
     parts = [fields(part) for part in entries(content)]
@@ -143,7 +142,7 @@ def read_content(content: object) -> Any:
 
 
 def read_error(value: object) -> ErrorInfo | None:
-    """The error in `{"error": {...}}`, if it is one of ours: a tool may well answer with such a key."""
+    """The error in `{"error": {...}}`; None unless it has toolyard's fields, since a tool may return such a key too."""
     if not isinstance(value, dict) or value.keys() != {"error"} or not isinstance(value["error"], dict):
         return None
     if not value["error"].keys() >= {"code", "message", "retryable", "effect"}:
@@ -155,7 +154,7 @@ def read_error(value: object) -> ErrorInfo | None:
 
 
 def _is_encodable(text: str) -> bool:
-    # A lone surrogate cannot leave the process as UTF-8; JSON can escape it.
+    # A lone surrogate cannot be encoded as UTF-8, but JSON can escape it.
     return text.isascii() or _SURROGATE.search(text) is None
 
 
@@ -165,16 +164,16 @@ def _dump_json(value: Any) -> str:
 
 
 class ChangeLog:
-    """The changes made to one schema; equal ones are counted together, under the first place."""
+    """The changes made to one schema; equal changes are counted together under the first path."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Path, int]] = {}
 
     def add(self, path: Path, change: str) -> None:
-        """Note that the schema at `path` lost or changed its meaning."""
+        """Record a change of meaning of the schema at `path`."""
         first, count = self._seen.get(change, (path, 0))
         self._seen[change] = (first, count + 1)
 
     def rewrites(self, tool: str) -> list[Rewrite]:
-        """The changes as lines of a report about `tool`."""
+        """The changes as entries of a report about `tool`."""
         return [Rewrite(tool, pointer_of(path), change, count) for change, (path, count) in self._seen.items()]

@@ -1,6 +1,6 @@
-"""Which trace a request over HTTP or MCP belongs to, and what is told OpenTelemetry about requests of MCP.
+"""Trace propagation for requests over HTTP and MCP, and OpenTelemetry metrics of MCP requests.
 
-Names and buckets are those of the semantic conventions. Without a provider of traces or metrics, nothing happens.
+Names and buckets follow the semantic conventions. Without a configured trace or metrics provider, nothing is recorded.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from toolyard.constants import VERSION
 _BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 TRACE_KEYS = ("traceparent", "tracestate")
 _LONGEST = 512
-"""Characters; what is longer is ignored here, since the propagator would log each one."""
-# Whatever is configured: baggage stays here, since a server may be a stranger's.
+"""Characters of a header value; longer ones are ignored here, since the propagator would log each one."""
+# Regardless of the configured propagator: baggage must not reach servers that may be untrusted.
 _trace_context = TraceContextTextMapPropagator()
 _meter = metrics.get_meter("toolyard", VERSION)
 _durations = {
@@ -34,16 +34,16 @@ _durations = {
 
 
 def carry_trace(meta: dict[str, Any]) -> dict[str, Any]:
-    """The `_meta`, or the headers, of a request with the trace that it is made in, if there is one."""
+    """Return a request's `_meta` or headers with the current trace context added, if there is one."""
     carrier: dict[str, str] = {}
     _trace_context.inject(carrier)
     return {**meta, **carrier} if carrier else meta
 
 
 def follow_trace(meta: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Let what is done within belong to the trace that a request names, in its `_meta` or its headers.
+    """Attach the trace context named in a request's `_meta` or headers for the duration of the block.
 
-    What is no trace changes nothing.
+    Invalid trace headers are ignored.
     """
     return _enter_trace(meta) if TRACE_KEYS[0] in meta else _NO_TRACE
 
@@ -64,8 +64,8 @@ def _enter_trace(meta: Mapping[str, Any]) -> Iterator[None]:
         context.detach(token)
 
 
-class measure_request:  # noqa: N801 - it stands behind `with`, like the functions of contextlib, and costs a third of them
-    """Note how long a request takes, with the attributes that are handed out and may be added to."""
+class measure_request:  # noqa: N801 - used in `with` like the functions of contextlib, at a third of their cost
+    """Record how long the block takes; `with` yields the attributes, which the block may add to."""
 
     __slots__ = ("_attributes", "_began", "_side")
 
@@ -84,10 +84,13 @@ class measure_request:  # noqa: N801 - it stands behind `with`, like the functio
 
 
 def describe_tool(name: str) -> dict[str, str]:
-    """What is said of a request that calls a tool; never a name that somebody made up, since each makes a series."""
+    """Attributes of a request that calls a tool.
+
+    Pass only names of existing tools, since each name creates a time series.
+    """
     return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
 
 
 def describe_result(result: Mapping[str, Any]) -> dict[str, str]:
-    """What is said of a request that was answered, by a tool that failed."""
+    """Attributes of a completed request: `error.type` if the tool failed, else none."""
     return {"error.type": "tool_error"} if result.get("isError") is True else {}

@@ -1,16 +1,16 @@
-"""Reversible wire names: any qualified name, spelt so that every provider accepts it.
+"""Reversible wire names: any qualified name, encoded so that every provider accepts it.
 
-Providers want `[A-Za-z0-9_-]{1,64}`, one of them with a letter in front. Two spellings serve:
+Providers require `[A-Za-z0-9_-]{1,64}`, and one of them a leading letter. There are two encodings:
 
-    ns__tool                   plain: both halves are simple, and splitting it is decoding it
-    slug___abcdefghij234567    hashed: whatever else; 80 bits of SHA-256 behind a readable slug
+    ns__tool                   plain: both halves are simple, and splitting it decodes it
+    slug___abcdefghij234567    hashed: everything else; a readable slug and 80 bits of SHA-256
 
-A plain name has one `__` and never `___`, so the two can never be confused. Both are pure functions of
-the tool: another process, or the same one with more tools, spells it the same way.
+A plain name has one `__` and never `___`, so the two cannot be confused. Both are pure functions of the tool: another
+process, or this one with more tools, encodes it the same way.
 
-Property names are respelt for Anthropic, which refuses a whole request over one key like `filter[id]`. Only the
-names at the root of an input schema are checked there, so only those are. The spelling is a function of the name
-alone; arguments are spelt back by the tool's own schema.
+Property names are re-encoded for Anthropic, which rejects a whole request over one key such as `filter[id]`. It checks
+only the names at the root of an input schema, so only those change. The encoding depends on the name alone; arguments
+are decoded with the tool's own schema.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from toolyard.model.names import show, split_qualified
 WIRE_NAME_LENGTH = 64
 
 Decoded = tuple[str, str | None]
-"""A qualified name, and the fingerprint of one overload where the wire name stands for just that one."""
+"""A qualified name, and the fingerprint of an overload if the wire name is specific to it."""
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?:_[A-Za-z0-9-]+)*__[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
 _WIRE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -43,11 +43,11 @@ _SLUG_LENGTH = WIRE_NAME_LENGTH - len("___") - _DIGEST_BYTES * 8 // 5
 
 
 class WireNames:
-    """The wire names of a set of tools, and the way back.
+    """Encodes and decodes the wire names of a set of tools.
 
-    The first registered overload of a name carries the name's own wire name, so that adding an overload
-    renames nothing; each further one has a hashed name of its own. The tables are built once, in the
-    constructor; fingerprints are computed for overloaded names alone.
+    The first registered overload keeps the wire name of the plain qualified name, so that adding an overload renames
+    nothing; each further overload gets a hashed name. The tables are built in the constructor; fingerprints are
+    computed only for overloaded names.
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
@@ -71,7 +71,7 @@ class WireNames:
             if len(overloads) > 1:
                 self._overloads[name] = overloads
                 for fingerprint in overloads:
-                    # The first one too: a process that registered them in another order issues its name.
+                    # Also for the first overload: a process with another registration order uses its hashed name.
                     self._claim_name(_overload_name(name, fingerprint), (name, fingerprint))
 
     def _claim_name(self, wire: str, decoded: Decoded) -> None:
@@ -83,7 +83,7 @@ class WireNames:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools the tables were built from, overloads side by side, twins once."""
+        """The tools of the tables, grouped by name, without duplicate definitions."""
         return tuple(tool for name in self._first for tool in self._overload_group(name))
 
     def _overload_group(self, name: str) -> Iterable[Tool]:
@@ -91,19 +91,19 @@ class WireNames:
         return overloads.values() if overloads is not None else (self._first[name],)
 
     def __contains__(self, tool: Tool) -> bool:
-        """Whether calls under the wire name of `tool` are understood."""
+        """Whether the wire name of `tool` can be decoded."""
         first = self._first.get(tool.qualified_name)
         if first is None or first is tool:
             return first is tool
         return any(tool.fingerprint == known.fingerprint for known in self._overload_group(tool.qualified_name))
 
     def including(self, tools: Iterable[Tool]) -> WireNames:
-        """These names and those of `tools`; the names already here do not change."""
+        """Return a table with `tools` added; existing wire names do not change. `self` if nothing is new."""
         new = [tool for tool in tools if tool not in self]
         return WireNames((*self.tools, *new)) if new else self
 
     def encode(self, tool: Tool) -> str:
-        """The wire name of a tool."""
+        """Return the wire name of a tool."""
         name = tool.qualified_name
         first = self._first.get(name, tool)
         if first is tool or tool.fingerprint == first.fingerprint:
@@ -111,10 +111,9 @@ class WireNames:
         return _overload_name(name, tool.fingerprint)
 
     def encode_name(self, name: str, overload: str | None = None) -> str:
-        """The wire name for the name of a call, pinned to one overload or not.
+        """Return the wire name for a call's name, optionally of one overload.
 
-        What is not a qualified name (a model made it up, and the call was kept as it came) stays as it is
-        where providers accept it.
+        A name without a namespace (invented by a model and kept as received) stays unchanged if providers accept it.
         """
         if TOOL_NAMESPACE_SEP not in name:
             return name if _WIRE.fullmatch(name) else _hash_name("", name, name)
@@ -124,10 +123,10 @@ class WireNames:
         return _overload_name(name, overload)
 
     def find(self, wire: str) -> Decoded | None:
-        """The tool a wire name stands for; None for an unknown name.
+        """Decode a wire name; None if it is unknown.
 
-        Without an entry for it, a plain name is split, and a name that is already qualified, or that
-        exactly one namespace has, is taken for what it says.
+        Names missing from the table are still decoded if they are a bare tool name that exactly one namespace has,
+        already qualified, or in the plain encoding.
         """
         found = self.known(wire)
         if found is not None:
@@ -142,15 +141,15 @@ class WireNames:
         return None
 
     def known(self, wire: str) -> Decoded | None:
-        """The entry for a wire name this table issued, without any of the fallbacks of `find`."""
+        """Decode a wire name of this table, without the fallbacks of `find`."""
         return self._decoded.get(wire)
 
     def tool(self, decoded: Decoded) -> Tool | None:
-        """The tool whose schema stood under a wire name: the pinned overload, else the first registered."""
+        """The tool a decoded wire name refers to: the given overload, else the first registered; None if unknown."""
         return next(iter(self.candidates(decoded)), None)
 
     def candidates(self, decoded: Decoded) -> tuple[Tool, ...]:
-        """The tools a wire name may stand for: the pinned overload, else all of the name; empty if unknown."""
+        """The tools a decoded wire name may refer to: the given overload, else all of the name; empty if unknown."""
         name, overload = decoded
         group = self._overload_group(name) if name in self._first else ()
         return tuple(tool for tool in group if overload is None or tool.fingerprint == overload)
@@ -164,11 +163,11 @@ class WireNames:
 
 
 class NamedCatalog(Protocol):
-    """Tools that stay what they are, such as the snapshot of a registry."""
+    """An immutable collection of tools, such as a registry snapshot."""
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """All of them."""
+        """All tools of the catalog."""
 
     def __hash__(self) -> int: ...
 
@@ -177,7 +176,7 @@ _tables: WeakKeyDictionary[NamedCatalog, WireNames] = WeakKeyDictionary()
 
 
 def wire_names_of(catalog: NamedCatalog) -> WireNames:
-    """The wire names of all tools of a catalog; made when it is first asked for."""
+    """The wire names of all tools of a catalog; built on first use and cached while the catalog lives."""
     found = _tables.get(catalog)
     if found is None:
         found = _tables[catalog] = WireNames(catalog.tools)
@@ -185,10 +184,10 @@ def wire_names_of(catalog: NamedCatalog) -> WireNames:
 
 
 def read_wire_call(catalog: NamedCatalog, call: ToolCall) -> ToolCall:
-    """A call by the names that a list in a provider's spelling gives out, as the registry knows it; any other as it is.
+    """Translate a call that uses wire names and property names to registry names; return any other unchanged.
 
-    What is spelt like a wire name is one, also where a tool's own bare name or alias is spelt so: nobody can take a
-    name away that was given out for another tool.
+    A known wire name takes precedence over a tool's bare name or alias that is spelt the same, so that no later tool
+    can take over a wire name issued for another.
     """
     if "__" not in call.name or TOOL_NAMESPACE_SEP in call.name:
         return call
@@ -218,14 +217,14 @@ def _hash_name(namespace: str, name: str, identity: str) -> str:
 
 
 def digest(text: str) -> str:
-    """16 lower-case base32 characters, 80 bits, that stand for a text."""
-    # Names that never met the registry's grammar may hold lone surrogates; they need a digest too.
+    """The first 80 bits of a text's SHA-256, as 16 lower-case base32 characters."""
+    # Names not checked by the registry's grammar may contain lone surrogates.
     raw = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return base64.b32encode(raw[:_DIGEST_BYTES]).decode("ascii").lower()
 
 
 def _slug_of(namespace: str, name: str) -> str:
-    """What can be read of both halves; the tool's own name has the first claim to the space."""
+    """A readable slug of namespace and name; if space is short, the tool's name takes precedence."""
     own = readable(name)[:_SLUG_LENGTH]
     front = readable(namespace)[: max(0, _SLUG_LENGTH - len(own) - 1)].strip("_-")
     slug = "_".join(part for part in (front, own) if part)
@@ -235,7 +234,7 @@ def _slug_of(namespace: str, name: str) -> str:
 
 
 def readable(text: str) -> str:
-    """What is left of a text in letters, digits, dashes and single underscores; may be empty."""
+    """The text reduced to ASCII letters, digits, dashes and single underscores; may be empty."""
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
     return _UNREADABLE.sub("_", text).strip("_-")
@@ -246,14 +245,14 @@ _READABLE_LENGTH = 47
 
 
 def wire_key(name: str) -> str:
-    """The name itself where Anthropic accepts it, else a readable part of it and a digest."""
+    """The name itself if Anthropic accepts it, else a readable prefix and a digest."""
     if _ACCEPTED.fullmatch(name):
         return name
     return f"{readable(name)[:_READABLE_LENGTH]}_{digest(name)}"
 
 
 def spell_properties(schema: Schema, log: ChangeLog) -> Schema:
-    """An object schema with accepted property names; each new one is logged."""
+    """Return an object schema whose property names Anthropic accepts; each changed name is logged."""
     properties: dict[str, Any] = schema["properties"]
     spelt = {name: wire_key(name) for name in properties if not _ACCEPTED.fullmatch(name)}
     for name in spelt:
@@ -267,11 +266,11 @@ def spell_properties(schema: Schema, log: ChangeLog) -> Schema:
 
 
 def spell_arguments(schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments under the names that `spell_properties` gave them."""
+    """Rename arguments as `spell_properties` renamed the properties."""
     return {wire_key(name) if name in schema["properties"] else name: value for name, value in arguments.items()}
 
 
 def read_arguments(schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments under the schema's own names again; a name nobody issued stays as it is."""
+    """Undo `spell_arguments`; unknown names stay unchanged."""
     originals = {wire_key(name): name for name in schema["properties"]}
     return {originals.get(key, key): value for key, value in arguments.items()}

@@ -1,1 +1,1 @@
-"""What is learned about tools: enrichments, samplers and search."""
+"""Enrichments, samplers and search: everything derived from the tools of a registry."""

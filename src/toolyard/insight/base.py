@@ -1,4 +1,4 @@
-"""What an enrichment is, and the progress bar of those that take long; what a sample of tools is, and its edges.
+"""Base classes of enrichments and their progress bar; samples of tools and the edges between them.
 
 ```python
 @register_tool_enrichment("word_counts")
@@ -28,7 +28,7 @@ from toolyard.plugins import View
 
 
 class EnrichmentOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What every enrichment has."""
+    """Options of every enrichment."""
 
     force: Annotated[bool, Meta(description="Work out again what is there already.")]
     cache: Annotated[
@@ -40,12 +40,12 @@ class EnrichmentOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locate_model(value: Any, base: Path) -> Any:
-    """For `locate`: the folder of a model is taken from the config's; a name is left as it is."""
+    """Resolve a model folder relative to the config file (for `locate`); other values are returned unchanged."""
     return str(base / value) if isinstance(value, str) and (base / value).is_dir() else value
 
 
 class VectorOptions(EnrichmentOptions, frozen=True, kw_only=True):
-    """Of enrichments that compare tools by meaning."""
+    """Options of enrichments that compare tools by meaning."""
 
     model: Annotated[
         Any,
@@ -57,11 +57,11 @@ class VectorOptions(EnrichmentOptions, frozen=True, kw_only=True):
 
 
 class ToolEnrichment(ABC):
-    """Studies the tools of a snapshot; returns changed tools and artifacts, and mutates nothing.
+    """Analyses the tools of a snapshot; returns changed tools and artifacts, and mutates nothing.
 
     `reads` and `writes` name artifacts ("embeddings") and fields of tools ("tool.output_parameters"). They alone
-    decide the order in which enrichments run, whatever the order in which they are given. One that reads
-    "embeddings?" follows whoever writes it, and does without if nobody does.
+    determine the order in which enrichments run, whatever order they are configured in. An enrichment that reads
+    "embeddings?" runs after the one that writes it, and works without if there is none.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
@@ -69,17 +69,17 @@ class ToolEnrichment(ABC):
 
     @abstractmethod
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """The tools (same number, same order; changed ones replaced) and the artifacts to add."""
+        """Return the tools (same number, same order; changed ones replaced) and the artifacts to add."""
 
 
 T = TypeVar("T")
 
 PATIENCE = 1.0
-"""Seconds of work before a bar appears."""
+"""Seconds of work before a progress bar appears."""
 
 
 def track_progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """The items; once that has taken a second, with a bar on standard error if somebody sits there."""
+    """Yield the items; show a progress bar on standard error after a second, if it is a terminal."""
     if not _is_watched():
         yield from items
         return
@@ -117,44 +117,44 @@ How = Literal["direct", "first", "each", "wrap"]
 
 
 class Feed(msgspec.Struct, frozen=True):
-    """One value that one tool gives and another takes: `users[].user_id` -> `user_id`."""
+    """An output value of one tool that fits a parameter of another: `users[].user_id` -> `user_id`."""
 
     output: str
-    """Path in the answer of the source: names joined by dots, `[]` behind a list."""
+    """Path in the source's result: names joined by dots, with `[]` after a list."""
     parameter: str
-    """Path in the arguments of the target."""
+    """Path in the target's arguments."""
     score: float
     how: How = "direct"
-    """As it is; the first of a list; a call for each of a list; or one value as a list of its own."""
+    """Unchanged; the first item of a list; one call per item of a list; or one value wrapped in a list."""
     signals: Mapping[str, float] = {}
-    """What speaks for it, kept apart: `name`, `type` and `text`, each from 0 to 1."""
+    """The separate signals behind the score: `name`, `type` and `text`, each from 0 to 1."""
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """That the answer of one tool can feed another."""
+    """A dataflow edge: the source's result can feed the target's arguments."""
 
     source: str
-    """Qualified name."""
+    """Qualified name, as is `target`."""
     target: str
     score: float
     feeds: tuple[Feed, ...] = ()
     """Best first."""
     covers_required: bool = False
-    """True if the feeds give every parameter that the target requires."""
+    """True if the feeds cover every required parameter of the target."""
     source_overload: str = ""
-    """The fingerprint of the overload."""
+    """Fingerprint of the source's overload."""
     target_overload: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON data."""
         return _to_plain(self)  # type: ignore[no-any-return]
 
 
 class Sample(list[Tool]):
-    """A list of tools that also says how they belong together.
+    """A list of tools that also describes how they are related.
 
-    `roles` has one word for each tool, in the same order ("chain", "seed", "successor", "distractor", "gold", ...).
-    With the same registry, options and `seed` the same sample is drawn again.
+    `roles` has one role per tool, in the same order ("chain", "seed", "successor", "distractor", "gold", ...). The same
+    registry, options and `seed` give the same sample.
     """
 
     def __init__(
@@ -174,12 +174,12 @@ class Sample(list[Tool]):
         self.edges = tuple(edges)
         self.roles = tuple(roles) or (topology,) * len(self)
         self.score = score
-        """How strong its weakest edge, or its best likeness, is; None where there is no such thing."""
+        """The score of the weakest edge, or a similarity; None if the topology has no score."""
         self.details: dict[str, Any] = dict(details or {})
-        """What only some topologies have, such as the parameter that `tc/missing` took away."""
+        """Data specific to the topology, such as the parameter that `tc/missing` removed."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON: names, not definitions."""
+        """Return plain JSON data, with the tools' names but not their definitions."""
         return {
             "tools": [tool.qualified_name for tool in self],
             "overloads": [tool.fingerprint for tool in self],
@@ -196,7 +196,7 @@ class Sample(list[Tool]):
 
 
 def _to_plain(value: Any) -> Any:
-    """Data of the caller's own, as JSON has it: lists, no tuples."""
+    """Copy structs, mappings and sequences into dicts and lists."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.structs.asdict(value)
     if isinstance(value, Mapping):

@@ -1,9 +1,8 @@
-"""`ItemCache`: what was computed for one item (a text, a schema), kept in a file by everything that matters for it.
+"""`ItemCache`: computed values of single items (a text, a schema) in a file, keyed by all of their inputs.
 
-Adding one tool to ten thousand computes one. Any number of threads and processes may share the file; what one of them
-has finished is there for all, and stays if it is killed. A cache that cannot be used is never an error: it is said
-once, and everything is computed. Arrays derived from a whole set of tools are items too, found by a hash of all
-definitions.
+Adding one tool to ten thousand computes one item. Any number of threads and processes may share the file; values are
+visible to all as soon as they are committed, and survive a kill. An unusable cache is never an error: it is logged once
+and everything is computed. Arrays derived from a whole set of tools are items too, keyed by a hash of all definitions.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from toolyard.parsing import paused_gc
 CACHE_DIR_VARIABLE = "TOOLYARD_CACHE_DIR"
 FILE = "enrichments.db"
 CHUNK = 256
-"""Items that are computed, and then committed, at a time."""
+"""Items computed and committed at a time."""
 
 _APPLICATION = 0x746F6F63
 _VERSION = 1
 _BUSY_SECONDS = 30.0
 _AT_ONCE = 500
-"""Keys asked for in one statement."""
+"""Keys queried in one statement."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS items (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))
 """
@@ -57,14 +56,13 @@ DELETE FROM items WHERE rowid IN (
 _log = logging.getLogger(__name__)
 
 CacheOption = str | Path | bool | None
-"""What the option `cache` of an enrichment takes: a folder, False for none, True or None for the usual one."""
+"""Values of the option `cache`: a folder, False for none, True or None for the default folder."""
 
 
 def item_key(kind: str, version: int | str, *parts: Any) -> bytes:
-    """The key of one item: a hash of its kind, the version of the code, and all it is computed from.
+    """The key of one item: a hash of its kind, the version of the code, and all its inputs.
 
-    Parts are plain JSON. Mappings that differ only in the order of their keys are the same part; where the order
-    matters, give the text.
+    Parts are plain JSON. The key order of mappings is ignored; where it matters, pass the JSON text instead.
     """
     return blake2b(_encode_canonical((kind, version, parts)), digest_size=20).digest()
 
@@ -73,14 +71,14 @@ def _encode_canonical(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value, order="deterministic")
     except UnicodeEncodeError:
-        # Half a surrogate pair: no UTF-8 has it, an escape does.
+        # A lone surrogate cannot be encoded as UTF-8, but JSON can escape it.
         return json.dumps(value, sort_keys=True).encode()
 
 
 def cache_folder(option: CacheOption = None) -> Path | None:
-    """The folder of everything that is kept between runs; None if nothing is to be kept.
+    """Return the folder for data kept between runs; None if nothing is kept.
 
-    `option` names it, else `$TOOLYARD_CACHE_DIR`, else `toolyard` in the user's cache folder.
+    It is `option` if that is a path, else `$TOOLYARD_CACHE_DIR`, else `toolyard` in the user's cache folder.
     """
     if option is False:
         return None
@@ -101,7 +99,7 @@ def cache_folder(option: CacheOption = None) -> Path | None:
 
 
 def force_option(force: object, who: str) -> bool:
-    """What the option `force` of an enrichment says; `ConfigError` if it is no yes or no."""
+    """Validate the option `force` of an enrichment; `ConfigError` if it is not a bool."""
     if not isinstance(force, bool):
         raise ConfigError(f"force of {who} must be true or false, not {force!r}")
     return force
@@ -118,7 +116,7 @@ def _expand_folder(given: str | Path) -> Path:
 
 
 def say_once(what: str, *values: object) -> None:
-    """Log a warning that this process has not logged before."""
+    """Log a warning, unless this process has already logged the same text."""
     _say(what % values)
 
 
@@ -128,9 +126,10 @@ def _say(text: str) -> None:
 
 
 class ItemCache:
-    """Values by kind and key, in one SQLite file of a folder.
+    """Values by kind and key, in one SQLite file.
 
-    Nothing is held open between two calls, so that a cache may be made before a fork, and used by any thread.
+    The file is opened for each operation and closed again, so a cache may be created before a fork and used from any
+    thread.
     """
 
     def __init__(self, option: CacheOption = None) -> None:
@@ -138,7 +137,7 @@ class ItemCache:
         self.path = None if folder is None else folder / FILE
 
     def get_many(self, kind: str, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """The values that are there, by key."""
+        """Return the stored values by key; missing keys are left out."""
         wanted = list(dict.fromkeys(keys))
         found: dict[bytes, bytes] = {}
 
@@ -150,14 +149,14 @@ class ItemCache:
                 found.update(rows)
 
         if self.path is not None and os.path.exists(self.path) and not self._use_file(self.path, read):
-            # What was read before something was found to be wrong may be wrong, too.
+            # Rows read before the file turned out to be damaged cannot be trusted either.
             found.clear()
         return found
 
     def put_many(self, kind: str, items: Iterable[tuple[bytes, bytes]], *, limit: int | None = None) -> None:
-        """Keep values; all of them are committed when this returns.
+        """Store values; all of them are committed when this returns.
 
-        With a `limit` in bytes, the values of this kind that were written first go where all are more than that.
+        With a `limit` in bytes, the oldest values of this kind are deleted until the rest fits.
         """
         rows = [(kind, key, value) for key, value in items]
 
@@ -181,10 +180,10 @@ class ItemCache:
         force: bool = False,
         label: str = "",
     ) -> list[bytes]:
-        """The value of every key, in order. What is not there is computed once, `chunk` at a time, and kept.
+        """Return the value of every key, in order; compute and store the missing ones, `chunk` at a time.
 
-        `compute` gets places in `keys` (the first of each key that lacks) and returns their values. A chunk is
-        committed before the next is begun. `force` computes all again.
+        `compute` receives indexes into `keys` (the first of each missing key) and returns their values. Each chunk is
+        committed before the next one starts. `force` computes all values again.
         """
         found = {} if force else self.get_many(kind, keys)
         lacking: dict[bytes, int] = {}
@@ -202,7 +201,7 @@ class ItemCache:
         return [found[key] for key in keys]
 
     def _use_file(self, path: Path, work: Callable[[sqlite3.Connection], object]) -> bool:
-        """Open the file for some work; whatever is wrong with it ends the work, not the caller. Whether it was done."""
+        """Open the file and run `work`; return False, after a warning, if the file cannot be used."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with closing(_connect_database(path)) as db:
@@ -215,8 +214,8 @@ class ItemCache:
 
 
 def _connect_database(path: Path) -> sqlite3.Connection:
-    # Descriptions of private tools are nobody else's to read. A file that is there is not opened: closing it again
-    # would end the locks that other threads have on it.
+    # Descriptions of private tools may be confidential: readable by this user only. An existing file is not opened
+    # here: closing it again would release the locks that other threads hold on it.
     if not path.exists():
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -252,8 +251,8 @@ def _prepare_database(db: sqlite3.Connection) -> None:
 
 
 def _check_ownership(db: sqlite3.Connection) -> None:
-    """Refuse what is not ours."""
-    # In one transaction: another process may be making the tables and their marks right now.
+    """Raise if the file is another program's database, or was written by a newer version."""
+    # In one transaction: another process may be creating the tables and their marks at this moment.
     db.execute("BEGIN")
     tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     application, version = _read_marks(db)
@@ -267,20 +266,20 @@ def _check_ownership(db: sqlite3.Connection) -> None:
 Array = NDArray[Any]
 
 LIMIT = 1 << 29
-"""Bytes of all sets of one kind together; beyond, those that were written first go."""
+"""Total bytes of the array sets of one kind; beyond it, the oldest are deleted."""
 _TOOLS_AT_ONCE = 256
-"""Definitions that are written and hashed while they are still in the processor's cache."""
+"""Definitions encoded and hashed at a time, so that they are still in the processor's cache."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _read_definition = attrgetter("namespace", "name", "description", "parameters", "output_parameters")
 
 
 def hash_catalog(tools: Sequence[Tool], *parts: Any) -> bytes:
-    """The key of what is derived from the definitions of all these tools, in this order, and from `parts`.
+    """The key of data derived from the definitions of all these tools, in this order, and from `parts`.
 
-    Parts are plain JSON. It reads every schema, as whatever is derived from schemas does.
+    Parts are plain JSON. Reads every schema, so deferred schemas are built.
     """
-    # On most processors quicker than any other that is safe from collisions.
+    # The fastest collision-resistant hash on most processors.
     digest = sha256()
     with paused_gc():
         for start in range(0, len(tools), _TOOLS_AT_ONCE):
@@ -293,17 +292,17 @@ def _encode_definitions(tools: Sequence[Tool]) -> bytes:
     try:
         return _encode(definitions)
     except (UnicodeEncodeError, OverflowError):
-        # Half a surrogate pair, or a number beyond 64 bits: one form is as good as another.
+        # A lone surrogate or a number beyond 64 bits; any stable encoding will do.
         return repr(definitions).encode("utf-8", "surrogatepass")
 
 
 def read_arrays(cache: ItemCache, kind: str, key: bytes) -> dict[str, Array] | None:
-    """The arrays, read-only; None if they are not there, or not whole."""
+    """Return the arrays, read-only; None if they are missing or damaged."""
     kept = cache.get_many(kind, [key]).get(key)
     if kept is None:
         return None
     try:
-        # Each array has a checksum, so what can be read is what was written.
+        # Each array has a checksum, so damage is detected on reading.
         with np.load(io.BytesIO(kept), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
@@ -315,7 +314,7 @@ def read_arrays(cache: ItemCache, kind: str, key: bytes) -> dict[str, Array] | N
 
 
 def keep_arrays(cache: ItemCache, kind: str, key: bytes, arrays: Mapping[str, Array], *, limit: int = LIMIT) -> None:
-    """Keep the arrays for `read_arrays`. What is larger than the limit is not kept, and costs others nothing."""
+    """Store arrays for `read_arrays`; sets larger than `limit` bytes are not stored and displace nothing."""
     if any(array.dtype.hasobject for array in arrays.values()):
         raise TypeError("arrays of Python objects cannot be kept")
     if cache.path is None or sum(array.nbytes for array in arrays.values()) > limit:

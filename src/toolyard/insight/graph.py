@@ -1,6 +1,6 @@
-"""The tools and edges that are shown, as a page, JSON, Graphviz DOT and Mermaid.
+"""Render the dataflow graph as an HTML page, JSON, Graphviz DOT or Mermaid.
 
-What comes from tools is quoted: it is a label, never syntax.
+Text from tool definitions is always escaped, so that it is shown and never interpreted as syntax.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from toolyard.model.names import nearest
 
 
 class GraphOptions(msgspec.Struct, frozen=True):
-    """What to show: the strongest edges, and the tools of some namespaces."""
+    """Which edges and tools to show."""
 
     top: int = 2
-    """An edge is drawn if it is among so many strongest of its source, or of its target."""
+    """Edges per tool: an edge is drawn if it is among the strongest of its source or of its target."""
     min_score: float = 0.0
     namespaces: tuple[str, ...] = ()
-    """Empty: all of them."""
+    """Namespaces to show; empty for all."""
     max_edges: int | None = None
-    """At most so many in all, the strongest."""
+    """Limit on all edges, strongest first; None for no limit."""
     linked: bool = False
-    """Leave out tools that no drawn edge touches."""
+    """Leave out tools without a drawn edge."""
 
     def __post_init__(self) -> None:
         if self.top < 0:
@@ -46,7 +46,7 @@ class GraphOptions(msgspec.Struct, frozen=True):
 
 
 class SelectedGraph(msgspec.Struct, frozen=True):
-    """Places of tools, and the edges between them, strongest first; ties by source, then target."""
+    """Indexes of tools, and the edges between them, strongest first; ties by source, then target."""
 
     dataflow: Dataflow
     places: Array
@@ -56,7 +56,7 @@ class SelectedGraph(msgspec.Struct, frozen=True):
 
 
 def select_graph(dataflow: Dataflow, options: GraphOptions) -> SelectedGraph:
-    """The edges that pass the options, and the tools to show with them."""
+    """Select the edges and tools that match the options."""
     arrays = dataflow.arrays
     shown = _mark_shown(dataflow, options.namespaces)
     sources = np.repeat(np.arange(len(dataflow.tools)), np.diff(arrays.offsets))
@@ -88,7 +88,7 @@ def _mark_shown(dataflow: Dataflow, namespaces: tuple[str, ...]) -> Array:
 
 
 def _rank_by_end(ends: Array) -> Array:
-    """How many rows before each one have the same end."""
+    """For each row, the number of earlier rows with the same end."""
     order = np.argsort(ends, kind="stable")
     ranks = np.empty(len(ends), np.int64)
     ranks[order] = rank_in_runs(ends[order])
@@ -103,7 +103,7 @@ _MERMAID_SAFE = frozenset(" ._-/:()")
 
 
 def describe_graph(graph: SelectedGraph, title: str) -> dict[str, Any]:
-    """Nodes and edges as plain data; the page and all of the formats are made of it."""
+    """Return nodes and edges as plain data, from which all formats are rendered."""
     tools, seen = graph.dataflow.tools, Counter[str]()
     nodes: list[dict[str, Any]] = []
     for place in graph.places.tolist():
@@ -149,12 +149,12 @@ def _describe_edge(graph: SelectedGraph, source: int, target: int, score: float)
 
 
 def to_json(graph: SelectedGraph, title: str = "Dataflow") -> str:
-    """The graph for programs."""
+    """Render the graph as JSON."""
     return msgspec.json.format(msgspec.json.encode(describe_graph(graph, title)), indent=1).decode() + "\n"
 
 
 def to_dot(graph: SelectedGraph, title: str = "Dataflow") -> str:
-    """The graph for Graphviz: `dot -Tsvg graph.dot`."""
+    """Render the graph as Graphviz DOT, for `dot -Tsvg graph.dot`."""
     data = describe_graph(graph, title)
     lines = [
         f"digraph {_quote_dot(data['title'])} {{",
@@ -170,7 +170,7 @@ def to_dot(graph: SelectedGraph, title: str = "Dataflow") -> str:
 
 
 def to_mermaid(graph: SelectedGraph, title: str = "Dataflow") -> str:
-    """The graph as a Mermaid flowchart, which Markdown of many hosts draws."""
+    """Render the graph as a Mermaid flowchart, which many Markdown hosts display."""
     data = describe_graph(graph, title)
     lines = [
         "flowchart LR",
@@ -209,12 +209,12 @@ def _quote_dot(text: str) -> str:
 
 
 def _quote_mermaid(text: str) -> str:
-    """Mermaid knows no backslashes: whatever could be syntax or markup is written by its number."""
+    """Escape by character number whatever could be syntax or markup; Mermaid has no backslash escapes."""
     return "".join(char if char.isalnum() or char in _MERMAID_SAFE else f"#{ord(char)};" for char in text)
 
 
 def replace_invisible(text: str) -> str:
-    """Text without what cannot be shown, or what would turn its order round: each such character as U+FFFD."""
+    """Replace unprintable characters and those that change the text direction by U+FFFD."""
     if text.isascii() and text.isprintable():
         return text
     hidden = {char for char in text if unicodedata.category(char) in _INVISIBLE}
@@ -223,7 +223,7 @@ def replace_invisible(text: str) -> str:
 
 
 def _shorten_description(description: str) -> str:
-    """The first paragraph, not too long."""
+    """The first paragraph, shortened."""
     text = replace_invisible(" ".join(description.strip().partition("\n\n")[0].split()))
     return text if len(text) <= _DESCRIPTION_LENGTH else text[: _DESCRIPTION_LENGTH - 1] + "…"
 
@@ -232,7 +232,7 @@ CYTOSCAPE = "cytoscape-3.34.4.min.js"
 
 
 def to_html(graph: SelectedGraph, title: str = "Dataflow") -> str:
-    """The page."""
+    """Render the graph as a self-contained HTML page."""
     data = describe_graph(graph, title)
     style, library, script = (read_static(name) for name in ("graph.css", CYTOSCAPE, "graph.js"))
     policy = (
@@ -247,12 +247,12 @@ def to_html(graph: SelectedGraph, title: str = "Dataflow") -> str:
         "script": script,
         "data": _embed_json(data),
     }
-    # In one pass: what is put in is not looked through for more.
+    # In one pass, so that inserted values are not searched for placeholders.
     return re.sub(r"{{ (\w+) }}", lambda found: values[found[1]], read_static("graph.html"))
 
 
 def read_static(name: str) -> str:
-    """A file that the page is made of."""
+    """Read a file of the HTML page."""
     return files("toolyard.insight").joinpath("static", name).read_text("utf-8")
 
 
@@ -261,7 +261,7 @@ def _hash_source(text: str) -> str:
 
 
 def _embed_json(value: object) -> str:
-    """JSON in which no markup can begin or end."""
+    """Encode as JSON without characters that could start or end markup."""
     text = msgspec.json.encode(value).decode()
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")

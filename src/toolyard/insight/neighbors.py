@@ -1,4 +1,4 @@
-"""`neighbors`: which tools are like which others, and which are nearly the same; exact, by rows of vectors."""
+"""`neighbors`: the most similar tools of each tool, and near duplicates, by exact comparison of vectors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from toolyard.schema.options import read_arguments
 
 Array = npt.NDArray[Any]
 AT_ONCE = 8_000_000
-"""Likenesses that are held in memory at a time."""
+"""Similarities held in memory at a time."""
 _ITSELF = -2.0
-"""Below every likeness."""
+"""Below every cosine; marks a tool's similarity to itself."""
 
 
 class NeighborsOptions(VectorOptions, frozen=True, kw_only=True):
-    """Of the enrichment that finds similar tools."""
+    """Options of `NeighborsEnrichment`."""
 
     max_candidates: Annotated[int, Meta(ge=1, description="Tools that are compared closely with each.")]
     max_neighbors: Annotated[int, Meta(ge=1, description="Neighbours that are kept for each tool.")]
@@ -38,24 +38,24 @@ class NeighborsOptions(VectorOptions, frozen=True, kw_only=True):
 
 
 Scored = list[tuple[int, float]]
-"""Places and their likeness, best first, ties by place."""
+"""Tool indexes and their similarity, best first, ties by index."""
 
 
 class NeighborRows(NamedTuple):
-    """For each tool a list: that of tool `i` is at `offsets[i]:offsets[i + 1]`."""
+    """One list per tool: that of tool `i` is at `offsets[i]:offsets[i + 1]`."""
 
     offsets: Array
     places: Array
     scores: Array
 
     def row(self, place: int) -> Scored:
-        """The list of one tool."""
+        """The list of the tool at index `place`."""
         start, end = self.offsets[place : place + 2].tolist()
         return list(zip(self.places[start:end].tolist(), self.scores[start:end].tolist(), strict=True))
 
 
 class NeighborLimits(NamedTuple):
-    """How many are looked at and kept, and from where on two are nearly the same."""
+    """How many candidates are compared and kept, and the similarity of near duplicates."""
 
     candidates: int
     neighbors: int
@@ -63,7 +63,7 @@ class NeighborLimits(NamedTuple):
 
 
 class NeighborSearch:
-    """All tools, ready to be compared. Vectors are rows of whole numbers, so that their products are exact."""
+    """Compares all tools with each other. Vectors are rows of integers, so that their products are exact."""
 
     def __init__(self, vectors: Array, spaces: Array, limits: NeighborLimits) -> None:
         self._vectors = vectors
@@ -73,7 +73,7 @@ class NeighborSearch:
         self._limits = limits
 
     def rows(self) -> Iterator[tuple[Scored, Scored]]:
-        """What is near each tool, in order, and what is nearly the same."""
+        """Yield for each tool, in order, its neighbors and its near duplicates."""
         count = len(self._spaces)
         block = max(1, AT_ONCE // max(1, count))
         starts = range(0, count, block)
@@ -96,7 +96,7 @@ class NeighborSearch:
         return self._trim_row(_sort_scored(chosen[~twins], scores[~twins])), same
 
     def _trim_row(self, row: Scored) -> Scored:
-        """At most so many of each namespace."""
+        """Keep at most `neighbors` tools of each namespace."""
         counts: dict[int, int] = {}
         kept = []
         for place, score in row:
@@ -113,7 +113,7 @@ def _sort_scored(places: Array, scores: Array) -> Scored:
 
 
 def pack_rows(rows: Sequence[Scored]) -> NeighborRows:
-    """Lists as arrays."""
+    """Pack lists into arrays."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     return NeighborRows(
@@ -124,13 +124,13 @@ def pack_rows(rows: Sequence[Scored]) -> NeighborRows:
 
 
 VERSION = 3
-"""Changes when the same vectors would give other neighbors."""
+"""Part of the cache key; increase it when the same vectors would give other neighbors."""
 _NAMES = ("near_offsets", "near_places", "near_scores", "same_offsets", "same_places", "same_scores")
 _TELLING = 64
 
 
 class Neighbors(Mapping[str, Any]):
-    """Tools by place, each with its neighbors.
+    """The neighbors of each tool, by index.
 
     As a mapping it is `{qualified name: {fingerprint: {namespace: (neighbors, near duplicates)}}}`, both lists of
     `(name, fingerprint, score)`, best first.
@@ -142,11 +142,11 @@ class Neighbors(Mapping[str, Any]):
         self.same = same
 
     def near(self, place: int) -> Scored:
-        """The neighbors of the tool at `place`."""
+        """The neighbors of the tool at index `place`."""
         return self.rows.row(place)
 
     def duplicates(self, place: int) -> tuple[int, ...]:
-        """The places of the tools that are nearly the same as the one at `place`."""
+        """The indexes of the near duplicates of the tool at index `place`."""
         return tuple(other for other, _ in self.same.row(place))
 
     def __getitem__(self, name: str) -> Any:
@@ -176,14 +176,14 @@ class Neighbors(Mapping[str, Any]):
 
 
 class NeighborsEnrichment(ToolEnrichment):
-    """Finds, for each tool, the tools most like it.
+    """Finds the tools most similar to each tool.
 
-    By default it goes by the vectors of `embeddings`, which know the parameters of a tool as well. With a `model`, or
-    where there are none, it makes them itself.
+    By default it uses the vectors of `embeddings`, which also cover the parameters of a tool. With a `model`, or
+    without that artifact, it computes vectors itself.
 
-    `max_candidates` is how many of the most similar tools are looked at, among all and among those of the tool's own
-    namespace; of these, `max_neighbors` are kept in each namespace. Tools at least `duplicate_sim_thresh` alike
-    are near duplicates, and told of as such: they take no place among the neighbors.
+    `max_candidates` is how many of the most similar tools are compared, among all tools and among those of the same
+    namespace; of these, `max_neighbors` are kept per namespace. Tools with a similarity of at least
+    `duplicate_sim_thresh` are near duplicates: they are listed separately and do not count as neighbors.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (NeighborsOptions,)
@@ -207,12 +207,12 @@ class NeighborsEnrichment(ToolEnrichment):
         self.force = force_option(force, "neighbors")
         self._embedder = None if model is None else embedder_of(model)
         if model is not None:
-            # Of these it makes vectors of its own; those of `embeddings` have waited for them already.
+            # Own vectors are computed from these fields; those of `embeddings` already depend on them.
             self.reads = (*self.reads, "tool.description", "tool.output_parameters")  # type: ignore[misc]
         self._cache_option, self._cache = cache, ItemCache(cache)
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """The tools as they are, and the artifact "neighbors"."""
+        """Return the tools unchanged, and the artifact "neighbors"."""
         tools = snapshot.tools
         artifact, told, own = snapshot.artifacts.get("embeddings"), told_embedder(snapshot), self._embedder
         is_told = own is None or (told is not None and (told.name, told.version) == (own.name, own.version))
@@ -228,7 +228,7 @@ class NeighborsEnrichment(ToolEnrichment):
         return tools, {"neighbors": Neighbors(tools, NeighborRows(*rows[:3]), NeighborRows(*rows[3:]))}
 
     def _compute_arrays(self, tools: Sequence[Tool], matrix: Array, key: bytes) -> dict[str, Array]:
-        """What a `Neighbors` is made of, worked out."""
+        """Compute and cache the arrays of a `Neighbors`."""
         codes: dict[str, int] = {}
         spaces = np.array([codes.setdefault(tool.namespace, len(codes)) for tool in tools], np.int64)
         study = NeighborSearch(whole_numbers(matrix), spaces, self._limits)
@@ -239,8 +239,8 @@ class NeighborsEnrichment(ToolEnrichment):
         return arrays
 
     def _hash_inputs(self, tools: Sequence[Tool], artifact: Any, matrix: Array) -> bytes:
-        """Everything that the neighbors depend on."""
-        # Vectors that a model made of definitions change all at once, if the definitions do not: a few tell.
+        """A hash of everything the neighbors depend on."""
+        # If the definitions are equal, a model's vectors differ in all rows or in none, so a sample of rows suffices.
         some = matrix[:: _TELLING if hasattr(artifact, "model") else 1]
         digest = blake2b(np.ascontiguousarray(some).tobytes(), digest_size=16).hexdigest()
         return hash_catalog(tools, "neighbors", VERSION, digest, tuple(self._limits))

@@ -1,1 +1,1 @@
-"""Which tool's answer can feed which other tool, and by what binding."""
+"""Dataflow: which tool's result can feed which other tool, and through which fields."""

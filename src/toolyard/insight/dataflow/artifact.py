@@ -1,7 +1,7 @@
-"""`Dataflow`: which tools can feed which others. The artifact of the enrichment of that name.
+"""`Dataflow`: which tools can feed which others; the artifact of `DataflowEnrichment`.
 
-The edges are kept as flat arrays, source by source, so that an artifact is read from disk by mapping a few files.
-Tools are told apart by their place in `tools`, which is registration order, because names have overloads.
+Edges are stored as flat arrays, ordered by source, so that they can be cached and loaded quickly. Tools are identified
+by their index in `tools` (registration order), because names may have overloads.
 """
 
 from __future__ import annotations
@@ -21,86 +21,86 @@ from toolyard.model.tool import Tool
 HOWS: tuple[How, ...] = get_args(How)
 SIGNALS = ("name", "type", "text")
 OUT, IN = 1, 2
-"""Marks of an edge: among the best of its source, among the best of its target."""
+"""Bits of an edge: among the best of its source, among the best of its target."""
 
 Array = npt.NDArray[Any]
 Fed = tuple[str, str, float]
 
 
 class Arrays(NamedTuple):
-    """The edges of a set of tools. Those of tool `i` are at `offsets[i]:offsets[i + 1]`, best first."""
+    """The edges of a set of tools. Edges from tool `i` are at `offsets[i]:offsets[i + 1]`, best first."""
 
     offsets: Array
     targets: Array
     scores: Array
     marks: Array
     covers: Array
-    """True if the feeds give every required parameter of the target."""
+    """True if the feeds cover every required parameter of the target."""
     in_offsets: Array
     in_edges: Array
-    """Numbers of edges, target by target, best first."""
+    """Edge numbers, ordered by target, best first."""
     feed_offsets: Array
     """The feeds of edge `e` are at `feed_offsets[e]:feed_offsets[e + 1]`, best first."""
     feed_outputs: Array
-    """Numbers of paths."""
+    """Path numbers."""
     feed_parameters: Array
     feed_scores: Array
     feed_hows: Array
     feed_signals: Array
     path_offsets: Array
     path_bytes: Array
-    """Every path, in UTF-8, one behind the other."""
+    """All paths in UTF-8, concatenated."""
     cut: Array
-    """For each tool, how many edges to it are good enough, but not among the best of a parameter or of their source."""
+    """For each tool, how many edges to it pass `min_score` but are not among the best of a parameter or source."""
     unread: Array
-    """For each tool, how many of its values are beyond what is read of a schema."""
+    """For each tool, how many values were not read because of limits on schemas."""
 
 
 class Dataflow(Mapping[str, Any]):
     """Edges between tools, each with the values it carries.
 
-    As a mapping it has the two keys `out` and `in`, each `{qualified name: {fingerprint: {namespace: [...]}}}` with
-    `(name, fingerprint, score, [(output, parameter, score), ...])` for the best of that namespace; under `in` the
-    pairs are `(parameter, output, score)`. The methods give every edge: those that are among the best of their
-    source and those that are among the best of their target.
+    As a mapping it has the keys `out` and `in`, each `{qualified name: {fingerprint: {namespace: [...]}}}` with `(name,
+    fingerprint, score, [(output, parameter, score), ...])` for the best of that namespace; under `in` the pairs are
+    `(parameter, output, score)`. The methods return every edge: those among the best of their source and those among
+    the best of their target.
     """
 
     def __init__(self, tools: Sequence[Tool], arrays: Arrays, *, text: str = "", min_score: float = 0.0) -> None:
         self.tools: tuple[Tool, ...] = tuple(tools)
         self.arrays = arrays
         self.text = text
-        """Where the text signal came from: the name of a model, or "tokens"."""
+        """Source of the text signal: the name of a model, or "tokens"."""
         self.min_score = min_score
 
     @property
     def edge_count(self) -> int:
-        """How many edges there are."""
+        """The number of edges."""
         return len(self.arrays.targets)
 
     def out_edges(self, place: int) -> list[tuple[int, float]]:
-        """The tools that the tool at `place` can feed: (place, score), best first, ties by place."""
+        """The tools that the tool at index `place` can feed: (index, score), best first, ties by index."""
         start, end = self.arrays.offsets[place : place + 2].tolist()
         return list(zip(self.arrays.targets[start:end].tolist(), self.arrays.scores[start:end].tolist(), strict=True))
 
     def in_edges(self, place: int) -> list[tuple[int, float]]:
-        """The tools that can feed the tool at `place`: (place, score), best first, ties by place."""
+        """The tools that can feed the tool at index `place`: (index, score), best first, ties by index."""
         start, end = self.arrays.in_offsets[place : place + 2].tolist()
         numbers = self.arrays.in_edges[start:end]
         return list(zip(self._sources[numbers].tolist(), self.arrays.scores[numbers].tolist(), strict=True))
 
     def edge(self, source: int, target: int) -> Edge | None:
-        """The edge between two places, with what it carries; None if there is none."""
+        """The edge between the tools at two indexes, with its feeds; None if there is none."""
         start, end = self.arrays.offsets[source : source + 2].tolist()
         found = np.flatnonzero(self.arrays.targets[start:end] == target)
         return self._build_edge(source, start + int(found[0])) if len(found) else None
 
     def edges(self) -> Iterator[Edge]:
-        """Every edge, source by source, best first."""
+        """Iterate over all edges, by source, best first."""
         for number, source in enumerate(self._sources.tolist()):
             yield self._build_edge(source, number)
 
     def remarks(self) -> list[str]:
-        """What was left out: values beyond what is read of a schema, and edges beyond the best."""
+        """Describe what was left out: values beyond the limits on schemas, and edges that were not among the best."""
         found = []
         for tool, unread, cut in zip(self.tools, self.arrays.unread.tolist(), self.arrays.cut.tolist(), strict=True):
             if unread:
@@ -110,7 +110,7 @@ class Dataflow(Mapping[str, Any]):
         return found
 
     def place(self, tool: Tool) -> int | None:
-        """Where a tool is; None if it is not there."""
+        """The index of a tool; None if it is unknown."""
         return self._by_name.get((tool.qualified_name, tool.fingerprint))
 
     def __getitem__(self, key: str) -> Any:
@@ -196,8 +196,8 @@ def _pair_ends(feed: Feed, swapped: bool) -> Fed:
 
 
 def pack_paths(paths: Iterable[str]) -> tuple[Array, Array]:
-    """Texts as two arrays: where each begins, and their bytes."""
-    # Half a surrogate pair may be part of a name.
+    """Pack texts into two arrays: the offset of each, and the concatenated bytes."""
+    # Names may contain lone surrogates.
     encoded = [path.encode("utf-8", "surrogatepass") for path in paths]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(path) for path in encoded], out=offsets[1:])
@@ -205,28 +205,28 @@ def pack_paths(paths: Iterable[str]) -> tuple[Array, Array]:
 
 
 def by_target(count: int, sources: Array, targets: Array, scores: Array) -> tuple[Array, Array]:
-    """The same edges target by target: offsets, and the numbers of the edges, best first."""
+    """Order edges by target: return offsets, and the edge numbers, best first."""
     order = np.lexsort((sources, -scores, targets)).astype(np.int32)
     return offsets_of(targets, count), order
 
 
 def offsets_of(owners: Array, count: int) -> Array:
-    """Where the rows of each owner begin, for rows that stand in the order of their owners."""
+    """The offset of each owner's rows, for rows ordered by owner."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
     return offsets
 
 
 def number_distinct(things: Iterable[Any]) -> tuple[list[Any], Array]:
-    """Each of them once, as they come, and for each its number."""
-    # Whatever is new gets the next number, without a step of Python for each.
+    """Return the distinct things in order of appearance, and the number of each given thing."""
+    # New keys get the next number; this avoids a Python loop.
     numbers: defaultdict[Any, int] = defaultdict(itertools.count().__next__)
     found = np.fromiter(map(numbers.__getitem__, things), np.int32)
     return list(numbers), found
 
 
 def expand_ranges(starts: Array, counts: Array) -> tuple[Array, Array]:
-    """Ranges laid end to end: for each element the number of its range, and its position."""
+    """Concatenate ranges: for each element, return the number of its range and its position."""
     total = int(counts.sum())
     owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     ends = np.cumsum(counts)
@@ -235,7 +235,7 @@ def expand_ranges(starts: Array, counts: Array) -> tuple[Array, Array]:
 
 
 def first_of(sorted_keys: Array) -> Array:
-    """Where each run of equal keys begins."""
+    """The index at which each run of equal keys starts."""
     changes: Array = sorted_keys[1:] != sorted_keys[:-1]
     return np.flatnonzero(np.concatenate((np.ones(min(1, len(sorted_keys)), np.bool_), changes)))
 
@@ -249,7 +249,7 @@ def rank_in_runs(sorted_keys: Array) -> Array:
 
 
 def cut_blocks(sizes: Array, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of things that come to no more than `most` together; one that is more by itself stands alone."""
+    """Split into consecutive blocks whose sizes sum to at most `most`; a larger item gets a block to itself."""
     total = np.concatenate(([0], np.cumsum(sizes)))
     start = 0
     while start < len(sizes):

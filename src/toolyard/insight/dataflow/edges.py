@@ -1,8 +1,8 @@
-"""From kinds of values to tools: which edges there are, which are kept, and what each carries.
+"""Turn matches between kinds of values into edges between tools.
 
-Sources are taken a block at a time. Of every block only what is among the best of a source, or may yet be among the
-best of a parameter, within its namespace or outside of it, is kept, so that memory grows with the tools.
-What is not kept is counted.
+Sources are processed in blocks. Of every block, only the edges that are among the best of a source, or may yet be among
+the best of a parameter, inside or outside the namespace, are kept, so that memory grows linearly with the tools.
+Dropped edges are counted.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 
 MAX_FEEDS = 24
-"""Of one edge: the best for each parameter, the best of those."""
+"""Maximum number of feeds of an edge; for each parameter only its best feed counts."""
 _ROWS = 400_000
 _POOL = 1_000_000
 _DIGITS = 5
 
 
 class Feeds(NamedTuple):
-    """Values that could be handed on, one row each."""
+    """Candidate feeds, one row each."""
 
     sources: Array
     targets: Array
     logits: Array
     outputs: Array
-    """Rows of the outputs."""
+    """Row numbers in the output tables."""
     inputs: Array
     matches: Array
 
 
 class EdgeLimits(NamedTuple):
-    """What an edge must have to be kept."""
+    """The limits for keeping an edge."""
 
     logit: float
     neighbors: int
-    """Of each tool and parameter, within its namespace and outside of it."""
+    """Edges kept per tool and parameter, inside and outside the namespace."""
 
 
 class Nature(NamedTuple):
-    """What of the tools themselves counts."""
+    """Properties of the tools themselves."""
 
     spaces: Array
-    """For each tool, the number of its namespace."""
+    """For each tool, a number for its namespace."""
     required: Array
-    """For each tool, how many values a call cannot do without."""
+    """For each tool, how many values a call requires."""
     unread: Array
     """For each tool, how many of its values were not read."""
 
 
 def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: MatchWeights, limits: EdgeLimits) -> Arrays:
-    """The edges that are kept, with their feeds."""
+    """Find the edges to keep, with their feeds."""
     pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
     cut = np.zeros(len(nature.spaces), np.int64)
     for start, end in artifact.cut_blocks(_count_rows(tables, matches), _ROWS):
@@ -78,7 +78,7 @@ _KINDS = (np.int32, np.int32, np.float32, np.int32, np.int32, np.int32)
 
 
 def _count_rows(tables: Tables, matches: Matches) -> Array:
-    """For each source, how many values of others its own meet."""
+    """For each source, how many candidate feeds it has."""
     outputs = tables.outputs
     occurrences = np.diff(tables.inputs.kind_offsets)
     reach = np.concatenate(([0], np.cumsum(occurrences[matches.inputs])))
@@ -105,19 +105,19 @@ def _find_feeds(
     logits += apart * (weights.apart + weights.scoped * matches.scoped[met]) + weights.nested * outputs.nested[given]
     allowed = (sources != targets) & (apart | ~matches.foreign[met])
     good = np.flatnonzero((logits >= limits.logit) & allowed)
-    # Not more exact than products are: what is equal but for rounding stays in its order, on every machine.
+    # Rounded to the precision of the products, so that ties are broken in the same way on every machine.
     columns = (sources, targets, np.round(logits, _DIGITS), given, takers, met)
     return Feeds(*(column[good].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
 
 
 def _keep_best(feeds: Feeds, spaces: Array, neighbors: int, cut: Array) -> Feeds:
-    """The best feed of each parameter, of edges among the best of their source or of a parameter so far.
+    """Keep the best feed of each parameter, for edges that are among the best of their source or of a parameter.
 
-    The edges that are left out are added to `cut`, by target.
+    The number of dropped edges is added to `cut`, by target.
     """
     order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
-    # An input belongs to one target: source and input are the parameter of the edge.
+    # An input belongs to one target, so source and input identify a parameter of an edge.
     first = artifact.first_of(_pack_pair(feeds.sources, feeds.inputs))
     feeds = Feeds(*(column[first] for column in feeds))
     order = np.lexsort((feeds.inputs, -feeds.logits, feeds.targets, feeds.sources))
@@ -137,7 +137,7 @@ def _pack_pair(first: Array, second: Array) -> Array:
 
 
 def marks_of(feeds: Feeds, begins: Array, spaces: Array, neighbors: int) -> Array:
-    """For each edge, whose feeds begin there, whether it is among the best of its source, and of a parameter."""
+    """For each edge, with feeds starting at `begins`: whether it is among the best of its source and of a parameter."""
     marks = np.zeros(len(begins), np.uint8)
     sources, targets = feeds.sources[begins], feeds.targets[begins]
     marks[_find_best(sources, sources, targets, feeds.logits[begins], spaces, neighbors)] |= artifact.OUT
@@ -147,7 +147,7 @@ def marks_of(feeds: Feeds, begins: Array, spaces: Array, neighbors: int) -> Arra
 
 
 def _find_best(owners: Array, homes: Array, others: Array, logits: Array, spaces: Array, neighbors: int) -> Array:
-    """The rows that are among the best of their owner, within its namespace and outside of it."""
+    """The rows among the best of their owner, inside and outside its namespace."""
     groups = owners.astype(np.int64) << 1 | (spaces[others] != spaces[homes])
     order = np.lexsort((others, -logits, groups))
     return order[artifact.rank_in_runs(groups[order]) < neighbors]
@@ -193,7 +193,7 @@ def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds,
 
 
 def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
-    """The paths of the outputs and then of the inputs of feeds: each once, and for each the number of its path."""
+    """Number the paths of feeds: return the distinct paths, and the numbers for all outputs, then all inputs."""
     values = np.concatenate((pool.outputs, pool.inputs + len(tables.outputs.paths)))
     known = [*tables.outputs.paths, *tables.inputs.paths]
     used, places = np.unique(values, return_inverse=True)
@@ -202,7 +202,7 @@ def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
 
 
 def limits_of(min_score: float, max_neighbors: int) -> EdgeLimits:
-    """What an edge must have."""
+    """Convert the options to limits; scores become logits."""
     score = min(max(min_score, 1e-6), 1 - 1e-6)
     return EdgeLimits(math.log(score / (1 - score)), max_neighbors)
 
@@ -210,7 +210,10 @@ def limits_of(min_score: float, max_neighbors: int) -> EdgeLimits:
 def compute_edges(
     tools: Sequence[Tool], told: Iterable[Told], vectors: Vectors, limits: EdgeLimits, *, tokens: bool = False
 ) -> Arrays:
-    """The edges of tools."""
+    """Compute the edges between tools.
+
+    `told` has the profile of each tool; `tokens` selects the weights for token vectors.
+    """
     with paused_gc():
         known = list(told)
         tables = match.tables_of(known)

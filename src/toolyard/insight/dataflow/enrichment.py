@@ -1,4 +1,4 @@
-"""`DataflowEnrichment`: finds which tool's answer can feed which other tool."""
+"""`DataflowEnrichment`: finds which tool's result can feed which other tool."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from toolyard.plugins import View
 from toolyard.schema.options import read_arguments
 
 Settings = tuple[str, str, int, float]
-"""The model and its version, how many neighbors, and the least score."""
+"""Model, its version, `max_neighbors` and `min_score`: what a cached result depends on besides the tools."""
 
 VERSION = 13
-"""Of the rules: what an older one has kept is not used."""
+"""Part of the cache key; increase it when the rules change."""
 
 NEIGHBORS = 10
-"""Sources of each parameter, and targets of each source, that are kept, within its namespace and outside."""
+"""Default of `max_neighbors`: sources kept per parameter, and targets per source, inside and outside the namespace."""
 
 
 class DataflowOptions(VectorOptions, frozen=True, kw_only=True):
-    """Of the enrichment that finds which outputs feed which inputs."""
+    """Options of `DataflowEnrichment`."""
 
     max_neighbors: Annotated[int, Meta(ge=1, description="Feeds that are kept for each parameter and each source.")]
     min_score: Annotated[float, Meta(ge=0, le=1, description="Least score of a feed that is kept.")]
 
 
 class DataflowEnrichment(ToolEnrichment):
-    """Writes the artifact `dataflow`.
+    """Finds which tools can feed which others; writes the artifact `dataflow`, a `Dataflow`.
 
-    `model` is an embedding model as `embeddings` takes it; without one it is that of `embeddings`, or the usual one;
-    without its weights, texts are compared by their words. An edge is kept if its probability is `min_score` or more
-    and it is among the `max_neighbors` best of its source, or of a parameter that it feeds, within the namespace or
-    outside of it. What is left out is said in `remarks()` of the artifact. `force` computes again what is cached.
+    `model` is an embedding model as in `embeddings`; by default that of `embeddings`, else the default model. If its
+    weights are not installed, texts are compared by their words. An edge is kept if its probability is at least
+    `min_score` and it is among the `max_neighbors` best of its source, or of a parameter that it feeds, inside or
+    outside the namespace. `remarks()` of the artifact lists what was left out. `force` ignores the cache.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (DataflowOptions,)
@@ -76,7 +76,7 @@ class DataflowEnrichment(ToolEnrichment):
         self._items = ItemCache(cache)
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """The tools as they are, and the artifact."""
+        """Return the tools unchanged, and the artifact "dataflow"."""
         tools = snapshot.tools
         if not self._chosen:
             self.embedder = told_embedder(snapshot) or self.embedder

@@ -1,4 +1,4 @@
-"""What a value is and whose, as keys that outputs and inputs meet by."""
+"""Facets: what a value is and whose, as keys by which outputs and inputs are matched."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from toolyard.insight.dataflow import sorts
 from toolyard.insight.dataflow.names import REMEMBERED, SCOPED, STATE, Phrase
 
 Owners = tuple[tuple[Phrase, float], ...]
-"""Whose a value may be, and how much each counts."""
+"""The possible owners of a value, with weights."""
 Claim = tuple[str, Phrase, float]
-"""What it is (an attribute, or the name of a group of them), whose, and its weight."""
+"""An attribute or group of attributes, its owner, and a weight."""
 Member = tuple[str, float, float]
-"""An attribute of a group; its weight, and what the whole counts for then."""
+"""An attribute of a group, its weight, and the factor applied to the whole claim."""
 
 OUTPUT, HANDLE, FOREIGN = 1, 2, 4
-"""That a value is given, may stand for an entity by its name alone, and comes from elsewhere if at all."""
+"""Role bits: it is an output; its name alone may identify an entity; it comes only from another namespace."""
 
 _USER: Phrase = ("user",)
 NOBODY: Phrase = ()
-"""The owner of what is the same whosoever it is."""
+"""The owner of values that mean the same for every owner."""
 
 # Names of groups begin with a space, which no attribute does.
 _ASKED = " a handle"
 HANDED = " id or name"
 _LIKE: dict[str, str] = {}
-"""For attributes of inputs that others will do for, the group of all."""
+"""For input attributes that other attributes may satisfy, the group of all of them."""
 _GROUPS: dict[str, list[Member]] = {
     _ASKED: [(handle, weight, 1.0) for handle, weight in sorts.HANDLES.items()],
     HANDED: [("id", 0.75, 1.0), ("name", 0.6, 1.0)],
@@ -37,17 +37,17 @@ for (_first, _second), _weight in sorts.SAME.items():
 
 
 class Facets(NamedTuple):
-    """What a value is and whose, each with a weight."""
+    """The facets of a value, with weights."""
 
     keys: tuple[str, ...]
     weights: tuple[float, ...]
     scoped: float
-    """How far it means something only where it comes from: an id does, a city does not."""
+    """How far the value is meaningful only within its source: 1 for an id, 0 for a city."""
 
 
 @lru_cache(REMEMBERED)
 def facets_of(attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> Facets:
-    """What a value is and whose. `own` is whose it is by its name; `owners`, if any, by all that says so."""
+    """Compute the facets of a value. `own` is the owner in its name; `owners`, if any, come from all other evidence."""
     facets: dict[str, float] = {}
     output = role & OUTPUT
     for name, owner, weight in _list_claims(attribute, own, generic, owners, role):
@@ -85,7 +85,7 @@ def _list_claims(attribute: str, own: Phrase, generic: bool, owners: Owners, rol
         if output and not own:
             claims += [(attribute, owner, 0.9 * weight) for owner, weight in owners]
     elif attribute == "uuid":
-        # Good whatever it identifies.
+        # A uuid is unique whatever it identifies.
         claims.append((named, NOBODY, 0.8))
     if attribute == "login":
         claims.append((named, _USER, 0.92))
@@ -99,7 +99,7 @@ _TELLING = frozenset(("name", "query", "title"))
 
 
 def _list_told(attribute: str, known: list[tuple[str, float]], role: int) -> list[Claim]:
-    """What the name or title of something is to everybody, and what people are looked for by."""
+    """Claims without an owner: what names and titles of things mean in general, and what people are searched by."""
     output = role & OUTPUT
     if attribute == "name" and output:
         return [(sorts.NAMED[last], NOBODY, 0.85 * weight) for last, weight in known if last in sorts.NAMED]
@@ -111,10 +111,10 @@ def _list_told(attribute: str, known: list[tuple[str, float]], role: int) -> lis
 
 
 def parts_of(owner: Phrase, output: int) -> list[tuple[str, float]]:
-    """The names an owner goes by: `service plan` and `serviceplan`, and, as one of several kinds of plan, `plan`.
+    """The spellings of an owner: `service plan`, `serviceplan` and, as the more general kind, `plan`.
 
-    Where both are of some kind, the kinds must agree. So what is given as `service plan` is also given as `plan`, and
-    what is asked for as `service plan` is also asked for as `a plan`, which only what is given as `plan` is called.
+    Qualifiers must not contradict. So an output `service plan` also counts as a `plan`, and an input `service plan`
+    also accepts `a plan`, a key that only outputs called just `plan` have.
     """
     if not owner:
         return [("", 1.0)]
@@ -131,4 +131,4 @@ def parts_of(owner: Phrase, output: int) -> list[tuple[str, float]]:
 
 
 SHARES = (0.9, 0.8, 0.8)
-"""What a name counts for that leaves out so many of the words before it."""
+"""Weights of names that leave out one, two or three leading words."""

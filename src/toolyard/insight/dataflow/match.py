@@ -1,4 +1,4 @@
-"""What all tools give and take, as arrays, and how well the one fits the other: by name, type and text, weighed."""
+"""The inputs and outputs of all tools as arrays, and how well they match: by name, type and text, weighted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _hash_word(word: str) -> int:
 
 
 def token_vectors(texts: Sequence[str]) -> npt.NDArray[Any]:
-    """One row a text, of length one: texts that share words are alike. Words of the name count twice."""
+    """Bag-of-words vectors: one row of length one per text, with words of the name counted twice."""
     rows = np.zeros((len(texts), DIMENSIONS), np.float32)
     for row, text in enumerate(texts):
         name, _, rest = text.partition(":")
@@ -49,57 +49,56 @@ def token_vectors(texts: Sequence[str]) -> npt.NDArray[Any]:
 
 
 class Side(NamedTuple):
-    """What all tools give, or what all tools take: each kind of value once, and where it occurs."""
+    """All outputs, or all inputs: each distinct kind of value once, and where it occurs."""
 
     kinds: list[Kind]
     shapes: list[tuple[int, bool]]
-    """The types of kinds, each once, and whether they are required."""
+    """The distinct types of kinds, each with whether it is required."""
     shaped: Array
-    """For each kind, the number of its type."""
+    """For each kind, the index of its shape."""
     state: Array
     required: Array
     scoped: Array
-    """How far it means something only where it comes from: an id does, a city does not."""
+    """For each kind, how far it is meaningful only within its source: 1 for an id, 0 for a city."""
     foreign: Array
-    """Whether it comes from another namespace if at all."""
+    """Whether it is fed only from other namespaces."""
     sorted: Array
-    """Whether it means the same to everybody."""
+    """Whether it is of a sort that means the same for every owner."""
     facets: Array
-    """One row for each facet of each kind: the number of the facet, in the order of kinds. Of outputs only those that
-    inputs have."""
+    """One row per facet of each kind, ordered by kind: the facet's number. Outputs have only facets of inputs."""
     facet_kinds: Array
     facet_weights: Array
     paths: list[str]
-    """One row for each value of each tool, in the order of tools."""
+    """One row per value of each tool, ordered by tool."""
     tools: Array
     members: Array
-    """The kind."""
+    """For each value, its kind."""
     needed: Array
-    """Whether the tool cannot be called without it."""
+    """Whether a call requires it."""
     nested: Array
     by_kind: Array
-    """The rows above, kind by kind."""
+    """The value rows, ordered by kind."""
     kind_offsets: Array
     tool_offsets: Array
 
 
 class Tables(NamedTuple):
-    """Both sides."""
+    """The tables of outputs and inputs."""
 
     outputs: Side
     inputs: Side
 
 
 def tables_of(told: Sequence[Told]) -> Tables:
-    """What tools give and take, as arrays, in their order."""
+    """Build the tables of all tools, in their order."""
     numbers: dict[str, int] = {}
-    # Inputs first: a facet that none of them has is nothing to meet.
+    # Inputs first: facets that no input has cannot match.
     inputs = _build_side([one.inputs for one in told], numbers, fresh=True)
     return Tables(_build_side([one.outputs for one in told], numbers, fresh=False), inputs)
 
 
 def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: bool) -> Side:
-    """One side; facets that have no number get one if they are `fresh`, else they are left out."""
+    """Build one side; `fresh` numbers new facets, otherwise they are left out."""
     kinds, members = artifact.number_distinct(chain.from_iterable(one.kinds for one in values))
     shapes, shaped = artifact.number_distinct((kind.shape, kind.required) for kind in kinds)
     facets = [kind.facets for kind in kinds]
@@ -134,15 +133,17 @@ def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: boo
 
 
 Vectors = Callable[[Sequence[str]], Array]
-"""Gives one row of length one for each text."""
+"""Returns one row of length one per text."""
 
 _CHUNK = 128
-"""Pairs at a time, so that they fit into the nearest memory."""
+"""Pairs compared at a time, so that they fit into the processor's cache."""
 
 
 def _compare_texts(tables: Tables, vectors: Vectors, outputs: Array, inputs: Array) -> Array:
-    """How alike the texts of each pair of kinds are. Vectors are asked for once, and for these alone: one costs more
-    than all else that is done for a value.
+    """The text similarity of each pair of kinds.
+
+    Vectors are requested once, and for these texts alone, since computing a vector costs more than everything else that
+    is done for a value.
     """
     if not len(outputs):
         return np.zeros(0, np.float32)
@@ -156,7 +157,7 @@ def _compare_texts(tables: Tables, vectors: Vectors, outputs: Array, inputs: Arr
 
 
 def _compare_rows(rows: Array, left: Array, right: Array) -> Array:
-    """How alike each pair of rows is, 0 to 1."""
+    """The cosine of each pair of rows, clipped to 0..1."""
     found = np.empty(len(left), np.float32)
     for start in range(0, len(left), _CHUNK):
         part = slice(start, start + _CHUNK)
@@ -165,31 +166,31 @@ def _compare_rows(rows: Array, left: Array, right: Array) -> Array:
 
 
 class MatchWeights(NamedTuple):
-    """Of a logistic model: what is added up is the logit of the probability that a feed makes sense."""
+    """Weights of a logistic model, whose sum is the logit of the probability that a feed makes sense."""
 
     base: float
     name: float
     text: float
     type: float
-    """Times three times what the type lacks."""
+    """Times 3 * (type fit - 1)."""
     state: float
-    """Added where one of the values is told of something, such as a status."""
+    """Added if one of the values describes a thing, such as a status, instead of identifying it."""
     required: float
-    """Added where the parameter is required."""
+    """Added if the parameter is required."""
     apart: float
     """Added between namespaces."""
     scoped: float
-    """Added to that for values such as ids, which mean something only where they come from."""
+    """Added to `apart`, scaled by how far the value is meaningful only within its source."""
     sorted: float
-    """Added where the parameter is of a sort that means the same to everybody."""
+    """Added if the parameter is of a sort that means the same for every owner."""
     nested: float
-    """Times the things that the value is told of by the way."""
+    """Times the number of other entities that contain the value."""
 
 
 MODEL = MatchWeights(-5.19, 6.91, 1.58, 1.03, -1.86, 1.11, -0.29, -5.0, 0.39, -0.55)
 TOKENS = MatchWeights(-4.79, 6.92, 0.97, 1.06, -1.8, 1.1, -0.29, -5.0, 0.37, -0.53)
 MIN_SCORE = 0.55
-"""What that comes to is told by `make eval-dataflow`."""
+"""`make eval-dataflow` reports what it achieves."""
 
 
 _SCALARS = {
@@ -212,7 +213,7 @@ _BITS = (STRING, INTEGER, NUMBER, BOOLEAN, OBJECT)
 def fit_types(
     kinds: int, items: int, lists: int, wanted: int, wanted_items: int, wanted_lists: int, required: bool
 ) -> tuple[float, How]:
-    """How well a value fits (0 to 1), and how it is handed on."""
+    """How well the types fit (0 to 1), and how the value is passed on."""
     inside = wanted_lists > 0
     options: list[tuple[float, How]] = [(0.0, "direct")]
     plain, asked = kinds & ~ARRAY, wanted & ~ARRAY
@@ -239,20 +240,20 @@ def _best_scalar(given: int, asked: int) -> float:
 
 
 MIN_NAME = 0.3
-"""Below, no text makes up for it."""
+"""Minimum name signal; below it, no text similarity suffices."""
 _BLOCK = 1_000_000
-"""Pairs at a time, so that memory does not grow with the square of the tools."""
+"""Pairs processed at a time, so that memory does not grow with the square of the tools."""
 _SLACK = 1e-3
-"""More than rounding comes to."""
+"""Tolerance for rounding errors."""
 
 
 class Matches(NamedTuple):
-    """Pairs of kinds, by output kind: those of kind `o` are at `offsets[o]:offsets[o + 1]`."""
+    """Matching pairs of kinds, ordered by output kind: those of kind `o` are at `offsets[o]:offsets[o + 1]`."""
 
     offsets: Array
     inputs: Array
     logits: Array
-    """Without what depends on the tools."""
+    """Without the terms that depend on the tools."""
     hows: Array
     name: Array
     type: Array
@@ -262,10 +263,9 @@ class Matches(NamedTuple):
 
 
 def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchWeights, least: float) -> Matches:
-    """Every pair of kinds that could reach the logit `least` between some two tools.
+    """Find every pair of kinds that could reach the logit `least` between any two tools.
 
-    `spaces` has the number of the namespace of each tool. `vectors` is asked only for texts that could make the
-    difference.
+    `spaces` has the namespace number of each tool. `vectors` is called only for texts that could make the difference.
     """
     types, hows = _type_table(tables)
     most = _Most(tables, spaces, weights)
@@ -273,7 +273,7 @@ def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchW
     for meeting in _find_meetings(tables):
         kept = _filter_by_type(tables, types, *meeting)
         more = most.of(*kept[:2])
-        # Those that no text could make good are not compared by it.
+        # Skip text comparison for pairs that could not reach the limit with any text.
         promising = _compute_logits(tables, weights, kept, 1.0) + more >= least - _SLACK
         parts.append(tuple(part[promising] for part in (*kept, more)))
     *pairs, more = map(np.concatenate, zip(*parts, strict=True)) if parts else (np.zeros(0, kind) for kind in _PAIRS)
@@ -296,11 +296,11 @@ def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchW
 
 
 _PAIRS = (np.int32, np.int32, np.float32, np.float32, np.float32)
-"""Kinds of outputs and of inputs, how well names and types fit, and what tools could add."""
+"""Output kinds, input kinds, name signal, type fit, and the most that tools could add."""
 
 
 class _Most:
-    """What the tools, whichever they are, could add at most to the logit of a pair of kinds."""
+    """The upper bound of what any two tools could add to the logit of a pair of kinds."""
 
     def __init__(self, tables: Tables, spaces: Array, weights: MatchWeights) -> None:
         self._weights = weights
@@ -310,7 +310,7 @@ class _Most:
         self._spaces = [_find_common(side, spaces[side.tools]) for side in sides]
 
     def of(self, rows: Array, columns: Array) -> Array:
-        """For each pair; nothing makes good what only one tool has and takes, for it does not feed itself."""
+        """The bound of each pair; minus infinity if no two tools can be connected by it, such as a tool with itself."""
         weights, (outputs, inputs) = self._weights, self._spaces
         given, taken = outputs[rows], inputs[columns]
         apart = (given >= 0) & (taken >= 0) & (given != taken)
@@ -324,7 +324,7 @@ class _Most:
 
 
 def _find_common(side: Side, of: Array) -> Array:
-    """For each kind what all its values have in common; -1 if it is not one and the same."""
+    """For each kind, the value of `of` that all its rows share; -1 if they differ."""
     if not len(side.kinds):
         return np.zeros(0, np.int32)
     of, starts = of[side.by_kind], side.kind_offsets[:-1]
@@ -347,11 +347,11 @@ def _compute_logits(tables: Tables, weights: MatchWeights, pairs: Sequence[Array
 
 
 def _find_meetings(tables: Tables) -> Any:
-    """Blocks of (output kinds, input kinds, name signal) that share a facet; each pair once."""
+    """Yield blocks of (output kinds, input kinds, name signal) for pairs that share a facet; each pair once."""
     outputs, inputs = tables.outputs, tables.inputs
     order, starts, counts = _join_facets(outputs, inputs)
     width = max(1, len(inputs.kinds))
-    # Cut between two kinds, so that each block has a bounded number of meetings.
+    # Split between kinds, so that each block has a bounded number of pairs.
     kinds = np.append(artifact.first_of(outputs.facet_kinds), len(outputs.facet_kinds))
     meetings = np.add.reduceat(counts, kinds[:-1]) if len(counts) else counts
     for begin, end in ((kinds[first], kinds[last]) for first, last in artifact.cut_blocks(meetings, _BLOCK)):
@@ -371,7 +371,7 @@ def _find_meetings(tables: Tables) -> Any:
 
 
 def _join_facets(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
-    """The rows of facets of inputs by facet, and for each of outputs where the same begin there, and how many."""
+    """Order the inputs' facet rows by facet; for each output row, find the range of those with its facet."""
     order = np.argsort(inputs.facets)
     wanted = inputs.facets[order]
     begins = artifact.first_of(wanted)
@@ -393,7 +393,7 @@ def _type_table(tables: Tables) -> tuple[Array, Array]:
 
 
 def _filter_by_type(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> list[Array]:
-    """Those that fit by type, and how well."""
+    """Keep the pairs whose types fit; append the type fit."""
     fits = types[tables.outputs.shaped[rows], tables.inputs.shaped[columns]]
     good = fits > 0.2
     return [part[good] for part in (rows, columns, names, fits)]

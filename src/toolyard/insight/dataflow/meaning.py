@@ -1,4 +1,4 @@
-"""What a value is by its name, its surroundings, its description and the tool that takes or gives it."""
+"""Determine what a value is from its name, its containers, its description and its tool."""
 
 from __future__ import annotations
 
@@ -12,63 +12,63 @@ from toolyard.insight.dataflow.names import Name, Phrase, head_of, read_name, re
 from toolyard.insight.dataflow.paths import INTEGER, NUMBER, SCALAR, STRING, Holder, SchemaField
 
 MAX_READ = 240
-"""Letters of a description, at most."""
+"""Maximum number of characters of a description that are read."""
 
 
 class ValuePlace(NamedTuple):
-    """All that the surroundings of a value say."""
+    """What the containers of a value say about it."""
 
     inner: Phrase
-    """The entity that holds it."""
+    """The entity that contains it."""
     wrapper: Phrase
-    """The container nearer to it that may be more than a wrapper."""
+    """The nearest container, if it may be more than a wrapper."""
     hint: Phrase
     owners: Owners
-    """What they come to."""
+    """The owners that follow from all of these."""
     around: Phrase
     spoken: str
     nested: int
-    """How many entities around it are not what the tool is about."""
+    """How many enclosing entities are not the tool's subject."""
     sort: str
-    """The sort of value that the entity which holds it is called as."""
+    """The sort of value that the containing entity is named after."""
 
 
 class ToolSubject(NamedTuple):
-    """What a tool says of the values that it takes or gives."""
+    """What a tool says about its inputs or outputs."""
 
     side: int
-    """`OUTPUT` for what it gives."""
+    """`OUTPUT` for outputs, else 0."""
     noun: Phrase
-    """What it is about."""
+    """The tool's subject."""
     held: Mapping[str, Phrase]
-    """Whose the ids are that stand in its path, or in its name."""
+    """The owners of the ids in its path or name."""
     channel: str
-    """The sort of value that it reaches people by."""
+    """The sort of address by which it reaches people."""
     words: Phrase
-    """Its name."""
+    """The words of its name."""
 
     makes: bool
-    """Whether it makes the thing that it is about."""
+    """Whether it creates its subject."""
     reads: bool
-    """Whether it looks for something."""
+    """Whether it searches or reads."""
 
     def sends(self, name: str) -> bool:
-        """Whether a parameter of this name says who sends."""
+        """Whether a parameter of this name identifies the sender."""
         return bool(self.channel) and not self.reads and not sorts.SENDERS.isdisjoint(words_of(name))
 
     def owns(self, sort: str) -> bool:
-        """Whether the addresses that it gives are those of whoever asks."""
+        """Whether the addresses it returns are the caller's own."""
         return sort_in(self.noun)[0] == sort or not sorts.SELF.isdisjoint(self.words)
 
 
 def read_meaning(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> tuple[Name | None, int]:
-    """What a value should be called, and whether it is `FOREIGN`; None for what no other tool's answer is for."""
+    """The effective name of a value, and its `FOREIGN` bit; None for values that no other tool's result can feed."""
     side, kinds, parents = subject.side, field.kinds | field.items, field.holder.parents
     name = read_name(field.name) if field.name else read_words(subject.noun)
     if name is None or (side and name.state and name.attribute != "state"):
         return None, 0
     if name.alone and parents and parents[-1] in _WAYS and read_name(f"{parents[-1]}_{field.name}") is None:
-        # `sort.by` is `sort_by`.
+        # `sort.by` means `sort_by`.
         return None, 0
     if field.items and name.listed:
         name = read_words(name.listed) or name
@@ -87,7 +87,7 @@ _WAYS = frozenset(("sort", "order", "page", "pagination", "paging"))
 
 
 def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
-    """A name as that of a moment, if it is one."""
+    """Reinterpret a name as a point in time, if it is one."""
     kinds, words, description = field.kinds | field.items, words_of(field.name), ""
     if not words or not kinds & (STRING | INTEGER | NUMBER):
         return name
@@ -105,13 +105,16 @@ def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
 
 
 def qualify(entity: Phrase, noun: Phrase) -> Phrase:
-    """An entity as the tool calls it: of a tool about image actions, an action is an image action. A user is a user."""
+    """Qualify an entity by the tool's subject: for a tool about image actions, `action` is `image action`.
+
+    Persons are not qualified: a user is a user.
+    """
     known = len(noun) > len(entity) > 0 and noun[-len(entity) :] == entity and entity[-1] not in sorts.PERSONS
     return noun if known else entity
 
 
 def _read_sort(name: Name, field: SchemaField, place: ValuePlace, channel: str) -> Name:
-    """A name as its format, surroundings and description would have it, where it does not say itself what it is."""
+    """Refine a name by format, containers and description, where the name itself is not specific."""
     if not (field.kinds | field.items) & SCALAR:
         return name
     if name.attribute in sorts.SORTS and (name.attribute != "text" or place.sort != "url"):
@@ -130,7 +133,7 @@ def _read_sort(name: Name, field: SchemaField, place: ValuePlace, channel: str) 
         return name
     what, whose = head_of(field.description[:MAX_READ]) if field.description else ("", ())
     if name.tells:
-        # A login that is said to be an address of mail is one.
+        # A login described as an email address is one.
         return name._replace(attribute=what, own=(), tells=False) if what in sorts.REACHED else name
     sort = sorts.FORMATS.get(field.format, "")
     if sort:
@@ -151,12 +154,12 @@ def _read_sort(name: Name, field: SchemaField, place: ValuePlace, channel: str) 
 
 
 _BARE = frozenset(("value", "number", "address", "code"))
-"""Names that say nothing beside the name of what holds them."""
+"""Names that add nothing to the name of their container."""
 
 
 @lru_cache(names.REMEMBERED)
 def read_place(holder: Holder, noun: Phrase) -> ValuePlace:
-    """What the surroundings of values say, in a tool about `noun`."""
+    """What the containers of values say, in a tool about `noun`."""
     inner, wrapper = _find_containers(holder.parents)
     inner = qualify(inner, noun)
     nouns = tool_nouns(holder.hint) if holder.hint else ()
@@ -169,20 +172,20 @@ def read_place(holder: Holder, noun: Phrase) -> ValuePlace:
 
 
 def told_owners(told: Phrase, own: Phrase) -> Owners:
-    """Whose value it is where both its name and its description name an entity."""
-    # `request_id`, described as the id of a check, is rather the check's.
+    """The owners of a value whose name and description both name an entity."""
+    # `request_id`, described as the id of a check, more likely belongs to the check.
     return ((own, 1.0 if told[-1] in own else 0.85), (told, 0.9))
 
 
 def find_owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Phrase) -> Owners:
-    """Whose value it is where its name does not say so, by everything else: (phrase, how much it counts)."""
+    """The owners of a value whose name does not tell, from all other evidence: (phrase, weight)."""
     around = (() if inner else noun, 0.75 if told else 0.88)
     found = ((told, 0.97), (inner, 0.97), (wrapper, 0.85), (() if hint == inner else hint, 0.9), around)
     return tuple(row for row in found if row[0])
 
 
 def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
-    """The entity that holds a value, and the container nearer to it that may be more than a wrapper."""
+    """The entity that contains a value, and the nearest container if it may be more than a wrapper."""
     wrapper: Phrase = ()
     for name in reversed(parents):
         words = words_of(name)
@@ -195,7 +198,7 @@ def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
 
 
 def _read_entity(words: Phrase) -> Phrase:
-    """A container's name as an entity; empty if it only wraps."""
+    """A container's name as an entity; empty if it is only a wrapper."""
     kept = tuple(word for word in words if not word.isdigit())
     while len(kept) > 1 and kept[-1] in names.ONES:
         kept = kept[:-1]

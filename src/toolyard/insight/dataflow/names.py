@@ -1,4 +1,4 @@
-"""What a value is called, and what its description calls it: tables of words, and names that are read by them, once."""
+"""Parse the names and descriptions of values into attribute and owner, by tables of words."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from toolyard.insight.dataflow.sorts import CHANNELS, ROLES, SORT_NAMES, STANDAR
 from toolyard.words.identifiers import singular
 
 Phrase = tuple[str, ...]
-"""Words of an entity, the one that counts last: `("service", "plan")`."""
+"""Words of an entity, the head noun last: `("service", "plan")`."""
 
 
-# Names that many unrelated things have: they count only where whose they are agrees as well.
+# Names that many unrelated things have: they match only if the owners match as well.
 GENERIC = word_set("""
     id uuid token login key code number name title type kind status state description message value date time url
     reason content data result count total unit version label amount price size level rate score index path note
@@ -22,17 +22,17 @@ GENERIC = word_set("""
     subject details option setting parameter configuration metadata mask scope range cost
     gender sha temperature arn slug create created update updated modify modified delete deleted""")
 
-# Of those: what tells an entity, and so is worth handing on.
+# The generic names that identify an entity, and so are worth passing on.
 IDENTITY = word_set("id uuid key code number name arn slug reference title login index sha")
 
-# Of those: what is told of something, and is seldom what another call asks for.
+# The generic names that describe a thing, and are seldom what another call needs.
 STATE = word_set("""
     type kind status state description message unit count total result reason version label level rate score created
     updated modified deleted create update modify delete note comment summary details detail information success
     ok error duration format mode object response color age weight height size percent rating quantity optional
     federal enabled active scope priority metadata""")
 
-# How to page, sort and sign: never fed by another tool's answer.
+# Parameters for paging, sorting, signing and the like: never fed by another tool's result.
 CONTROL = word_set("""
     limit page offset per_page page_size page_number page_token next_page_token next_token cursor next_cursor sort
     sort_by order_by sort_order sort_direction direction max_result max_item start_index field fields expand
@@ -43,7 +43,7 @@ CONTROL = word_set("""
     x_amz_signature x_amz_signed_header x_amz_content_sha x_amz_content_sha_256 x_amz_target execute_time
     box_version x_tenant_id client_token update_mask rel etag""")
 
-# Containers that only wrap what matters.
+# Containers that are only wrappers.
 WRAPPERS = word_set("""
     url data result results response payload body item items list entry entries record records object attribute
     attributes value values content embedded output answer node edge edges meta metadata resource resources
@@ -57,7 +57,7 @@ VERBS = word_set("""
     invoke trigger verify validate complete enable disable handle determine analyze analyse reserve
     assign convert""")
 
-# Verbs as the first word of a name; anywhere else a thing: `set_timer`, `get_set`.
+# Verbs as the first word of a name, nouns anywhere else: `set_timer`, `get_set`.
 VERBS_FIRST = word_set("""
     set list count book check place run schedule track request import export search query batch look view change new
     open close start stop join leave post order contact monitor archive""")
@@ -73,7 +73,7 @@ EMPTY_NOUNS = word_set("""
     result this that these it its your their user's api request response unique global created new target
     existing associated specific particular single certain individual selected desired current""")
 
-# Words that tell one date or name of a thing from another, and not one thing from another.
+# Words that distinguish the dates or names of one thing, not one thing from another.
 ADJECTIVES = word_set("""
     friendly display full short unique start end begin last first given family middle nick new old total max maximum
     min minimum original default primary secondary external internal created updated modified deleted creation
@@ -83,20 +83,20 @@ ADJECTIVES = word_set("""
     readable localized""")
 PREPOSITIONS = word_set("at on by in to from for until since of after before ago")
 
-# Containers that wrap in one place and are the thing itself in another.
+# Containers that are wrappers in one place and the thing itself in another.
 WEAK_WRAPPERS = word_set("resource message node content page collection value object item")
 LISTS = word_set("list array collection history set")
 
-# Identifiers that somebody gave: they mean nothing to anybody else.
+# Identifiers that are meaningful only to the service that issued them.
 SCOPED = IDENTITY - {"name", "title"}
 
-# At the end of a tool's name they say how much is told, not of what.
+# At the end of a tool's name they describe the form of the result, not its subject.
 SUFFIXES = word_set("information detail data list status result summary history info")
-# At the end of a container's name they say that it is one of several.
+# At the end of a container's name they mark one item of several.
 ONES = word_set("entry item record object element result response information detail data")
 
 REMEMBERED = 65536
-"""Names of each sort that are worked out once; a catalog has few different ones, each of them many times."""
+"""Size of the caches; a catalog has few distinct names, each occurring many times."""
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_a-zA-Z]+")
 _IDS = re.compile("IDS(?![a-z])|ID")
 
@@ -116,17 +116,17 @@ _FORMS = {
     volume, website url, zip postal, zipcode postal code
     """)
 }  # fmt: skip
-"""Abbreviations and other spellings, written out."""
+"""Abbreviations and other spellings, with their expansions."""
 
 
 @lru_cache(REMEMBERED)
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a name: lower case, singular, abbreviations written out."""
+    """The words of a name: lower case, singular, abbreviations expanded. Cached."""
     return tuple(words_in(name))
 
 
 def words_in(text: str) -> list[str]:
-    """The same of a text that is not worth remembering."""
+    """`words_of` without the cache, for texts."""
     found: list[str] = []
     if "ID" in text:
         text = _IDS.sub(lambda found: found[0].capitalize(), text)
@@ -147,26 +147,26 @@ def _form(part: str) -> tuple[str, ...]:
 
 
 class Name(NamedTuple):
-    """All that the name of a value says."""
+    """What the name of a value says."""
 
     spoken: str
     alone: bool
-    """Whether it is one word, which says little."""
+    """Whether it is a single word."""
     attribute: str
     own: Phrase
     generic: bool
     state: bool
     tells: bool
-    """Whether it tells an entity, and so a description may say of whom."""
+    """Whether it identifies an entity, whose owner a description may name."""
     listed: Phrase
-    """Where it ends as lists do, the words before: of `tag_list`, `tag`."""
+    """The words before a list suffix: `tag` for `tag_list`."""
     plain: bool = True
-    """Whether it says nothing else: not so `old_name`."""
+    """Whether it has no further qualifiers, as `old_name` has."""
 
 
 @lru_cache(REMEMBERED)
 def read_name(name: str) -> Name | None:
-    """What the name of a value says; None for what no other tool's answer is for."""
+    """Parse the name of a value; None for values that no other tool's result can feed."""
     words = tuple(words_in(name))
     spoken = " ".join(words)
     return None if name[:2] in _HEADERS or spoken in _CONTROL else read_words(words, spoken)
@@ -177,7 +177,7 @@ _CONTROL = frozenset(name.replace("_", " ") for name in CONTROL)
 
 
 def read_words(words: Phrase, spoken: str = "") -> Name | None:
-    """What a name of these words says."""
+    """Parse the words of a name; None if there are none."""
     if words and (words[0] == "filter" or words[-1] in COMPARISONS):
         words, spoken = words[words[0] == "filter" : len(words) - (words[-1] in COMPARISONS)], ""
     if not words:
@@ -200,7 +200,7 @@ def read_words(words: Phrase, spoken: str = "") -> Name | None:
         own = words[:cut]
         while own and own[0] in ADJECTIVES:
             own = own[1:]
-        # The start of something is another date than its end; the first branch is a branch.
+        # Qualifiers of generic names matter (start and end dates differ); others do not (the first branch is a branch).
         told = cut < end and (state or last in GENERIC or last in PREPOSITIONS) and last != "by"
         attribute = "_".join(words[cut:]) if told else last
         generic = state or told or last in GENERIC
@@ -213,7 +213,7 @@ COMPARISONS = word_set("gte lte gt lt eq ge le")
 
 
 def sort_in(words: Phrase) -> tuple[str, Phrase]:
-    """The sort of value that a name ends with, if it is one that means the same to everybody, and whose it is."""
+    """The sort of value that a name ends with, and its owner; "" and no owner if it is none."""
     for size in (3, 2, 1):
         sort = SORT_NAMES.get(" ".join(words[-size:])) if len(words) >= size else None
         if sort is not None:
@@ -223,11 +223,11 @@ def sort_in(words: Phrase) -> tuple[str, Phrase]:
 
 
 def tool_nouns(name: str) -> list[Phrase]:
-    """What a tool is about: `list_team_members` -> `[team member]`, `get-accounts-id-limits` -> `[account, limit]`."""
+    """A tool's nouns: `list_team_members` -> `[team member]`, `get-accounts-id-limits` -> `[account, limit]`."""
     nouns: list[Phrase] = []
     part: list[str] = []
     words = words_of(name)
-    # `issueListLabels`: what it belongs to comes before the verb.
+    # `issueListLabels`: the owner may precede the verb.
     first = 0 if words[:1] and (words[0] in VERBS or words[0] in VERBS_FIRST) else 1
     for at, word in enumerate((*words, "id")):
         verb = word in VERBS or (at == first and word in VERBS_FIRST) or (at == len(words) - 1 and word in VERBS_LAST)
@@ -260,7 +260,10 @@ _STANDARD = re.compile("|".join(f"({pattern})" for pattern in STANDARDS))
 
 @lru_cache(REMEMBERED // 4)
 def head_of(description: str) -> tuple[str, Phrase]:
-    """What a description calls a value first, and whose: `Email address of the recipient` is an email, `recipient`."""
+    """What the beginning of a description calls a value, and its owner.
+
+    `Email address of the recipient` is an `email` of a `recipient`.
+    """
     lower = description.lower()
     match = _HEAD.match(lower)
     standard = _STANDARD.search(lower)
@@ -278,7 +281,7 @@ _CHANNEL = re.compile(rf"\b({'|'.join(CHANNELS)})s?\b")
 
 
 def channel_in(text: str) -> str:
-    """The sort of value that people are reached by, where a text names one."""
+    """The sort of address (email, phone, location) that a text names; "" if none."""
     match = _CHANNEL.search(text.lower())
     return CHANNELS[match[1]] if match else ""
 
@@ -290,7 +293,7 @@ _OWNER = re.compile(
     r"(?:(?:the|a|an|this|your|each|all|any)\s+)?([a-z][\w' -]{2,60})"
 )
 _IDENTIFIES = re.compile(r"\bidentif(?:ies|y|ying)\s+(?:the|a|an|this)\s+([a-z][\w' -]{2,60})")
-# All of them are for texts in lower case, where they are found in half the time.
+# All patterns are for lower-case texts, which are searched in half the time.
 _WORD = re.compile(r"\w+|[.,;:()\[\]]")
 _PHRASE_ENDS = word_set("""
     to that which for in of on from is are was will you whose where when with being used this as by or and if
@@ -299,17 +302,17 @@ _PHRASE_ENDS = word_set("""
 
 @lru_cache(REMEMBERED // 4)
 def owner_in(description: str) -> Phrase:
-    """The entity that a description names, as in `The unique identifier of the balance account`."""
+    """The owner that a description names, as in `The unique identifier of the balance account`."""
     lower = description.lower()
     if len(lower) != len(description):
-        # A letter that is longer in lower case.
+        # A character that is longer in lower case.
         description = lower
     match = _OWNER.search(lower) or _IDENTIFIES.search(lower)
     return _noun_phrase(_cut_phrase(description[slice(*match.span(1))])) if match else head_of(description)[1]
 
 
 def _cut_phrase(text: str) -> str:
-    """What stands before the first word, or sign, that ends a phrase."""
+    """The text before the first word or sign that ends a phrase."""
     for word in _WORD.finditer(text):
         if word[0].lower() in _PHRASE_ENDS:
             return text[: word.start()]

@@ -1,8 +1,8 @@
-"""The typed paths of a schema: `users[].id`, an integer, described so, inside something called `User`.
+"""Read a schema as typed paths: `users[].id`, an integer, with its description, inside something called `User`.
 
-`$ref`, `allOf`, `anyOf`, `oneOf`, lists of types and null are followed; a type that is missing is inferred from what
-else is said. Every value is read; the limits are for schemas that would never end, and what they cut is counted.
-Paths are given breadth first, so that it lies deepest.
+`$ref`, `allOf`, `anyOf`, `oneOf`, type lists and null are resolved; a missing type is inferred from other keywords. All
+values are read; limits apply only to pathological schemas, and what they cut is counted. Paths are in breadth-first
+order, so limits cut the deepest.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
 KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "object": OBJECT, "array": ARRAY}
 
 MAX_FIELDS = 2000
-"""Of one schema. Of 4,775 real operations none answers with more."""
+"""Maximum number of fields of one schema; none of 4,775 real operations returns more."""
 MAX_REQUIRED = 1000
 _MAX_PARTS = 200
-"""Schemas that are put together for one value; unions of unions end."""
+"""Maximum number of schemas merged for one value, which bounds unions of unions."""
 _MAX_WORK = 100_000
-"""Schemas and properties that are put together for all values of one schema."""
+"""Maximum number of schemas and properties merged for all values of one schema."""
 
 
 KEYWORD_KINDS = (
@@ -38,23 +38,23 @@ KEYWORD_KINDS = (
 
 
 class Settled(NamedTuple):
-    """What may be in a value, references and unions put together."""
+    """What a value may be, with references and unions merged."""
 
     kinds: int
-    """Bits; null is left out."""
+    """Type bits, without null."""
     said: Schema
-    """What else is said of it."""
+    """The other keywords."""
     properties: Schema | None
     required: Sequence[Any]
     hint: str | None
-    """What the schema is called."""
+    """The name of the schema."""
     inner: Settled | None
-    """What a list holds."""
+    """The items of a list."""
     item_kinds: int
 
 
 class _Folder:
-    """Puts schemas of one root together: no references and unions, but what may be in a value, all at once."""
+    """Merges references and unions of one root schema into a single description of each value."""
 
     def __init__(self, root: Schema) -> None:
         self.root = root
@@ -63,7 +63,7 @@ class _Folder:
         self._open: dict[int, list[tuple[str, Settled]]] = {}
 
     def fold(self, schema: Any, depth: int = 4) -> Settled:
-        """What may be in a value; behind the same reference the same, worked out once."""
+        """Merge the schema of a value; cached by reference."""
         if type(schema) is dict and _MORE.isdisjoint(schema):
             name = schema.get("type")
             if isinstance(name, str) and name in _PLAIN:
@@ -77,10 +77,10 @@ class _Folder:
         return self._known[key]
 
     def open(self, properties: Schema) -> list[tuple[str, Settled]]:
-        """What may be in each property; of the same properties in another place the same."""
+        """Merge the schema of each property; cached by the identity of `properties`."""
         found = self._open.get(id(properties))
         if found is None:
-            # `said` of a value has the properties, so that they live as long as their number is kept.
+            # `Settled.said` refers to the properties, so their `id` stays valid as long as the cache.
             found = self._open[id(properties)] = [(str(key), self.fold(part)) for key, part in properties.items()]
         return found
 
@@ -100,24 +100,24 @@ class _Folder:
             return Settled(kinds, found, properties, required, hint, None, 0)
         inner = self.fold(items, depth - 1) if depth else _UNKNOWN
         if places and inner.properties is None:
-            # Plain values without names, each another thing: the list stands for them, and they are no list of one.
+            # A tuple of unnamed plain values with different meanings: the list itself stands for them.
             return Settled(kinds, found, properties, required, hint, None, inner.kinds)
         return Settled(kinds, found, properties, required, inner.hint if hint is None else hint, inner, inner.kinds)
 
 
 _PLAIN = {name: kind for name, kind in KINDS.items() if kind & SCALAR}
 _MORE = frozenset(("$ref", "allOf", "anyOf", "oneOf", "title", "properties", "items", "prefixItems"))
-"""What makes a schema more than one plain value."""
+"""Keywords that make a schema more than a plain value."""
 
 
 _UNKNOWN = Settled(0, {}, None, (), None, None, 0)
 
 
 def _places_of(places: Any, items: Any) -> list[Schema]:
-    """What the places of a tuple take, and what comes after them; nothing for any other value."""
+    """The schemas of a tuple's positions and of further items; empty if it is not a tuple."""
     if places is None and not isinstance(items, list):
         return []
-    # Before 2020-12 the places stood under `items`.
+    # Before 2020-12, positions were listed under `items`.
     parts = [part for given in (places, items) if isinstance(given, list) for part in given if isinstance(part, dict)]
     return [*parts, items] if parts and isinstance(items, dict) else parts
 
@@ -144,7 +144,7 @@ def _merge_schema(
             found["null"] = value == "null"
         elif key == "properties":
             if isinstance(value, dict) and key in found:
-                # Of the same name, the later one.
+                # For the same name, the later one wins.
                 found[key] = {**found[key], **value}
                 folder.work -= len(found[key])
             elif isinstance(value, dict):
@@ -179,12 +179,12 @@ def _merge_unions(
         for part in parts:
             _merge_schema(found, part, folder, left, seen)
         if key != "allOf" and len(parts) > 1:
-            # What only one of the branches asks for is not asked for by all.
+            # Required in one branch does not mean required in all.
             found["required"] = before
 
 
 def _name_kinds(value: Any) -> int:
-    """The bits of what stands under `type`."""
+    """The type bits of a `type` keyword."""
     kinds = 0
     for name in types_of(value):
         kinds |= KINDS.get(name, 0)
@@ -193,51 +193,51 @@ def _name_kinds(value: Any) -> int:
 
 MAX_DEPTH = 10
 _MAX_VALUES = 1000
-"""Listed values that are looked at."""
+"""Maximum number of values of an enum from which types are inferred."""
 
 
 class Holder(NamedTuple):
-    """What the values side by side in an object have in common."""
+    """What sibling values of an object have in common."""
 
     parents: tuple[str, ...]
-    """The names around them, outermost first."""
+    """Names of the containers, outermost first."""
     hint: str
-    """What the schema that holds them is called (its `title`, or the last part of its `$ref`)."""
+    """The name of the containing schema (its `title`, or the last part of its `$ref`)."""
     lists: int
-    """How many lists are on the way."""
+    """Number of enclosing lists."""
 
 
 class SchemaField(NamedTuple):
-    """One value that a tool takes or gives."""
+    """One input or output value of a tool."""
 
     path: str
-    """Names joined by dots, `[]` behind a list; empty for an answer that is one value itself."""
+    """Names joined by dots, with `[]` after a list; empty for a result that is a single value."""
     name: str
     holder: Holder
     kinds: int
     items: int
-    """The kinds of what a list holds; 0 if it is none."""
+    """Type bits of a list's items; 0 if it is not a list."""
     description: str
     format: str
-    """Of the value, or of what a list holds."""
+    """The format of the value or of a list's items."""
     required: bool
 
 
 class Fields(NamedTuple):
-    """The values in a schema."""
+    """The values of a schema."""
 
     found: list[SchemaField]
     unread: int
-    """How many are known to be there and were not looked at, nor what is in them."""
+    """How many known values, not counting those inside them, were not read."""
 
 
 _OUTSIDE = Holder((), "", 0)
 _WHOLE = frozenset(("", "[]"))
-"""Paths of what is no field unless it is one value."""
+"""Paths of the root, which counts as a field only if it is a plain value."""
 
 
 class _Node(NamedTuple):
-    """A value, and where it is."""
+    """A value and its location."""
 
     settled: Settled
     path: str
@@ -245,17 +245,17 @@ class _Node(NamedTuple):
     holder: Holder
     required: bool
     inside: tuple[int, ...]
-    """The properties that it is inside of, which tell one schema from another."""
+    """The `id`s of the enclosing `properties`, by which recursion is detected."""
 
 
 def fields_of(schema: Schema) -> Fields:
-    """Every value in a schema: those that hold others as well, unless they are the whole."""
+    """Read every value of a schema, containers included except for the root."""
     if not isinstance(schema, dict) or not schema:
         return Fields([], 0)
     folder = _Folder(schema)
     found: list[SchemaField] = []
     unread = 0
-    # What is inside a value is opened when its turn comes: a schema of 100 KB may have millions of values.
+    # Containers are expanded lazily: a schema of 100 KB may have millions of values.
     waiting: deque[Iterator[_Node]] = deque([iter((_Node(folder.fold(schema), "", "", _OUTSIDE, True, ()),))])
     for node in chain.from_iterable(_take_all(waiting)):
         field = _build_field(node)
@@ -280,13 +280,13 @@ def _take_all(waiting: deque[Iterator[_Node]]) -> Iterator[Iterator[_Node]]:
 
 
 def _has_more(node: _Node) -> bool:
-    """Whether there are others in a value; what is inside itself over again has nothing new."""
+    """Whether a value contains others that are new, not another level of a recursion."""
     properties = node.settled.properties
     return _is_nested(node.settled.inner) if properties is None else node.inside.count(id(properties)) < 2
 
 
 def _open_node(folder: _Folder, node: _Node) -> Iterator[_Node]:
-    """What is in a value."""
+    """Iterate over the values inside a value."""
     settled, path, name, outer, required, inside = node
     hint, inner, properties = settled.hint or "", settled.inner, settled.properties
     if properties is not None:
@@ -297,12 +297,12 @@ def _open_node(folder: _Folder, node: _Node) -> Iterator[_Node]:
         for key, part in folder.open(properties):
             yield _Node(part, prefix + key, key, holder, key in needed, within)
     if inner is not None and _is_nested(inner):
-        # What it holds is called as it is.
+        # List items inherit the name of the list.
         yield _Node(inner, path + "[]", name, Holder(outer.parents, hint, outer.lists + 1), False, inside)
 
 
 def _is_nested(inner: Settled | None) -> bool:
-    """Whether there is more in it than plain values, which a list itself stands for."""
+    """Whether list items are more than plain values, which the list itself represents."""
     return inner is not None and (inner.properties is not None or inner.inner is not None)
 
 
@@ -311,13 +311,13 @@ def _read_required(required: Sequence[Any]) -> frozenset[str]:
 
 
 def needed_of(required: Iterable[str]) -> frozenset[str]:
-    """Of required paths those that a call must have: not what only holds others that are."""
+    """The required leaf paths, without containers of other required paths."""
     paths = list(required)
     return frozenset(paths).difference([path.rpartition(".")[0] for path in paths if "." in path], _WHOLE)
 
 
 def _build_field(node: _Node) -> SchemaField | None:
-    """None for what is never anything but null, and for an answer of which nothing is said."""
+    """Build the field of a node; None for a value that is always null, or a result without any description."""
     settled, path, name, holder, required, _ = node
     kinds, said = settled.kinds, settled.said
     if not kinds:
@@ -335,7 +335,7 @@ def _build_field(node: _Node) -> SchemaField | None:
 
 
 def _guess_kinds(settled: Schema) -> int:
-    """What a value may be whose type is not said."""
+    """Infer the type bits of a value without `type`."""
     values = settled.get("enum") or [settled[key] for key in ("const", "default") if settled.get(key) is not None]
     if isinstance(values, list) and values:
         return _kinds_of_values(values)

@@ -1,7 +1,7 @@
-"""What is compared of tools: the values that they give and take, with name, type, text and meaning.
+"""The inputs and outputs of a tool, with name, type, text and meaning.
 
-Ten thousand tools have far fewer kinds of values than values: `user_id`, a required text, is one. What is compared is
-kinds; what is counted is where they occur (`tables`).
+Ten thousand tools have far fewer kinds of values than values: `user_id`, a required string, is one kind. Kinds are
+compared; the tables in `match` record where each occurs.
 """
 
 from __future__ import annotations
@@ -30,51 +30,51 @@ from toolyard.model.tool import Tool
 
 _MAX_TEXT = 160
 ITEMS, MANY = 6, 12
-"""The first bits of the kinds of items, and of whether there are many; those before are the kinds of a value."""
+"""Bit offsets in `Kind.shape` of the item types and of the "many" flag; the bits before are the value's own types."""
 
 
 class Kind(NamedTuple):
-    """What is compared of a value; equal for values that need not be told apart."""
+    """What is compared about a value; equal for values that need not be distinguished."""
 
     required: bool
-    """Of what is taken; what is given is there or not."""
+    """For inputs only; always false for outputs."""
     state: bool
-    """Whether it is told of something rather than tells what it is."""
+    """Whether it describes a thing rather than identifying it."""
     spoken: str
-    """Its name in words."""
+    """Its name as words."""
     description: str
     shape: int
-    """The kinds of a value, of its items, and whether it is one of many: `ITEMS` and `MANY` say which bits."""
+    """The types of a value, of its items, and whether it is one of many, packed at `ITEMS` and `MANY`."""
     attribute: str
-    """What it is."""
+    """What the value is, such as `id`."""
     own: Phrase
-    """Whose it is as far as its name says."""
+    """The owner in its name."""
     generic: bool
     """Whether many unrelated things have such a value."""
     owners: Owners
-    """Whose it is by everything else; empty where that is `own`."""
+    """Owners from other evidence; empty if `own` decides."""
     role: int
-    """`OUTPUT` and `HANDLE`, as far as they are so."""
+    """Bits: `OUTPUT`, `HANDLE`, `FOREIGN`."""
 
     @property
     def text(self) -> str:
-        """What the text signal is computed from."""
+        """The text from which the text signal is computed."""
         return text_of(self.spoken, self.description)
 
     @property
     def facets(self) -> Facets:
-        """What it is and whose, each with a weight."""
+        """What the value is and whose, with weights."""
         return facets_of(self.attribute, self.own, self.generic, self.owners, self.role)
 
 
 def text_of(spoken: str, description: str) -> str:
-    """What values are compared by: the name, and the beginning of the description in one line."""
+    """The text of a value: its name, and the beginning of the description on one line."""
     line = " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
     return f"{spoken}: {line}" if line else spoken
 
 
 def types_of(shape: int) -> tuple[int, int, int]:
-    """The kinds of a value, of its items, and whether it is one of many."""
+    """Unpack a shape: the types of a value, of its items, and whether it is one of many."""
     return shape & _KINDS, shape >> ITEMS & _KINDS, shape >> MANY
 
 
@@ -82,25 +82,25 @@ _KINDS = (1 << ITEMS) - 1
 
 
 class Values(NamedTuple):
-    """What one tool gives, or what it takes, by column."""
+    """The outputs or the inputs of one tool, by column."""
 
     paths: list[str]
     needed: list[bool]
-    """Whether a call cannot do without it."""
+    """Whether a call requires it."""
     nested: list[int]
-    """How many other things it is told of by the way: 0 for the id of a user that a tool about users gives."""
+    """How many other entities contain it: 0 for the user's id in the result of a tool about users."""
     kinds: list[Kind]
 
 
 class Told(NamedTuple):
-    """What one tool gives and takes."""
+    """The outputs and inputs of one tool."""
 
     outputs: Values
     inputs: Values
     required: int
-    """How many values a call cannot do without."""
+    """How many values a call requires."""
     unread: int
-    """How many values were not read, because there are too many."""
+    """How many values were not read because of the limits on schemas."""
 
 
 _MAX_TOOL_TEXT = 200
@@ -110,7 +110,7 @@ _MAX_NESTED = 3
 
 
 def told_of(tool: Tool) -> Told:
-    """All that is compared of a tool."""
+    """Read everything about a tool that is compared."""
     words = words_of(tool.name)
     text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
     noun, held = _read_subject(tool, words)
@@ -120,7 +120,7 @@ def told_of(tool: Tool) -> Told:
     inputs = _read_values(taken.found, ToolSubject(0, noun, held, channel_in(text), words, makes, reads), needed)
     outputs = _read_values(given.found, ToolSubject(OUTPUT, noun, {}, "", words, False, reads), frozenset())
     if not GONE.isdisjoint(words[:2]):
-        # The id that came in goes out again, and stands for nothing any more.
+        # The ids a deleting tool returns no longer refer to anything.
         gone = frozenset(map(_last_words, inputs.paths))
         left = [row for row in zip(*outputs, strict=True) if _last_words(row[0]) not in gone]
         outputs = Values(*map(list, zip(*left, strict=True))) if left else Values([], [], [], [])
@@ -128,7 +128,7 @@ def told_of(tool: Tool) -> Told:
 
 
 def _read_subject(tool: Tool, words: Phrase) -> tuple[Phrase, Mapping[str, Phrase]]:
-    """What a tool is about, and whose the ids in its path or name are: `get-accounts-id-limits` takes an account's."""
+    """A tool's subject, and the owners of ids in its path or name: `get-accounts-id-limits` takes an account's id."""
     nouns = tool_nouns(tool.name)
     noun = nouns[-1] if nouns else ()
     held: dict[str, Phrase] = {}
@@ -168,11 +168,11 @@ def _read_values(fields: list[SchemaField], subject: ToolSubject, needed: frozen
 
 
 _TELLING = SCALAR & ~BOOLEAN | OBJECT
-"""Kinds of values that are handed on: nothing is told by a yes or no."""
+"""Types of values that can be passed on: booleans identify nothing."""
 
 
 def _read_kind(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> Kind | None:
-    """What is compared of one value; None for what no other tool's answer is for, or is nobody's."""
+    """The kind of one value; None if no other tool's result can feed it, or it has no owner."""
     side, noun = subject.side, subject.noun
     name, foreign = read_meaning(field, place, subject)
     if name is None or (side and name.state):
@@ -180,7 +180,7 @@ def _read_kind(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> K
     if name.tells:
         whose = name.own or place.inner or noun
         if subject.makes and name.attribute in _NAMES and name.plain and noun[-len(whose) :] == whose:
-            # What a thing will be called is up to whoever makes it, unless it is a copy of one that is elsewhere.
+            # The caller chooses the name of a new thing, unless it copies one from elsewhere.
             if name.attribute not in _COPIED:
                 return None
             foreign = FOREIGN
@@ -191,7 +191,7 @@ def _read_kind(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> K
         name = name._replace(own=place.inner or noun)
     told = owner_in(field.description[:MAX_READ]) if name.tells and field.description else ()
     if name.own:
-        # Of `payor_payment_id` the payor is not told, whatever else is said of it.
+        # The owner of `payor_payment_id` is not the payor, whatever the description says.
         owners = meaning.told_owners(told, name.own) if told and told[-1] not in name.own[:-1] else ()
     else:
         owners = meaning.find_owners(told, place.inner, place.wrapper, place.hint, noun) if told else place.owners
@@ -210,13 +210,13 @@ def _read_kind(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> K
 _COPIED = frozenset(("name", "title", "login"))
 _NAMES = IDENTITY - {"id", "uuid", "number", "index", "sha", "reference"}
 ALONE = frozenset(("uuid", "login"))
-"""Names that say enough without an owner, though many things have them."""
+"""Names that need no owner, though many things have them."""
 
 
 def _read_beginning(description: str) -> str:
-    """The first words of a tool's description."""
+    """The beginning of a tool's description, on one line."""
     some = " ".join(description[: 2 * _MAX_TOOL_TEXT].split())
     if len(some) < _MAX_TOOL_TEXT and len(description) > 2 * _MAX_TOOL_TEXT:
-        # Mostly blank.
+        # The part that was cut off was mostly blank.
         some = " ".join(description.split())
     return some[:_MAX_TOOL_TEXT]

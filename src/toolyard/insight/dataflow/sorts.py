@@ -1,4 +1,4 @@
-"""What a value is whosoever has it: addresses, places, dates, texts, and the names that they go by."""
+"""Sorts of values that mean the same for every owner: addresses, places, dates, texts, and the names used for them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from functools import lru_cache
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Words, each once."""
+    """Split into a set of words."""
     return frozenset(words.split())
 
 
 def rows_of(table: str) -> list[list[str]]:
-    """The words of each row of a table, whose rows end with commas."""
+    """Split a table into its comma-separated rows, and each row into words."""
     return [row.split() for row in table.split(",")]
 
 
-# What an entity is told by; any of them may be asked for by the name of the entity alone: `channel`, `repo`.
+# Attributes that identify an entity, with weights; a parameter called `channel` or `repo` may ask for any of them.
 HANDLES = {"id": 0.9, "name": 0.82, "key": 0.85, "code": 0.85, "arn": 0.82, "slug": 0.85, "login": 0.85, "number": 0.8,
            "symbol": 0.8, "title": 0.75, "email": 0.6, "uuid": 0.85}  # fmt: skip
 
-# What means the same to everybody, whosever it is: the names it goes by, what it counts for where nothing says whose it
-# is, and what that comes to where one of the two names says whose.
+# Sorts that mean the same for every owner: their names, the weight without an owner, and the factor applied if one of
+# the two names states an owner.
 SORTS: dict[str, tuple[str, float, float]] = {
     "email": ("email, email address, mail address", 0.95, 0.9),
     "phone": ("phone, phone number, mobile, mobile number, mobile phone, cellphone, cellphone number, cell phone,"
@@ -59,47 +59,47 @@ SORTS |= {
     own_email .95 .9, own_phone .95 .9, begin .8 .85, end .8 .85, due .8 .85, departs .8 .85, returns .8 .85, since .8
     .85, until .8 .85, moment .8 .75, query .95 .8""")
 }  # fmt: skip
-"""Those that are told by more than their names."""
+"""Sorts recognised by more than their names."""
 SORT_NAMES = {name: sort for sort, (names, *_) in SORTS.items() for name in names.split(", ") if name}
 FORMATS = {"email": "email", "idn-email": "email", "uri": "url", "url": "url", "iri": "url", "uri-reference": "url",
            "ipv4": "ip", "ipv6": "ip", "hostname": "domain", "phone": "phone", "phone-number": "phone",
            "e164": "phone"}  # fmt: skip
 
-# Who takes part: one person or another, so that what tells a user tells them, and where something begins or ends.
+# Roles of people, who are identified like any user; and further roles, such as where something starts or ends.
 PERSONS = word_set("""
     user person assignee author reviewer collaborator maintainer creator approver participant attendee invitee
     recipient sender receiver committer requester reporter guest by login""")
 ROLES = PERSONS | word_set("""
     owner contact to from cc bcc origin destination departure arrival source target start end pickup dropoff base
     quote primary secondary main home work default billing shipping mailing current my own new or and""")
-# Written in a description they say of which sort a value is, whatever it is called.
+# Standards that, mentioned in a description, determine the sort of a value whatever its name.
 STANDARDS = {r"e\.?164": "phone", r"iso[- ]?4217": "currency", r"iso[- ]?3166(?!-2)": "country", r"iata\b": "airport",
              r"iso[- ]?639|bcp[- ]?47": "language", r"iana\b": "time zone"}  # fmt: skip
 REACHED = word_set("email phone url")
-# Whoever sends has the address that is sent from: what tells one of somebody else is none.
+# The sender's address is the caller's own, so another person's address does not fit.
 SENDERS = word_set("from sender caller")
 OWN = {"email": "own_email", "phone": "own_phone"}
 SELF = word_set("me my self current authenticated whoami")
-# What a tool reaches people by, where a parameter only says whom.
+# Words of a tool that imply the sort of address, where a parameter only names the person.
 CHANNELS = {word: sort for sort, *words in rows_of("""
     email email e-mail mail, phone sms call dial fax, location direction route travel distance trip ride transit
     """) for word in words}  # fmt: skip
-# From where to where, of a way.
+# The ends of a route.
 ENDS = word_set("to from origin destination start end pickup dropoff waypoint")
-# What the name of such a thing is.
+# The sort of the name of such a thing.
 NAMED = {
     **dict.fromkeys(PERSONS - {"by", "login"} | {"contact", "customer", "member", "employee", "lead"}, "full name"),
     **dict.fromkeys(("company", "organization", "business", "employer", "supplier", "vendor"), "company"),
     **dict.fromkeys(("city", "town"), "city"),
 }
-# What is looked for, in words.
+# Names of search texts.
 QUERIES = word_set("q query search term keyword") | frozenset(map(" ".join, rows_of(
     "free text, text query, name pattern, search query, search term, search text, search string, search keyword"
 )))  # fmt: skip
-# What has a title that nobody else would take: that of a name is Mr or Ms, that of a person a job.
+# Things whose title is not a subject line: that of a name is Mr or Ms, that of a person a job.
 TITLED = frozenset(NAMED) | word_set("name job position profile error failure warning")
 
-# One thing under two names: an output called the first may be asked for as the second.
+# Synonyms: an output called the first may feed an input called the second.
 SAME = {
     (given, asked): float(weight)
     for given, asked, weight in rows_of("""
@@ -114,7 +114,7 @@ SAME = {
 }  # fmt: skip
 
 
-# The names of moments: what of them is asked for depends on what they open or close.
+# Names of points in time: which of them fits depends on whether it starts or ends something.
 _CLOCK = word_set("date datetime timestamp time at on day")
 _SIDES = {sort: frozenset(words) for sort, *words in rows_of("""
     due due deadline, departs departure checkin, returns return checkout, begin start begin from since after min gte gt
@@ -123,7 +123,7 @@ DATES = word_set("date date-time")
 EITHER = word_set("to from start end begin after before")
 MOMENTS = _CLOCK | EITHER | word_set("since until deadline due checkin checkout in out")
 _NO_MOMENT = word_set("expire expires expiry expiration exp birth zone login deleted")
-# Beside them it is said what is looked for; what has them was made, which is not when it begins.
+# Modifiers of dates in searches; a creation date is not the start of a thing.
 _PAST = word_set("created updated published modified last creation filter utc local")
 _DATED = re.compile(r"iso[- ]?8601|rfc[- ]?3339|yyyy-?mm-?dd|\b(?:date|timestamp|epoch)\b")
 _EPOCH = re.compile(r"\b(?:timestamp|epoch)\b")
@@ -131,7 +131,10 @@ _EPOCH = re.compile(r"\b(?:timestamp|epoch)\b")
 
 @lru_cache(4096)
 def moment_in(words: tuple[str, ...], sure: bool, description: str, plain: bool) -> str:
-    """Which moment a value of these words is, if of nothing else; `plain` values, no texts, must be said to be one."""
+    """The sort of point in time that these words name, or "". `sure` if the format says it is a date.
+
+    Otherwise numbers (`plain`) and ambiguous words such as `to` must be described as timestamps or dates.
+    """
     words = tuple(" ".join(words).replace("check in", "checkin").replace("check out", "checkout").split())
     said = _EPOCH if plain else _DATED if words[-1] in EITHER else None
     if not _NO_MOMENT.isdisjoint(words) or not (sure or said is None or said.search(description.lower())):

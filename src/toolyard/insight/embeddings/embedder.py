@@ -1,4 +1,4 @@
-"""What an embedder is, and those that run in this process: an ONNX file without torch, and sentence-transformers."""
+"""`Embedder`, and its in-process implementations: ONNX files without torch, and sentence-transformers."""
 
 from __future__ import annotations
 
@@ -27,53 +27,53 @@ Matrix: TypeAlias = NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors. Any number of threads may share one."""
+    """Turns texts into vectors. Thread safe."""
 
     @property
     def name(self) -> str:
-        """The model, as the `model` option names it."""
+        """The model's name, as in the `model` option."""
 
     @property
     def version(self) -> str:
-        """Changes whenever the same text would get another vector; part of every cache key."""
+        """Changes whenever the same text would give another vector; part of every cache key."""
 
     @property
     def dimensions(self) -> int:
-        """The length of a vector. A model that has to be asked for it is asked here."""
+        """The length of a vector. May load the model or send a request."""
 
     @property
     def batch(self) -> int:
-        """How many texts to give at once; what `encode` gave is kept before more is asked for."""
+        """How many texts to encode at once; each batch is cached before the next."""
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """One row a text, float32, each of length one. A text's vector does not depend on its neighbours."""
+        """Return one float32 row per text, each of length one and independent of the other texts."""
 
 
 def stamp_files(folder: Path) -> str:
-    """Changes with the files in a folder."""
+    """A hash of the names, sizes and modification times of the files in a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     stats = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return digest(stats)[:16]
 
 
 def normalise_rows(rows: Matrix) -> Matrix:
-    """The rows, each of length one; a row of zeros stays one."""
+    """Scale each row to length one; rows of zeros are kept."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float32)
 
 
 _PIECE = 9000
-"""Numbers of a matrix that a library multiplies without asking other threads."""
+"""Size of a matrix that the BLAS library multiplies in a single thread."""
 
 
 def multiply_rows(some: Matrix, many: Matrix) -> Matrix:
-    """`some @ many.T`, by this thread alone.
+    """Compute `some @ many.T` in this thread alone.
 
-    In one go the library shares it among all cores and waits for each of them: faster where nothing else is to be done,
-    and twenty times as slow on a server whose cores are busy.
+    For large matrices the library uses all cores and waits for each of them: faster on an idle machine, and twenty
+    times slower on a server whose cores are busy.
     """
     size = many.shape[1]
-    # A power of two, because a library takes rows by four or eight, and what is left over in another way.
+    # A power of two: libraries process rows in groups of four or eight and round the remainder differently.
     step = 1 << (_PIECE // size or 1).bit_length() - 1
     pieces = len(many) // step
     whole = pieces * step
@@ -82,7 +82,7 @@ def multiply_rows(some: Matrix, many: Matrix) -> Matrix:
 
 
 class SentenceEmbedder:
-    """Loads the model with its first text, on a graphics card if there is one. Its library is loaded then, too."""
+    """Runs a sentence-transformers model, on a GPU if there is one; loads library and model with the first text."""
 
     batch = 256
 
@@ -93,17 +93,17 @@ class SentenceEmbedder:
 
     @property
     def version(self) -> str:
-        """That of the library, and of the files of a folder; those of a name are not known before they are loaded."""
+        """The version of the library and, for a folder, its files; those of a hub model are not known in advance."""
         library = f"sentence-transformers-{importlib.metadata.version('sentence-transformers')}"
         return f"{library}-{stamp_files(Path(self.name))}" if Path(self.name).is_dir() else library
 
     @property
     def dimensions(self) -> int:
-        """The length of a vector."""
+        """The length of a vector; loads the model."""
         return int(self.encode(["tool"]).shape[1])
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """One row a text."""
+        """Return one row per text."""
         plain = [text.encode("utf-8", "replace").decode() for text in texts]
         model = self._load_model()
         with self._lock:
@@ -126,32 +126,32 @@ class SentenceEmbedder:
 
 
 BATCH = 128
-"""Texts between two looks at the cache's file."""
+"""Texts encoded between two accesses to the cache file."""
 RUN_VERSION = 1
-"""Changes when the same files give other vectors."""
+"""Part of the version; increase it when the same files give other vectors."""
 _POOLING: dict[str, Literal["mean", "cls"]] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 _USUAL_LENGTH = 256
 _MOST_THREADS = 4
 _FEW = 4
-"""Texts that are not worth a second thread."""
+"""Largest number of texts that are not worth a thread pool."""
 _LETTERS = 64
-"""Of a token, at most; what lies further on is beyond the tokens that are read, and not worth cutting into any."""
+"""Maximum number of letters per token; text beyond that is cut off before it is tokenized."""
 
 
 class OnnxFiles(msgspec.Struct, frozen=True):
-    """What a model consists of."""
+    """The files of a model and how to run them."""
 
     model: Path
     tokenizer: Path
-    """A `tokenizer.json`, or the list of words of a BERT that knows no capitals."""
+    """A `tokenizer.json`, or the vocabulary of an uncased BERT model."""
     pooling: Literal["mean", "cls"] = "mean"
-    """What becomes of the vectors of tokens, unless the model makes one of them itself."""
+    """How token vectors are combined, unless the model does that itself."""
     longest: int = _USUAL_LENGTH
-    """Tokens of a text; what follows is not read."""
+    """Maximum number of tokens of a text; the rest is ignored."""
 
 
 def find_files(folder: Path) -> OnnxFiles | None:
-    """The model in a folder that is laid out as hubs do; None if it cannot be run by its ONNX file alone."""
+    """Find the model in a folder with the hub layout; None if the ONNX file alone cannot run it."""
     models = [path for path in (folder / "model.onnx", folder / "onnx" / "model.onnx") if path.is_file()]
     tokenizer = folder / "tokenizer.json"
     chosen = [key for key, value in _read_settings(folder / "1_Pooling" / "config.json").items() if value is True]
@@ -172,10 +172,10 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 
 class OnnxEmbedder:
-    """Texts run one by one, each as long as it is, so that no vector depends on its neighbours; `threads` run at once.
+    """Runs an ONNX model, text by text without padding, so that no vector depends on the other texts.
 
-    `remedy` is what to do about files that cannot be used, and `release` the version of the package that they are from;
-    without one they are told apart by their size and date. Nothing is loaded before the first text.
+    `threads` texts run in parallel. `remedy` tells how to restore unusable files. `release` is the version of the
+    package with the files; without it, their sizes and dates identify them. Nothing is loaded before the first text.
     """
 
     batch = BATCH
@@ -192,7 +192,7 @@ class OnnxEmbedder:
     ) -> None:
         self.name = name
         self.latin = latin
-        """True for a model that has learned no text but in Latin letters."""
+        """True for a model trained on Latin script only."""
         self._files = files
         self._release = release
         self._remedy = remedy
@@ -202,16 +202,16 @@ class OnnxEmbedder:
 
     @property
     def version(self) -> str:
-        """The version of how it is run, and of the files."""
+        """The version of this code and of the files."""
         return f"onnx-{RUN_VERSION}-{self._release or stamp_files(self._files.tokenizer.parent)}"
 
     @cached_property
     def dimensions(self) -> int:
-        """The length of a vector; the model is loaded for it."""
+        """The length of a vector; loads the model."""
         return int(self.encode(["tool"]).shape[1])
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """One row a text; of a long text, as much of its beginning as the model takes in."""
+        """Return one row per text; long texts are truncated to what the model accepts."""
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
         self._load_model()
@@ -224,7 +224,7 @@ class OnnxEmbedder:
 
     def _encode_text(self, text: str) -> Matrix:
         tokenizer, session = self._load_model()
-        # Half a surrogate pair is no text for a tokenizer.
+        # Tokenizers reject lone surrogates.
         plain = text[: self._files.longest * _LETTERS].encode("utf-8", "replace").decode()
         ids = np.array([tokenizer.encode(plain).ids], np.int64)
         known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
@@ -258,7 +258,7 @@ class OnnxEmbedder:
         from onnxruntime import InferenceSession, SessionOptions
 
         options = SessionOptions()
-        # Threads of our own give more at once, and none of the runtime's outlives a call or is lost in a fork.
+        # Parallelism comes from our own threads; the runtime's would outlive the call and be lost in a fork.
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         session = InferenceSession(str(self._files.model), options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""`RemoteEmbedder`: a server that speaks `/embeddings`, as OpenAI, vLLM, llama.cpp, Ollama and others do."""
+"""`RemoteEmbedder`: a server with an `/embeddings` endpoint, such as OpenAI, vLLM, llama.cpp or Ollama."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from toolyard.model.tool import digest
 
 KEYS = ("type", "model_id_or_path", "base_url", "api_key", "headers", "verify", "ca", "timeout", "retries", "extra")
 AT_ONCE = 64
-"""Texts of one request."""
+"""Texts per request."""
 REQUESTS = 4
-"""Requests under way together."""
+"""Requests in flight at the same time."""
 _MAX_ANSWER = 64 * 1024 * 1024
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _SAID = 300
 _FEW = 8
 _MOST_LETTERS = 24_000
-"""Of one text. Servers refuse what is longer than their model takes in, and one tool must not be the end of all."""
+"""Longest text, in characters: servers reject texts too long for their model, and one tool must not fail all."""
 _AGAIN = RETRYABLE | {500, 529}
 
 
 class RemoteEmbedder:
-    """Asks the server of a `model` block, which has keys of `lm_config`. `extra` goes into every request.
+    """Gets vectors from the server of a `model` block, which has keys of `lm_config`.
 
-    The operator named the server, so it may be anywhere. `sleep` is for tests.
+    `extra` is merged into every request. The operator configured the host, so private addresses are allowed. `sleep` is
+    replaceable for tests.
     """
 
     drifts = True
-    """A server may put another model behind the same name, and no version says so."""
+    """The server may change the model behind a name without any version telling so."""
 
     def __init__(self, block: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._config = _read_config(block)
@@ -58,30 +59,30 @@ class RemoteEmbedder:
         if self._config.api_key is not None:
             self._credential = Bearer(target.origin, self._config.api_key)
         self._client = GuardedClient(verify=self._config.verify, max_bytes=_MAX_ANSWER, pool=REQUESTS)
-        # Whoever is given one by its options does not know that there is something to close.
+        # Callers get an embedder from its options and do not know that it must be closed.
         weakref.finalize(self, self._client.close)
         self._dimensions: int | None = None
         self.batch = AT_ONCE * REQUESTS
 
     @property
     def name(self) -> str:
-        """The model, as the server calls it."""
+        """The model's name on the server."""
         return self._config.model
 
     @property
     def version(self) -> str:
-        """Which server, and what it is told besides the text."""
+        """A hash of the server's URL and the extra request fields."""
         return digest("openai", 1, self._config.base_url, self._config.extra)[:16]
 
     @property
     def dimensions(self) -> int:
-        """The length of the vectors that the server gives; it is asked once."""
+        """The length of the server's vectors; requested once."""
         if self._dimensions is None:
             self._dimensions = int(self.encode(["tool"]).shape[1])
         return self._dimensions
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """One row a text; `EnrichmentError` says what the server did instead."""
+        """Return one row per text; `EnrichmentError` if the server fails."""
         parts = [texts[at : at + AT_ONCE] for at in range(0, len(texts), AT_ONCE)]
         if len(parts) <= 1:
             rows = [self._request_vectors(part) for part in parts]
@@ -94,7 +95,7 @@ class RemoteEmbedder:
         return normalise_rows(np.concatenate(rows)) if rows else np.empty((0, self.dimensions), np.float32)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._client.close()
 
     def __repr__(self) -> str:
@@ -121,7 +122,7 @@ class RemoteEmbedder:
             self._sleep(pause)
 
     def _build_request(self, texts: Sequence[str]) -> Outgoing:
-        # No server takes an empty text.
+        # Servers reject empty texts.
         told = [text[:_MOST_LETTERS].encode("utf-8", "replace").decode() or " " for text in texts]
         return Outgoing(
             method="POST",
@@ -148,7 +149,7 @@ class RemoteEmbedder:
         return matrix
 
     def _in_order(self, items: Sequence[_Item], count: int) -> list[list[float]]:
-        """The vectors in the order of the texts: as their `index` says, or as they come if none of them has one."""
+        """Order the vectors by their `index`, or keep their order if none has one."""
         if len(items) != count:
             raise EnrichmentError(f"{self._url} was given {count} texts and answered with {len(items)} vectors")
         places = [item.index for item in items if item.index is not None]

@@ -1,10 +1,10 @@
-"""Texts and their vectors, each text embedded once; `embeddings`: a vector for every tool.
+"""Vectors of texts, each text embedded once, and the enrichment `embeddings`.
 
 ```yaml
 tools:
   enrichments:
     - type: embeddings
-      model: sentence-transformers/all-mpnet-base-v2   # left out: a small model without torch
+      model: sentence-transformers/all-mpnet-base-v2   # by default: a small model without torch
 ```
 """
 
@@ -31,7 +31,7 @@ KIND = "vector"
 
 
 def text_of(tool: Tool) -> str:
-    """What an embedding sees of a tool: name, description, parameters, and what it returns if that is known.
+    """The text of a tool that is embedded: name, description, parameters, and the result's fields if known.
 
     The namespace is not part of it, so the same tool in two catalogs has the same vector.
     """
@@ -47,24 +47,24 @@ def text_of(tool: Tool) -> str:
 
 
 class _Ended(Exception):
-    """The program ends, and nobody needs the vectors."""
+    """The interpreter is shutting down, so the vectors are not needed."""
 
 
 class Background(threading.Thread):
-    """A thread that makes vectors until they are done or the program ends.
+    """A thread that computes vectors until it is done or the interpreter shuts down.
 
-    It is waited for then, since a thread that is killed inside the runtime of the model takes the process down with it;
-    it gives up behind the batch that it is at.
+    It is not a daemon: killing a thread inside the model's runtime would crash the process. At shutdown it stops after
+    the current batch.
     """
 
     def run(self) -> None:
-        """Do what the thread was made for."""
+        """Run the target until it returns or the interpreter shuts down."""
         try:
             super().run()
         except _Ended:
             pass
         except RuntimeError as error:
-            # Python takes no more work of threads a moment before the main thread counts as gone.
+            # Shortly before the main thread counts as dead, Python already refuses to start threads.
             if "shutdown" not in str(error):
                 raise
 
@@ -83,13 +83,13 @@ def cached_vectors(
     force: bool = False,
     verify: bool = False,
 ) -> Matrix:
-    """One row a text, in order; equal texts are embedded once, and none that the cache knows.
+    """Return one row per text, in order; each distinct text is embedded once unless the cache has it.
 
-    What is embedded is kept batch by batch, so a process that is killed loses no more than one. `label` is what the
-    progress bar says. With `force` the cache is written but not read. That a server has another model now is noticed
-    if it has to be asked for some of the texts, or with `verify`, and then it is asked for all of them.
+    Every batch is cached when it is done, so a killed process loses at most one. `label` is shown by the progress bar.
+    `force` writes the cache but does not read it. A changed model on a server is detected when some texts have to be
+    requested, or with `verify`; then all texts are requested again.
     """
-    # Texts of one length cost the least together.
+    # Sorted by length: texts of similar length are cheapest together.
     rows = {text: row for row, text in enumerate(sorted(set(texts), key=lambda text: (len(text), text)))}
     if not rows:
         return np.empty((0, embedder.dimensions), np.float32)
@@ -119,19 +119,19 @@ def cached_vectors(
 
 
 def vector_key(embedder: Embedder, text: str, witness: bytes = b"") -> bytes:
-    """What the vector of a text is kept under."""
+    """The cache key of a text's vector."""
     parts = (embedder.name, text, witness.hex()) if witness else (embedder.name, text)
     return item_key(KIND, embedder.version, *parts)
 
 
 _WITNESS = "witness"
 _SAME = 0.99
-"""The least cosine of two vectors that one model made of one text, whatever machine it ran on."""
+"""Minimum cosine of two vectors of the same text by the same model on different machines."""
 
 
 def _read_witness(embedder: Embedder, cache: ItemCache) -> bytes:
-    """What a server made of a text when it was first asked: part of every key, since names outlive models."""
-    # Part of no protocol: a model that runs in this process has a version that says all.
+    """The server's first vector of a fixed text: part of every key, since a name can change its model."""
+    # `drifts` is optional in `Embedder`: the version of an in-process model identifies it completely.
     if not getattr(embedder, "drifts", False):
         return b""
     key = vector_key(embedder, _WITNESS)
@@ -139,7 +139,7 @@ def _read_witness(embedder: Embedder, cache: ItemCache) -> bytes:
 
 
 def _renew_witness(embedder: Embedder, cache: ItemCache, before: bytes) -> bool:
-    """Whether a server makes something else of that text now, which is kept then."""
+    """Whether the server's vector of that text has changed; if so, store the new one."""
     now = embedder.encode([_WITNESS])[0] if before else None
     if now is None or _are_same(np.frombuffer(before, np.float32), now):
         return False
@@ -163,7 +163,7 @@ def _describe_property(name: str, schema: Any) -> str:
 
 
 class Embeddings(Mapping[str, Mapping[str, Matrix]]):
-    """`{qualified name: {fingerprint: vector}}`, and all of it as one matrix.
+    """A mapping `{qualified name: {fingerprint: vector}}`, and all vectors as one matrix.
 
     Row `i` of `matrix` belongs to `tools[i]`; every row has length one.
     """
@@ -172,12 +172,12 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
         self.tools = tuple(tools)
         self.matrix = matrix
         self.model = model
-        """The name of the model that made the vectors."""
+        """Name of the model that computed the vectors."""
         self.embedder = embedder
-        """The model itself, for whoever compares other texts with the tools."""
+        """The model itself, for comparing other texts with the tools."""
 
     def vector(self, tool: Tool) -> Matrix:
-        """The vector of a tool; of an overload, its own. `KeyError` if there is none."""
+        """The vector of a tool's overload; `KeyError` if there is none."""
         return self[tool.qualified_name][tool.fingerprint]
 
     def __getitem__(self, name: str) -> Mapping[str, Matrix]:
@@ -201,19 +201,19 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
 
 
 def told_embedder(view: View) -> Embedder | None:
-    """The model that `embeddings` was told to use, and so search, dataflow and samplers; None if nobody told it any."""
+    """The model configured for `embeddings`, which search, dataflow and samplers use too; None if there is none."""
     found: Embedder | None = getattr(view.artifacts.get("embeddings"), "embedder", None)
     return found
 
 
 class EmbeddingsEnrichment(ToolEnrichment):
-    """Embeds the name, the description and the parameters of every tool; artifact `embeddings`, an `Embeddings`.
+    """Embeds name, description and parameters of every tool; writes the artifact `embeddings`, an `Embeddings`.
 
-    Search and dataflow use its model too, unless they are given one of their own.
+    Search and dataflow use its model too, unless they are configured with another.
 
-    `model` is a name (`sentence-transformers/...`), a folder, a mapping with the keys of `lm_config` for a server that
-    speaks `/embeddings`, or an `Embedder`; left out, a small model that `toolyard embeddings install` installs. `force`
-    embeds everything again. `cache` is a folder, or False.
+    `model` is a name (`sentence-transformers/...`), a folder, a mapping with keys of `lm_config` for a server with an
+    `/embeddings` endpoint, or an `Embedder`; by default, a small model that `toolyard embeddings install` installs.
+    `force` embeds everything again. `cache` is a folder, or False.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (VectorOptions,)
@@ -228,7 +228,7 @@ class EmbeddingsEnrichment(ToolEnrichment):
         self._last: weakref.ref[Embeddings] | None = None
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """The tools as they are, and their vectors."""
+        """Return the tools unchanged, and the artifact "embeddings"."""
         tools = snapshot.tools
         found = Embeddings(tools, self._make_matrix(tools), self.embedder.name, self.embedder)
         self._last = weakref.ref(found)
@@ -244,7 +244,7 @@ class EmbeddingsEnrichment(ToolEnrichment):
         return self._embed_tools(tools)
 
     def _grow_matrix(self, last: Embeddings, tools: Sequence[Tool], old: NDArray[np.intp]) -> Matrix:
-        """The matrix after a change of the registry: a tool that was there keeps its row."""
+        """Reuse the rows of known tools and embed the new ones."""
         fresh = np.flatnonzero(old < 0).tolist()
         if not fresh and len(tools) == len(last.tools) and np.array_equal(old, np.arange(len(old))):
             return last.matrix
@@ -253,7 +253,7 @@ class EmbeddingsEnrichment(ToolEnrichment):
             witness = int(np.argmax(old >= 0))
             rows = self._embed_tools([*(tools[place] for place in fresh), tools[witness]])
             if not _are_same(rows[-1], matrix[witness]):
-                # A server has put another model behind the same name.
+                # The server has another model behind the same name now.
                 return self._embed_tools(tools)
             matrix[fresh] = rows[:-1]
         return matrix

@@ -1,12 +1,14 @@
-"""`output_parameters`: an output schema for every tool that lacks one; what a model is asked, and what is made of it.
+"""`output_parameters`: adds an output schema to tools that lack one, by a model, rules or recorded results.
 
+```yaml
 - type: output_parameters
-lm_config: {type: openai, model_id_or_path: ...}     # ask a model
+  lm_config: {type: openai, model_id_or_path: ...}     # ask a model
 - type: output_parameters
-lm_config: {type: schema}                            # by rules, offline
+  lm_config: {type: schema}                            # by rules, offline
 - type: output_parameters
-infer: examples                                      # from recorded results
-results: cassette.jsonl
+  infer: examples                                      # from recorded results
+  results: cassette.jsonl
+```
 """
 
 from __future__ import annotations
@@ -45,14 +47,14 @@ Give each value a property of its own with a type and a short description; use a
 tool returns several things or things with parts. Name properties as the parameters are named, and call an id by what \
 it is the id of. Leave out "required", and leave out errors."""
 _HOPELESS = 20
-"""Failures in a row, with nothing in between, after which nobody is asked any more."""
+"""Consecutive failures, without any success before, after which the model is not asked any more."""
 _FENCED = re.compile(r"```[a-zA-Z]*[ \t\r]*\n(.*?)```", re.DOTALL)
 _THOUGHT = "</think>"
 _log = logging.getLogger(__name__)
 
 
 def messages_for(tool: Tool) -> tuple[Message, ...]:
-    """The conversation in which a model is asked about a tool."""
+    """The messages that ask a model for a tool's output schema."""
     from toolyard.links.lm import Message
 
     specification = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
@@ -63,7 +65,7 @@ def _write_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        # Half a surrogate pair is no text for a server: it is a question mark, and the rest can be read.
+        # Servers reject lone surrogates, so they are replaced by question marks.
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return text.encode("utf-8", "replace").decode()
 
@@ -71,10 +73,10 @@ def _write_json(value: Any) -> str:
 async def ask_all(
     client: LMClient, tools: Sequence[Tool], finished: Callable[[int, Schema], None], *, label: str
 ) -> dict[int, Schema]:
-    """The schemas that a model gives, by place; as many tools at once as the client allows.
+    """Ask a model for the schemas of all tools, concurrently; return them by index.
 
-    `finished` is called with each as it comes, in a thread. A tool that the model gives nothing usable for is left out,
-    and warned about; so are all that remain when nobody seems to be there.
+    `finished` is called in a thread with each schema as it arrives. Tools without a usable answer are left out with a
+    warning, as are all remaining tools once the model seems to be unreachable.
     """
     form = None if client.config.response_format == "text" else {"type": "json_object"}
 
@@ -102,7 +104,7 @@ async def ask_all(
                 _log.warning("the model failed %d times and never answered; nobody asks it any more", in_a_row)
                 break
     finally:
-        # Nobody may be on the wire any more when the client is closed.
+        # All requests must have ended before the client is closed.
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -110,9 +112,9 @@ async def ask_all(
 
 
 def read_schema(text: str) -> tuple[Schema | None, str]:
-    """The object schema that a model answered with, or why it is none.
+    """Read an object schema from a model's answer; None and the reason if there is none.
 
-    Models wrap: a schema inside another object is taken out, and bare properties are put into one.
+    A schema wrapped in another object is unwrapped, and bare properties are put into a schema.
     """
     value = _json_in(text)
     if not isinstance(value, dict) or not value:
@@ -159,10 +161,10 @@ def _json_in(text: str) -> Any:
 _RULES_KIND = "output_parameters.rules"
 _LM_KIND = "output_parameters.lm"
 _RULES_VERSION = 5
-"""Grows with every change of the rules that changes a schema."""
+"""Part of the cache key; increase it when a change of the rules changes a schema."""
 _LM_VERSION = 1
 _ASK_AGAIN = 600.0
-"""Seconds after which a model is asked again what it gave nothing usable for. A new enrichment asks at once."""
+"""Seconds before the model is asked again about a tool it had no usable answer for. A new enrichment asks at once."""
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
@@ -170,7 +172,7 @@ Infer = Literal["rules", "examples"]
 
 
 class OutputOptions(EnrichmentOptions, frozen=True, kw_only=True):
-    """Of the enrichment that says what tools return."""
+    """Options of `OutputParametersEnrichment`."""
 
     lm_config: Annotated[
         LMOptions | None, Meta(description="The model that is asked; without one, rules and examples decide.")
@@ -182,12 +184,12 @@ class OutputOptions(EnrichmentOptions, frozen=True, kw_only=True):
 
 
 class OutputParametersEnrichment(ToolEnrichment):
-    """Gives tools without an output schema one; others are left alone.
+    """Adds an output schema to tools that have none; other tools are left unchanged.
 
-    `lm_config` names a model to ask, or `{type: schema}` for rules that read name, description and parameters; rules
-    are also what there is without it. `infer: examples` takes the schema from recorded `results`: a cassette, a trace,
-    or the file of a session store; for tools without a result, `lm_config` decides, if it is given. Each schema says
-    where it came from, under `x-inferred`. `force` computes all again; `cache` is a folder, or false.
+    `lm_config` names a model to ask, or `{type: schema}` for rules based on name, description and parameters, which is
+    also the default. `infer: examples` reads the schema from recorded `results`: a cassette, a trace, or the file of a
+    session store; for tools without a result, `lm_config` applies if given. Each schema has its origin under
+    `x-inferred`. `force` computes all again; `cache` is a folder, or false.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (OutputOptions,)
@@ -216,12 +218,12 @@ class OutputParametersEnrichment(ToolEnrichment):
         self._force = force_option(force, "output_parameters")
         self._cache = ItemCache(cache)
         self._known: dict[int, tuple[Tool, Tool]] = {}
-        """What was made of a tool last time, by the tool's identity."""
+        """Tools and their replacements from the last run, by the tool's `id`."""
         self._unanswered: dict[bytes, float] = {}
-        """When a model was asked in vain, by what it was asked."""
+        """When a model had no usable answer, by cache key."""
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """The tools, those without an output schema replaced."""
+        """Return the tools, with those that lack an output schema replaced."""
         tools = list(snapshot.tools)
         known: dict[int, tuple[Tool, Tool]] = {}
         lacking: list[int] = []
@@ -289,8 +291,8 @@ class OutputParametersEnrichment(ToolEnrichment):
         found: dict[int, Schema] = {place: known[key] for place, key in enumerate(keys) if key in known}
         now = time.monotonic()
         vain = {key: asked for key, asked in self._unanswered.items() if now - asked < _ASK_AGAIN}
-        # Equal questions are asked once. With every change of a registry all are asked that lack, so one that was asked
-        # in vain is left for a while: the change would wait for the same failure again.
+        # Equal questions are asked once. Every change of the registry asks again for all tools without a schema, so
+        # questions that just failed are skipped for a while; otherwise each change would wait for the same failure.
         first: dict[bytes, int] = {}
         for place, key in enumerate(keys):
             if place not in found and (self._force or key not in vain):
@@ -312,7 +314,7 @@ class OutputParametersEnrichment(ToolEnrichment):
 
 
 def _read_cached(value: bytes) -> Schema | None:
-    """What is in the cache; None if it is damaged."""
+    """Decode a cached schema; None if it is damaged."""
     try:
         return _decode(value, type=dict[str, Any])
     except (msgspec.DecodeError, TypeError):
@@ -320,7 +322,7 @@ def _read_cached(value: bytes) -> Schema | None:
 
 
 def _describe_tool(tool: Tool) -> tuple[str, ...]:
-    """All of a tool that the rules look at; as text, since schemas follow the order of the parameters."""
+    """Everything about a tool that the rules read; parameters as text, since their order matters."""
     binding = tool.binding
     how = binding.method if isinstance(binding, RestBinding) else type(binding).__name__
     return tool.name, tool.description, _encode(tool.parameters).decode(), how

@@ -1,4 +1,4 @@
-"""Output schemas from recorded results: the types that were seen, and none of the values."""
+"""Infer output schemas from recorded results: types only, none of the values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SQLITE = (".db", ".sqlite", ".sqlite3")
 _YAML = (".yaml", ".yml")
 _JSONL = (".jsonl", ".ndjson")
 _MOST_EXAMPLES = 200
-"""Results of one tool that are looked at."""
+"""Maximum number of results used per tool."""
 _MOST_ITEMS = 50
 _MOST_PROPERTIES = 200
 _MOST_LEVELS = 12
@@ -35,7 +35,7 @@ _FORMATS = (
 
 
 class Example(msgspec.Struct, frozen=True):
-    """One recorded result, and the call that it answered."""
+    """A recorded result and its call."""
 
     name: str
     result: Any
@@ -44,7 +44,7 @@ class Example(msgspec.Struct, frozen=True):
 
 
 def read_examples(results: str | Path | Sequence[Mapping[str, Any]]) -> Iterator[Example]:
-    """The results that went well, of a cassette, a trace, a list, or the file of an SQLite session store."""
+    """Iterate over the successful results of a cassette, a trace, a list, or the file of an SQLite session store."""
     if not isinstance(results, str | Path):
         for place, item in enumerate(results):
             yield from _read_example(item, f"results[{place}]")
@@ -71,7 +71,7 @@ def read_examples(results: str | Path | Sequence[Mapping[str, Any]]) -> Iterator
 
 
 def _read_example(item: Any, where: str) -> Iterator[Example]:
-    """A recording, an event of a trace, or an entry of a session; nothing for a call that failed."""
+    """Read a cassette entry, a trace event or a session entry; yields nothing for a failed call."""
     if not isinstance(item, Mapping):
         raise MalformedSource(f"a recorded result is a mapping, not {json_type(item)}", where=where)
     call, output = item.get("tool_call", item), item.get("tool_output", item)
@@ -108,7 +108,7 @@ def _from_sessions(path: Path) -> Iterator[Example]:
 
 
 def by_tool(tools: Sequence[Tool], examples: Iterable[Example]) -> dict[int, list[Any]]:
-    """The results of each tool, by its place. A bare name counts if only one tool can be meant."""
+    """Group results by tool index. A bare name counts only if it is unambiguous."""
     places: dict[str, list[int]] = {}
     for place, tool in enumerate(tools):
         for name in (tool.qualified_name, tool.name):
@@ -139,7 +139,7 @@ def _list_parameters(tool: Tool) -> set[str]:
 
 
 def schema_of(values: Sequence[Any], level: int = 0) -> Schema:
-    """A schema that all the values fit: what is of several types says so, what may be null too."""
+    """Infer a schema that all values match; mixed types and null are listed in `type`."""
     kinds = {json_type(value) for value in values}
     nullable = "null" in kinds
     kinds.discard("null")
@@ -174,5 +174,5 @@ def _infer_properties(values: Sequence[dict[str, Any]], level: int) -> dict[str,
             if isinstance(key, str):
                 seen.setdefault(key, []).append(item)
     if len(seen) > _MOST_PROPERTIES:
-        return {}  # keys that are data, such as ids or dates
+        return {}  # the keys are data, such as ids or dates
     return {key: schema_of(items, level + 1) for key, items in seen.items()}

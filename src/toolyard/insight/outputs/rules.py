@@ -1,6 +1,6 @@
-"""Output schemas by rules: records of services, and values that are called as the first sentence of a description says.
+"""Infer output schemas by rules, from the verb and nouns of a tool's name and of its description's first sentence.
 
-`make eval-outputs` says how often that is right. A rule that gives nothing there has no place here.
+`make eval-outputs` measures how often they are right. A rule that does not improve that figure is not kept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VAGUE = _word_set(
     "thing value values properties property characteristics statistics stats insights facts list lists array "
     "collection set series range variety selection catalog sequence group overview"
 )
-"""Nouns that only say that there is something to know about another thing, or that there are several."""
+"""Nouns without meaning of their own: they announce facts about something, or several of it."""
 _LISTS = _word_set("list lists array collection")
 _NUMBERS = _word_set(
     "acceleration accuracy altitude amount angle area balance bmi brightness budget calorie calories capacitance "
@@ -77,9 +77,9 @@ _HOW = _word_set(
     "query keyword search filter filters format unit units lang api token key auth field fields results count size "
     "cursor options mode by only text input id ids uuid password"
 )
-"""First and last words of parameters that say how to look, not what the things looked for are like."""
+"""First and last words of parameters that control a search, as opposed to properties of what is found."""
 _JOINING = _word_set("add assign join insert invite save apply")
-"""Verbs that put something somewhere, and answer whether that went well."""
+"""Verbs that put something somewhere; such tools return whether that succeeded."""
 _BY_METHOD: dict[str, Answer] = {"POST": "id", "PUT": "success", "PATCH": "success", "DELETE": "success"}
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(?:[-'\u2019][A-Za-z0-9_]+)*|[.,;:()/&!?]")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -87,32 +87,32 @@ _LISTED = frozenset((",", "and", "or", "&", "/"))
 _STOPS = frozenset((*_LISTED, ".", ";", ":", "(", ")", "!", "?", "such", "etc"))
 _SCALARS = ("string", "number", "integer", "boolean", None)
 _FAR = 8
-"""Words before which the verb of a sentence stands."""
+"""Words of a sentence among which its verb is searched."""
 _MOST = 6
 _MOST_WORDS = 4
 
 
 class Phrase(msgspec.Struct, frozen=True):
-    """A noun with what stands before it, such as `average daily price`, and what it is a price of."""
+    """A noun with its modifiers, such as `average daily price`, and the words after `of`."""
 
     words: tuple[str, ...]
     of: tuple[str, ...] = ()
 
 
 def output_schema(tool: Tool) -> Schema:
-    """An object schema of what the tool answers, marked as inferred by rules."""
+    """Infer an object schema of the tool's result, marked as inferred by rules."""
     facts = _Facts(tool)
     unknown = {facts.join("result"): {"type": "string", "description": "What the tool answers."}}
     return {"type": "object", "properties": facts.list_properties() or unknown, INFERRED: "rules"}
 
 
 class _Facts:
-    """What name, description, parameters and binding of a tool say."""
+    """Facts read from a tool's name, description, parameters and binding."""
 
     def __init__(self, tool: Tool) -> None:
         self.parameters = dict(_read_parameters(tool.parameters))
         self.camel = sum(bool(re.search("[a-z][A-Z]", name)) - ("_" in name) for name in self.parameters) > 0
-        # A service keeps records; what it was given for one, it answers with.
+        # A service returns the fields it was given for a record.
         self.is_service = isinstance(tool.binding, RestBinding | McpBinding)
         method = tool.binding.method.upper() if isinstance(tool.binding, RestBinding) else ""
         self.removes = method == "DELETE"
@@ -133,12 +133,12 @@ class _Facts:
             return "flag"
         if self.verb is not None:
             return "success" if self.verb in _JOINING else ANSWER_BY_VERB[self.verb]
-        # A word with which both begin is a verb, even if it is not known.
+        # A word that starts both name and description is a verb, even if it is not in the table.
         acts = not self.is_service and name and sentence in (name, [f"{name[0]}s"])
         return "success" if acts else by_method
 
     def list_properties(self) -> Properties:
-        """What tools with such a verb answer."""
+        """The result properties of tools with this verb."""
         if self.answer == "flag":
             return {self.join(*self._name_flag()): {"type": "boolean", "description": "Yes or no."}}
         if self.is_service and not self.removes and self.answer in ("thing", "list", "id", "success"):
@@ -156,7 +156,7 @@ class _Facts:
         return ("is", "valid") if self.verb in ("validate", "verify") else ("result",)
 
     def _list_record(self) -> Properties:
-        """The thing itself, or a list of such things."""
+        """A record of the object, or a list of records."""
         noun, many = self._find_noun()
         record = self._make_record(noun)
         if not noun or not (many or self.answer == "list"):
@@ -164,7 +164,7 @@ class _Facts:
         return {self.join(plural(noun)): _list_schema(record, f"The {plural(noun)}.")}
 
     def _list_done(self) -> Properties:
-        """Something comes into being: its id, and how that went; or something is done, and whether it worked."""
+        """The id and status of a created object, or the success of an action."""
         noun, _ = self._find_noun()
         if self.answer == "success" or not noun:
             done = {"type": "boolean", "description": "True if it was done."}
@@ -173,7 +173,7 @@ class _Facts:
         return {self.join(noun, "id"): {"type": "string", "description": f"The id of the {noun}."}, "status": status}
 
     def _find_noun(self) -> tuple[str, bool]:
-        """What the tool is about, one of it, and whether it is about several."""
+        """The singular of the tool's object, and whether the tool is about several."""
         first = next(iter(self.things), Phrase(()))
         about = first.of if first.words[-1:] and first.words[-1] in _VAGUE else first.words
         words = [word for word in (*self.object, *about) if word not in _VAGUE]
@@ -188,12 +188,12 @@ class _Facts:
         return {**self._list_ids(), **found}
 
     def _list_ids(self) -> Properties:
-        """The ids that it is given: which thing is meant, the answer says too."""
+        """The id parameters, which results repeat."""
         given = ((name, words, schema) for name, (words, schema) in self.parameters.items() if words[-1] == "id")
         return {name: {**_copy_type(schema), "description": f"The {' '.join(words)}."} for name, words, schema in given}
 
     def _describe(self, phrase: Phrase) -> Properties:
-        """What a noun phrase stands for: a value, several, or a list of things."""
+        """The property of a noun phrase: a value, a list of values, or a list of records."""
         words = phrase.words
         if words[-1] in _VAGUE:
             words = self.object or phrase.of or words
@@ -208,7 +208,7 @@ class _Facts:
         return {self.join(*words[-3:]): _value_schema(words[-1], text, number=self.answer == "number")}
 
     def join(self, *words: str) -> str:
-        """Words as the name of a property, spelt as the parameters are."""
+        """Join words into a property name, in the case style of the parameters."""
         if len(words) > _MOST_WORDS:
             words = (words[0], *words[1 - _MOST_WORDS :])
         parts = [re.sub(r"[^0-9a-z]", "", word) for word in words]
@@ -223,7 +223,7 @@ def _list_schema(record: Properties, text: str) -> Schema:
 
 
 def _value_schema(noun: str, text: str, *, number: bool) -> Schema:
-    """A value that is called by a noun; a number if nothing else is known and `number` says so."""
+    """The schema of a value named by a noun; a number if the noun is unknown and `number` is set."""
     if noun in _WHOLE:
         return {"type": "integer", "description": text}
     if noun in _FORMATS:
@@ -246,7 +246,7 @@ def _read_parameters(schema: Schema) -> Iterator[tuple[str, tuple[list[str], Sch
 
 
 def _read_object(words: Iterable[str]) -> Iterator[str]:
-    """What stands in a name before `by`, `for` and the like."""
+    """The words of a name before `by`, `for` and the like, without fillers."""
     for place, word in enumerate(words):
         if word in _LINKS and place:
             return
@@ -255,7 +255,7 @@ def _read_object(words: Iterable[str]) -> Iterator[str]:
 
 
 def _split_words(text: str) -> list[str]:
-    """The words and stops of a text, in small letters; names fall into their words."""
+    """The lower-case words and punctuation of a text; identifiers are split into words."""
     words: list[str] = []
     for token in _TOKEN.findall(text):
         if "_" in token or re.match("[a-z]{2,}[A-Z]", token):
@@ -266,9 +266,9 @@ def _split_words(text: str) -> list[str]:
 
 
 def _read_verb(tokens: list[str]) -> tuple[str | None, int]:
-    """The verb of a sentence, and where what follows it begins."""
+    """The verb of a sentence, or None, and the index of the first word after it."""
     for at, token in enumerate(tokens[:_FAR]):
-        # "Users can retrieve ...": the verb is not far behind.
+        # As in "Users can retrieve ...".
         if (at == 0 or tokens[at - 1] in ("to", "can", "will", "and")) and base_verb(token):
             place = at + 1
             while place + 1 < len(tokens) and tokens[place] in _LISTED and base_verb(tokens[place + 1]):
@@ -276,12 +276,12 @@ def _read_verb(tokens: list[str]) -> tuple[str | None, int]:
             while place < len(tokens) and tokens[place] in ("for", "up", "out", "through", "to", "by", "on", "at"):
                 place += 1
             return base_verb(token), place
-    # "Trigger the alarm": a verb that is not known, but no noun.
+    # As in "Trigger the alarm": an unknown verb, but not a noun.
     return None, int(len(tokens) > 1 and tokens[0] not in _LINKS and tokens[1] in ("the", "a", "an"))
 
 
 def _read_phrases(tokens: list[str], place: int) -> tuple[Phrase, ...]:
-    """Noun phrases in a row: `the area and the perimeter of a circle`."""
+    """Read consecutive noun phrases, as in `the area and the perimeter of a circle`."""
     found: list[Phrase] = []
     while place < len(tokens):
         words, place = _read_noun(tokens, place)
@@ -306,7 +306,7 @@ def _read_noun(tokens: list[str], place: int) -> tuple[tuple[str, ...], int]:
     while place < len(tokens) and tokens[place] not in _STOPS and tokens[place] not in _LINKS:
         word = tokens[place]
         if words and word.endswith("ed") and place + 1 < len(tokens) and tokens[place + 1] in _LINKS:
-            break  # "commits authored by them"
+            break  # as in "commits authored by them"
         if word not in _FILLERS:
             words.append(word)
         place += 1

@@ -1,1 +1,1 @@
-"""The samplers that come with toolyard, one topology a file."""
+"""The built-in samplers, grouped by topology."""

@@ -1,4 +1,4 @@
-"""What a sampler is.
+"""Base classes of samplers.
 
 ```python
 class ByTagOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,38 +47,41 @@ T = TypeVar("T")
 
 
 def fresh_seed() -> int:
-    """A seed that nobody has used."""
+    """Return a random 63-bit seed."""
     return secrets.randbits(63)
 
 
 def derive_seed(seed: int, *purpose: str | int) -> int:
-    """The seed of one purpose under another seed; equal for equal words, 63 bits."""
-    # Python refuses to write very long numbers in tens.
+    """Derive a 63-bit seed for one purpose from another seed, deterministically."""
+    # Python limits the decimal digits of very large integers.
     start = str(seed) if -(1 << 128) < seed < 1 << 128 else hex(seed)
     text = "\x1f".join((start, *(str(word) for word in purpose)))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 class RandomStream:
-    """A stream of random choices. It draws on `Random.random` alone, which no Python release changes."""
+    """A deterministic stream of random choices.
+
+    It uses only `Random.random`, whose sequence is the same in every Python release.
+    """
 
     def __init__(self, seed: int, *purpose: str | int) -> None:
         self._next = Random(derive_seed(seed, *purpose)).random  # noqa: S311 (it has to repeat)
 
     def below(self, count: int) -> int:
-        """A number from 0 to `count` - 1."""
+        """A random integer from 0 to `count` - 1."""
         return int(self._next() * count)
 
     def fraction(self) -> float:
-        """A number from 0 up to, but not including, 1."""
+        """A random number in [0, 1)."""
         return self._next()
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of them, each as likely as the others."""
+        """A random item, all equally likely."""
         return items[self.below(len(items))]
 
     def each(self, items: Sequence[T]) -> Iterator[T]:
-        """All of them in random order; those that are not asked for cost nothing."""
+        """Yield all items in random order; lazy, so stopping early is cheap."""
         moved: dict[int, int] = {}
         for place in range(len(items)):
             other = place + self.below(len(items) - place)
@@ -86,7 +89,7 @@ class RandomStream:
             moved[other] = moved.pop(place, place)
 
     def weighted(self, items: Sequence[T], weights: Sequence[float]) -> T:
-        """One of them, likelier the heavier it is."""
+        """A random item, with probability proportional to its weight."""
         point = self._next() * math.fsum(weights)
         for item, weight in zip(items, weights, strict=True):
             point -= weight
@@ -95,7 +98,7 @@ class RandomStream:
         return items[-1]
 
     def by_weight(self, items: Sequence[T], weights: Sequence[float]) -> list[T]:
-        """All of them, as if drawn one after the other by weight, without putting any back."""
+        """All items, in the order of a weighted draw without replacement."""
         keys = [-math.log(1.0 - self._next()) / max(weight, 1e-9) for weight in weights]
         return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]
 
@@ -109,10 +112,11 @@ def search_starts(
     search: Callable[[Start, int], tuple[T | None, bool]],
     is_spent: Callable[[], bool],
 ) -> T | None:
-    """What a search finds from one of the starts within so many steps: (what it found, whether it looked at all).
+    """Search from each start with a step limit; return the first result, or None.
 
-    None of them may use up what the others need: those that take long are put off, and get more steps each time they
-    come back. None if there is nothing, or everything is spent.
+    `search(start, limit)` returns what it found, and whether it was exhaustive. So that no start uses up the steps of
+    the others, starts that hit the limit are retried later with a limit four times as high, until none is left or
+    `is_spent()`.
     """
     while True:
         late: list[Start] = []
@@ -134,33 +138,33 @@ Tries = Annotated[int, msgspec.Meta(ge=1)]
 
 _NUMBERS = ("k", "seed")
 _ASKED_OF = {"neighbors": ("near", "duplicates"), "dataflow": ("out_edges", "edge")}
-"""What samplers call of artifacts, which an enrichment of anybody's may make."""
+"""The methods that samplers need of artifacts, which custom enrichments may provide."""
 
 
 class SamplerOptionError(SamplingError, ConfigError):
-    """What a sampler was asked for cannot be: an option, a namespace or an artifact that is not there."""
+    """Invalid sampler options, or an unknown namespace or missing artifact."""
 
 
 class SamplerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every sampler takes, when it is made or with each `sample`."""
+    """Options of every sampler, for its constructor or for each `sample`."""
 
     k: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """How many tools, exactly."""
+    """Exact number of tools."""
     seed: int | None = None
-    """Where randomness begins; None for another sample each time."""
+    """Random seed; None for a different sample each time."""
     namespace: str | tuple[str, ...] | None = None
-    """The namespace, or namespaces, to draw from; None for all, also where the constructor was given some."""
+    """The namespace or namespaces to draw from; None for all, even if the constructor was given some."""
     allow_short: bool = False
-    """Return fewer than `k` tools, where there are no more, instead of raising."""
+    """Return fewer than `k` tools, instead of raising, if there are no more."""
     strict: bool = True
-    """An option that the sampler does not have is an error; if False, it is logged and ignored."""
+    """Raise on unknown options; if False, they are logged and ignored."""
 
 
 O = TypeVar("O", bound=SamplerOptions)  # noqa: E741
 
 
 class SampleRequest(Generic[O]):
-    """One call of `sample`: what is wanted, and the registry as it was when the call began."""
+    """One call of `sample`: the request, and a snapshot of the registry from the start of the call."""
 
     def __init__(self, sampler: str, topology: str, view: View, options: O, k: int, seed: int) -> None:
         self.sampler = sampler
@@ -170,21 +174,21 @@ class SampleRequest(Generic[O]):
         self.k = k
         self.seed = seed
         self.anchor: int | None = None
-        """The place of a tool that has to be in the sample; used by `tc/coverage`."""
+        """Index of a tool that must be in the sample; used by `tc/coverage`."""
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Every tool; samplers speak of tools by their place here."""
+        """All tools; samplers refer to tools by their index here."""
         return self.world.tools
 
     @cached_property
     def world(self) -> SnapshotView:
-        """What has been worked out about these tools."""
+        """Cached data about these tools."""
         return world_of(self.view)
 
     @cached_property
     def spaces(self) -> tuple[str, ...]:
-        """The namespaces to draw from, in the order of registration; one that does not exist is an error."""
+        """The namespaces to draw from, in registration order; an unknown one is an error."""
         chosen = self.options.namespace
         if chosen is None:
             return tuple(self.world.spaces)
@@ -195,13 +199,13 @@ class SampleRequest(Generic[O]):
 
     @cached_property
     def places(self) -> tuple[int, ...]:
-        """The places of the tools of these namespaces."""
+        """Indexes of the tools in these namespaces."""
         if len(self.spaces) == len(self.world.spaces):
             return self.world.all_places
         return tuple(sorted(place for space in self.spaces for place in self.world.spaces[space]))
 
     def known(self, namespace: str) -> None:
-        """Raise if no tool is in that namespace."""
+        """Raise if the namespace has no tools."""
         spaces = self.world.spaces
         if namespace not in spaces:
             near = nearest(namespace, spaces)
@@ -209,7 +213,7 @@ class SampleRequest(Generic[O]):
             raise self.refusal(f"no tool is in the namespace {namespace!r}; {hint}")
 
     def place_of(self, qualified_name: str) -> int:
-        """The place of a tool, the first of its overloads; a name that does not exist is an error."""
+        """Index of a tool's first overload; an unknown name is an error."""
         namespace, _, name = qualified_name.partition(TOOL_NAMESPACE_SEP)
         found = self.world.named(namespace, name)
         if not found:
@@ -221,20 +225,20 @@ class SampleRequest(Generic[O]):
         return found[0]
 
     def chance(self, *purpose: str | int) -> RandomStream:
-        """A stream of randomness for one purpose."""
+        """A random stream for one purpose, independent of the streams for others."""
         return RandomStream(self.seed, self.sampler, *purpose)
 
     def refusal(self, text: str) -> SamplerOptionError:
-        """An error about what was asked."""
+        """Create an error about the request."""
         return SamplerOptionError(f"{self.sampler}: {text}", requested=self.k)
 
     def failure(self, reason: str, tools: Sequence[Tool] = ()) -> SamplingError:
-        """That there is no such sample, with the part that was found."""
+        """Create the error for a sample that cannot be found, with the part that was."""
         found = f"found {len(tools)} of {self.k} tools" if tools else f"found none of {self.k} tools"
         return SamplingError(f"{self.sampler}: {found}: {reason}", requested=self.k, tools=tools)
 
     def explain_no_edges(self, graph: Graph, reason: str) -> str:
-        """`reason`; if nothing can feed anything because nobody has said what the tools return, that too."""
+        """Return `reason`, extended if there are no edges because no tool has an output schema."""
         if graph.linked or self.world.graph(0.0, self.spaces).linked:
             return reason
         if any(self.tools[place].output_parameters for place in self.places):
@@ -253,7 +257,7 @@ class SampleRequest(Generic[O]):
         details: Mapping[str, Any] | None = None,
         topology: str = "",
     ) -> Sample:
-        """The sample of these tools, given as they are or by their places; if there are too few, the `reason`."""
+        """Create the sample of these tools or indexes; raise with `reason` if there are too few."""
         tools = [self.tools[one] if isinstance(one, int) else one for one in found]
         if len(tools) != self.k and not (tools and len(tools) < self.k and self.options.allow_short):
             raise self.failure(reason, tools)
@@ -268,7 +272,7 @@ class SampleRequest(Generic[O]):
         )
 
     def pass_on(self, sample: Sample, **details: Any) -> Sample:
-        """What another sampler drew, as it is, with more to tell."""
+        """Return another sampler's sample with additional details."""
         return self.sample(
             list(sample),
             roles=sample.roles,
@@ -280,21 +284,20 @@ class SampleRequest(Generic[O]):
 
 
 class ToolSampler(Generic[O]):
-    """Draws tools that belong together in some way.
+    """Base class of samplers, which draw tools that are related in some way.
 
-    Options given to `sample` win over those of the constructor; one that is given as None is back at its default, so
-    that `namespace=None` draws from all. (`k` and `seed` as None are not given.) Nothing is written to a sampler after
-    it is made, so any number of threads may share it. Each `sample` sees the registry as it is at that moment. A
-    subclass overrides `draw`, or `sample` whole.
+    Options of `sample` override those of the constructor; None restores the option's default, so `namespace=None` draws
+    from all. (None for `k` or `seed` counts as not given.) A sampler is immutable after construction, so threads may
+    share it. Each `sample` uses the current snapshot of the registry. Subclasses override `draw`, or all of `sample`.
     """
 
     sampler_name: ClassVar[str] = ""
-    """The name that it is registered under."""
+    """The name under which it is registered."""
     topology: ClassVar[str] = "set"
     required_artifacts: ClassVar[tuple[str, ...]] = ()
-    """The artifacts without which it cannot be made."""
+    """Artifacts the registry must have."""
     options_type: ClassVar[type[SamplerOptions]] = SamplerOptions
-    """Taken from the class itself where that says it: `ByTag(ToolSampler[ByTagOptions])`."""
+    """Set from the type parameter: `ByTag(ToolSampler[ByTagOptions])`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -313,27 +316,27 @@ class ToolSampler(Generic[O]):
         self._check_inner()
 
     def sample(self, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Sample:
-        """Exactly `k` tools, or `SamplingError` with those that were found.
+        """Draw exactly `k` tools; `SamplingError` holds those that were found if there are fewer.
 
-        The same registry, options and seed give the same sample. With a seed among the options of the constructor
-        that is every call; `series` draws different ones from one seed.
+        The same registry, options and seed give the same sample. A seed among the constructor's options therefore makes
+        every call return the same one; `series` draws different samples from one seed.
         """
         return self.sample_from(self._take_snapshot(), {**overrides, "k": k, "seed": seed})
 
     def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
-        """`n` samples, each with a seed of its own derived from the one given."""
+        """Yield `n` samples with different seeds, derived from the given one."""
         start = self._series_seed(seed)
         for number in range(n):
             yield self.sample(k, seed=derive_seed(start, "series", number), **overrides)
 
     def draw(self, ask: SampleRequest[O]) -> Sample:
-        """Find the tools and return `ask.sample(...)` of them."""
+        """Find the tools and return `ask.sample(...)`."""
         raise TypeError(f"{type(self).__name__} has no way to draw for {ask.sampler}")
 
     def sample_from(self, view: View, given: Mapping[str, Any], anchor: int | None = None) -> Sample:
-        """`sample` of a registry at one moment, for samplers that draw with the help of others.
+        """`sample` from a given snapshot, for samplers that use others.
 
-        The tool at the place `anchor`, if that is given, has to be in the sample.
+        The sample must contain the tool at index `anchor`, if given.
         """
         ask = self._build_request(given, view)
         if anchor is not None and ask.tools[anchor].namespace not in ask.spaces:
@@ -342,7 +345,7 @@ class ToolSampler(Generic[O]):
         return self.draw(ask)
 
     def _build_request(self, given: Mapping[str, Any], view: View | None = None) -> SampleRequest[O]:
-        """What a call asks for, checked."""
+        """Validate the options of a call."""
         view = self._take_snapshot() if view is None else view
         options = self._read_options(self.options, given)
         seed = fresh_seed() if options.seed is None else options.seed
@@ -358,11 +361,11 @@ class ToolSampler(Generic[O]):
         return ask
 
     def count(self, options: O, seed: int) -> int | None:
-        """How many tools a call wants; None if nobody has said."""
+        """The number of tools of a call; None if it is not set."""
         return options.k
 
     def require(self, view: View) -> None:
-        """Raise if an artifact that this sampler needs is not there, or is something else."""
+        """Raise if a required artifact is missing or lacks methods."""
         for artifact in self.required_artifacts:
             if artifact not in view.artifacts:
                 raise SamplerOptionError(missing(self._called, artifact))
@@ -375,7 +378,7 @@ class ToolSampler(Generic[O]):
                 )
 
     def _check_inner(self) -> None:
-        """For those that draw with the help of others: raise if these cannot be made of the constructor's options."""
+        """Validate the inner samplers of the constructor's options; for samplers that use others."""
 
     def _take_snapshot(self) -> View:
         return cast("View", getattr(self.registry, "snapshot", self.registry))
@@ -389,7 +392,7 @@ class ToolSampler(Generic[O]):
         return self.sampler_name or type(self).__name__
 
     def _read_options(self, base: SamplerOptions, given: Mapping[str, Any]) -> O:
-        """`base` with what is given in its place, checked. None is the default; of `k` and `seed`, it gives nothing."""
+        """Validate options and apply them to `base`. None sets the default, but is ignored for `k` and `seed`."""
         known = options_of(type(base))
         new: dict[str, Any] = {}
         for name, value in given.items():
@@ -419,7 +422,7 @@ class ToolSampler(Generic[O]):
 
 
 def _as_int(value: Any) -> Any:
-    """A whole number of any kind, such as numpy's, as an `int`; what is none is left to be refused."""
+    """Convert any integer type, such as numpy's, to `int`; other values are returned for validation to reject."""
     if isinstance(value, bool):
         return value
     try:

@@ -1,4 +1,4 @@
-"""`tc/chain`: each tool feeds the next; the fans: one tool feeds several, or is fed by them."""
+"""`tc/chain`: each tool feeds the next; `tc/fan_out` and `tc/fan_in`: one tool feeds several, or is fed by them."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from toolyard.insight.samplers.base import (
 from toolyard.insight.samplers.snapshot_view import Arrows, Graph
 
 _LOOKAHEAD = 8
-"""How far ahead dead ends are seen."""
+"""Steps of lookahead for dead ends."""
 _FIRST_LIMIT = 64
-"""Steps that one start may take, per tool, before the others have had their turn."""
+"""Initial step limit of a start, per tool of the chain."""
 
 _PART_STEPS = 2000
 _ARROWS = 32
-"""To look at so many edges counts as a step."""
+"""Edges whose examination counts as one step."""
 
 
 class FlowOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What samplers take that follow the dataflow; `tc/chain` takes nothing else."""
+    """Options of samplers that follow the dataflow, such as `tc/chain`."""
 
     min_score: Score = 0.0
-    """The weakest edge that counts."""
+    """Minimum score of an edge."""
     max_tries: Tries = 100_000
-    """Steps of the search, after which it gives up."""
+    """Maximum number of steps of the search."""
 
 
 class ChainSampler(ToolSampler[FlowOptions]):
-    """A -> B -> C ...: `k` tools of different names, likelier along strong edges.
+    """A -> B -> C ...: `k` tools of different names; strong edges are preferred.
 
-    The search goes back on dead ends and begins again elsewhere, so a chain that exists is found, if `max_tries`
-    steps are enough for it.
+    The search backtracks from dead ends and tries other starts, so it finds an existing chain if `max_tries` steps
+    suffice.
     """
 
     sampler_name = "tc/chain"
@@ -54,7 +54,7 @@ class ChainSampler(ToolSampler[FlowOptions]):
         """Search from random starts."""
         graph = ask.world.graph(ask.options.min_score, ask.spaces)
         search = ChainSearch(graph, ask.k, ask.chance("steps"), ask.options.max_tries)
-        # No chain is longer than there are names; the rest is only about the part that is told of.
+        # No chain is longer than the number of names; then only find the longest part for the error.
         found = search.run(_list_starts(ask, graph)) if ask.k <= max(1, graph.name_count) else []
         if len(found) < ask.k and ask.anchor is None:
             found = _find_longest(ask, graph, found)
@@ -68,7 +68,7 @@ class ChainSampler(ToolSampler[FlowOptions]):
 
 
 def _list_starts(ask: SampleRequest[FlowOptions], graph: Graph) -> Iterator[tuple[int, int]]:
-    """Places in random order, each as the first of the chain; or a tool that has to be there, at each place of it."""
+    """Starts as (index, position in the chain): random first tools, or the anchor at each position."""
     if ask.anchor is not None:
         return ((ask.anchor, back) for back in ask.chance("position").each(range(ask.k)))
     places = graph.sources if ask.k > 1 and graph.sources else ask.places
@@ -76,7 +76,7 @@ def _list_starts(ask: SampleRequest[FlowOptions], graph: Graph) -> Iterator[tupl
 
 
 def _find_longest(ask: SampleRequest[FlowOptions], graph: Graph, found: list[int]) -> list[int]:
-    """The longest chain that a short search finds, where there is none as long as it should be."""
+    """The longest chain that a short search finds, for the error when there is no chain of `k` tools."""
     most = min(ask.k - 1, max(1, graph.name_count))
     while len(found) < most:
         length = (len(found) + most + 1) // 2
@@ -89,7 +89,7 @@ def _find_longest(ask: SampleRequest[FlowOptions], graph: Graph, found: list[int
 
 
 class ChainSearch:
-    """Depth-first search for a path of `k` tools within a number of steps."""
+    """Depth-first search for a path of `k` tools, with a limit on steps."""
 
     def __init__(self, graph: Graph, k: int, chance: RandomStream, budget: int) -> None:
         self._graph = graph
@@ -99,22 +99,22 @@ class ChainSearch:
         self._budget = budget
         self._walks: dict[tuple[bool, int, int], bool] = {}
         self.best: list[int] = []
-        """The longest path so far."""
+        """The longest path found so far."""
 
     def run(self, starts: Iterable[tuple[int, int]]) -> list[int]:
-        """A path of `k` places, or the longest that was met. Each start is (a place, how many tools come before it)."""
+        """Return a path of `k` indexes, or the longest found. A start is (index, number of tools before it)."""
         found = search_starts(starts, _FIRST_LIMIT * self._k, self._search_from, lambda: self._left <= 0)
         return self.best if found is None else found
 
     def reason(self, min_score: float) -> str:
-        """Why there is no path."""
+        """Why no path was found."""
         if self._left <= 0:
             return f"no chain was met in max_tries={self._budget} steps"
         weak = f" with edges of {min_score} or more" if min_score else ""
         return f"there is no chain of {self._k} tools{weak}"
 
     def _search_from(self, begin: tuple[int, int], limit: int) -> tuple[list[int] | None, bool]:
-        """A path that has a place behind so many others; and whether all of them were looked at."""
+        """Find a path with the start at its position; also return whether the search was exhaustive."""
         start, back = begin
         self._left -= 1
         if not (self._can_walk(False, start, back) and self._can_walk(True, start, self._k - 1 - back)):
@@ -137,7 +137,7 @@ class ChainSearch:
                 stack.pop()
                 if not stack:
                     return None, True
-                # The tool that this list of successors belonged to leaves again.
+                # Backtrack: remove the tool whose successors are exhausted.
                 used.discard(names[path.popleft() if len(path) - 1 <= back else path.pop()])
                 continue
             limit -= 1
@@ -150,7 +150,7 @@ class ChainSearch:
         return list(path), True
 
     def _list_next(self, path: deque[int], back: int, used: set[int]) -> list[int]:
-        """The places that can come next, in the order in which to try them."""
+        """The candidates for the next step, in the order in which to try them."""
         size = len(path)
         forward = size > back
         rest = self._k - 1 - size if forward else back - size
@@ -165,7 +165,7 @@ class ChainSearch:
         return self._chance.by_weight([place for place, _ in fit], [score for _, score in fit])
 
     def _can_walk(self, forward: bool, place: int, steps: int) -> bool:
-        """Whether that many steps can be gone from here at all, be it in circles."""
+        """Whether a walk of so many steps exists from here, cycles allowed; looks ahead a limited distance."""
         steps = min(steps, _LOOKAHEAD)
         if steps <= 0:
             return True
@@ -178,24 +178,24 @@ class ChainSearch:
 
 
 class FanOptions(FlowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/fan_out` and `tc/fan_in` take."""
+    """Options of `tc/fan_out` and `tc/fan_in`."""
 
     k: Annotated[int, msgspec.Meta(ge=2)] | None = None
     independence: Literal["prefer", "require", "ignore"] = "prefer"
-    """Whether the many may feed each other: only where it cannot be helped, never, or as it comes."""
+    """Whether the spokes may feed each other: only if unavoidable, never, or freely."""
 
 
 class _FanSampler(ToolSampler[FanOptions]):
-    """A hub, and the many that it feeds or is fed by."""
+    """A hub and its spokes, which it feeds or which feed it."""
 
     required_artifacts = ("dataflow",)
     hub_role: ClassVar[str]
     spoke_role: ClassVar[str]
     is_forward: ClassVar[bool]
-    """Whether the hub feeds the others, and comes first."""
+    """Whether the hub feeds the spokes, and so comes first."""
 
     def draw(self, ask: SampleRequest[FanOptions]) -> Sample:
-        """The tools in the order in which they run."""
+        """Search for a hub with spokes; the sample is in execution order."""
         graph = ask.world.graph(ask.options.min_score, ask.spaces)
         hub, many, free = FanSearch(ask, graph, forward=self.is_forward).run()
         spokes = [(place, self.spoke_role) for place in many]
@@ -217,7 +217,7 @@ class _FanSampler(ToolSampler[FanOptions]):
 
 
 class FanOutSampler(_FanSampler):
-    """[seed, `k` - 1 successors]. The successors can run side by side: where possible, none feeds another."""
+    """[seed, `k` - 1 successors]. The successors can run in parallel: if possible, none feeds another."""
 
     sampler_name = "tc/fan_out"
     topology = "fan_out"
@@ -225,7 +225,7 @@ class FanOutSampler(_FanSampler):
 
 
 class FanInSampler(_FanSampler):
-    """[`k` - 1 predecessors, sink]. Where possible, no predecessor feeds another."""
+    """[`k` - 1 predecessors, sink]. If possible, no predecessor feeds another."""
 
     sampler_name = "tc/fan_in"
     topology = "fan_in"
@@ -238,7 +238,7 @@ def _describe_options(options: FanOptions) -> str:
 
 
 class FanSearch:
-    """For a hub with enough spokes, and for spokes that have nothing to do with each other."""
+    """Searches for a hub with enough spokes that do not feed each other."""
 
     def __init__(self, ask: SampleRequest[FanOptions], graph: Graph, *, forward: bool) -> None:
         self._ask = ask
@@ -250,7 +250,7 @@ class FanSearch:
         self._touching: dict[int, frozenset[int]] = {}
 
     def run(self) -> tuple[int | None, list[int], bool]:
-        """The hub, its spokes, and whether these are independent; fewer spokes if that is all there is."""
+        """Return the hub, its spokes, and whether they are independent; fewer spokes if no hub has enough."""
         wish = self._ask.options.independence
         best: tuple[int | None, list[int], bool] = (None, [], False)
         order = self._ask.chance("spokes")
@@ -271,17 +271,17 @@ class FanSearch:
         return best
 
     def _list_hubs(self) -> Iterator[tuple[int, int | None]]:
-        """Hubs in random order, each with the spoke that it has to have."""
+        """Yield hubs in random order, each with a spoke it must have or None."""
         anchor = self._ask.anchor
         if anchor is None:
-            # If none has enough, those that have some can still give the part that is told of.
+            # If none has enough spokes, hubs with fewer still give a partial result for the error.
             some = self._graph.hubs(self._forward, self._need) or self._graph.hubs(self._forward, 1)
             return ((place, None) for place in self._ask.chance("hub").each(some))
         feeders = [place for place, _ in self._back[anchor]]
         return iter([(anchor, None), *((place, anchor) for place in self._ask.chance("hub").each(feeders))])
 
     def _order_spokes(self, hub: int, chance: RandomStream, must: int | None) -> list[int]:
-        """The spokes of a hub by chance and strength, each name once; one that has to come along first."""
+        """The spokes of a hub in weighted random order, each name once, with a required spoke first."""
         arrows = self._spokes[hub]
         order = chance.by_weight([place for place, _ in arrows], [score for _, score in arrows])
         names = {self._graph.name_ids[place]: place for place in reversed(order)}
@@ -291,7 +291,7 @@ class FanSearch:
         return kept if must is None else [must, *(place for place in kept if place != must)]
 
     def _choose_independent(self, spokes: list[int]) -> list[int]:
-        """As many spokes as needed of which none touches another, or the most that were met."""
+        """Choose the needed number of spokes without edges between them, or as many as the search finds."""
         must = self._ask.anchor
         need = min(self._need, len(spokes))
         best: list[int] = []

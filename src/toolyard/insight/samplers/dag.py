@@ -1,4 +1,4 @@
-"""`tc/dag`: tools that hang together, without a circle."""
+"""`tc/dag`: a connected, acyclic graph of tools."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from toolyard.insight.samplers.snapshot_view import Graph
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Arc = tuple[int, int]
 _ARCS = 100
-"""To look at so many edges counts as a step."""
+"""Edges whose examination counts as one step."""
 
 
 class DagOptions(FlowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/dag` takes."""
+    """Options of `tc/dag`."""
 
     depth: Count | None = None
-    """How many levels, exactly. A tool stands one level below the lowest of those that feed it."""
+    """Exact number of levels. A tool is one level below the lowest tool that feeds it."""
     width: Count | None = None
-    """The most tools on one level: as many can run side by side."""
+    """Maximum number of tools on one level, which can run in parallel."""
     branching: Count | None = None
-    """The most tools that one tool feeds."""
+    """Maximum number of tools that one tool feeds."""
     max_tries: Tries = 20_000
 
 
 class DagSampler(ToolSampler[DagOptions]):
-    """A connected graph without circles, in topological order: level by level."""
+    """A connected acyclic graph, in topological order: level by level."""
 
     sampler_name = "tc/dag"
     topology = "dag"
     required_artifacts = ("dataflow",)
 
     def draw(self, ask: SampleRequest[DagOptions]) -> Sample:
-        """Grow from random starts."""
+        """Grow a graph from random starts."""
         graph = ask.world.graph(ask.options.min_score, ask.spaces)
         _check_options(ask)
         search = DagSearch(ask, graph)
@@ -72,7 +72,7 @@ def _check_options(ask: SampleRequest[DagOptions]) -> None:
 
 
 class Grown(NamedTuple):
-    """A graph as far as it has grown: every tool but the first came with one arc."""
+    """A partial graph: every tool but the first was added with one arc."""
 
     order: tuple[int, ...]
     arcs: tuple[Arc, ...]
@@ -80,7 +80,7 @@ class Grown(NamedTuple):
 
 
 class DagSearch:
-    """Grows a graph tool by tool, and goes back where it can grow no further."""
+    """Grows a graph tool by tool, with backtracking."""
 
     def __init__(self, ask: SampleRequest[DagOptions], graph: Graph) -> None:
         self._ask = ask
@@ -93,18 +93,18 @@ class DagSearch:
         self.best = Grown((), (), {})
         most = max(graph.reach, default=0)
         self._hopeless = ask.k > max(1, most)
-        """True if no tools that hang together are so many; a part of them can still be told of."""
+        """True if no connected component has `k` names; the search then only finds a part for the error."""
         if self._hopeless:
             self._left = min(self._left, 2 * most)
 
     def run(self) -> Grown:
-        """A graph of `k` tools, or the largest that was met."""
+        """Return a graph of `k` tools, or the largest found."""
         found = search_starts(self._list_starts(), 16 * self._ask.k, self._search_from, lambda: self._left <= 0)
         return self.best if found is None else found
 
     @property
     def reason(self) -> str:
-        """Why there is none."""
+        """Why no graph was found."""
         if self._left <= 0 and not self._hopeless:
             return f"no such graph was met in max_tries={self._options.max_tries} steps"
         return "there is no such graph in the dataflow"
@@ -116,12 +116,12 @@ class DagSearch:
         if self._ask.k == 1:
             return chance.each(self._ask.places)
         reach = self._graph.reach
-        # If none is large enough, the largest can still give the part that is told of.
+        # If no component is large enough, the largest gives a partial result for the error.
         enough = min(self._ask.k, max(reach, default=0))
         return (place for place in chance.each(self._graph.linked) if reach[place] >= enough)
 
     def _search_from(self, start: int, limit: int) -> tuple[Grown | None, bool]:
-        """A graph that grew from `start`; and whether all of them were looked at."""
+        """Grow a graph from `start`; also return whether the search was exhaustive."""
         first = Grown((start,), (), {start: 0})
         seen: set[frozenset[int] | frozenset[Arc]] = set()
         stack = [(first, self._list_larger(first))]
@@ -146,7 +146,7 @@ class DagSearch:
         return None, True
 
     def _list_larger(self, grown: Grown) -> Iterator[Grown]:
-        """The graphs with one tool more, in the order in which to try them."""
+        """Yield the graphs with one more tool, in the order in which to try them."""
         if len(grown.order) == self._ask.k:
             return
         names = self._graph.name_ids
@@ -171,7 +171,7 @@ class DagSearch:
                 yield after
 
     def _fits_options(self, grown: Grown) -> bool:
-        """Whether it keeps to the options, and can still come to the depth that is wanted."""
+        """Whether the graph satisfies the options and can still reach the requested depth."""
         options = self._options
         depth = max(grown.levels.values()) + 1
         if options.depth is not None and not depth <= options.depth <= depth + self._ask.k - len(grown.order):
@@ -180,7 +180,7 @@ class DagSearch:
             options.branching
         ):
             return False
-        # Levels sink as tools are put above them, so only the last word counts, unless nothing can sink any more.
+        # Adding a tool above others moves them down, so the width is checked only once the graph is complete.
         final = len(grown.order) == self._ask.k
         return not (
             final and options.width is not None and max(Counter(grown.levels.values()).values()) > options.width
@@ -188,7 +188,7 @@ class DagSearch:
 
 
 def _find_levels(before: dict[int, int], arc: Arc, arcs: tuple[Arc, ...]) -> dict[int, int]:
-    """The longest way to each place, with one arc more; the arcs are those of a tree, so they have no circle."""
+    """Update the longest path to each tool for one more arc; the arcs form a tree, so there is no cycle."""
     source, target = arc
     if source in before:
         return {**before, target: before[source] + 1}
@@ -206,7 +206,7 @@ def _find_levels(before: dict[int, int], arc: Arc, arcs: tuple[Arc, ...]) -> dic
 
 
 def _all_arcs(graph: Graph, found: Grown, branching: int | None) -> list[Arc]:
-    """The arcs it grew by, and those that lead down as well: they add no circle and change no level."""
+    """The arcs of the growth, plus all others that lead down, which add no cycle and change no level."""
     arcs = list(found.arcs)
     known = set(arcs)
     fed = Counter(source for source, _ in arcs)

@@ -1,4 +1,4 @@
-"""`tc/missing`: what cannot be done with the tools drawn, since one needed thing was taken away."""
+"""`tc/missing`: a task that the sampled tools cannot solve, because a needed tool or value was removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolyard.model.errors import SamplingError
 from toolyard.model.tool import Tool
 
 _HOPELESS = 3
-"""So many failures of the inner sampler mean that it will not find a sample of that size."""
+"""Failures of the inner sampler after which it is not tried again with that size."""
 
 _MODES = ("tool", "parameter")
 _WHY = {"tool": "the tool to take away has to be drawn too: ", "parameter": ""}
@@ -22,42 +22,44 @@ _NOTHING = {
     "tool": "no tool of the samples feeds another what none of the rest gives as well",
     "parameter": "no tool of the samples has a required parameter",
 }
-"""Why there is nothing to take away, by mode, where there are samples."""
+"""Reasons, by mode, why nothing can be removed from the samples."""
 
 
 class MissingOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/missing` takes."""
+    """Options of `tc/missing`."""
 
     sampler: Any = None
-    """The sampler of the tools: its name, a mapping of `type` and its options, or the sampler itself. None for
-    `tc/chain`, and where the registry knows no dataflow or has no such chain, `tc/random`."""
+    """The inner sampler: its name, a mapping of `type` and its options, or a sampler.
+
+    None for `tc/chain`, or `tc/random` if the registry has no dataflow or no such chain.
+    """
     mode: Literal["any", "tool", "parameter"] = "any"
-    """What is taken away: a tool that others need, the value of a required parameter, or one of both by chance."""
+    """What is removed: a tool that others need, the value of a required parameter, or either at random."""
     max_tries: Tries = 256
-    """Samples of the inner sampler that are tried."""
+    """Maximum number of samples of the inner sampler that are tried."""
 
 
 class MissingSampler(ToolSampler[MissingOptions]):
-    """A sample with a hole, of which `details` tells: `missing` ("tool" or "parameter"), `tool`, `parameter`.
+    """A sample with something missing, described in `details`: `missing` ("tool" or "parameter"), `tool`, `parameter`.
 
-    A missing tool is one that feeds others what, as far as the dataflow knows, none of the rest gives them; any where
-    the sample has no edges. A missing parameter is one whose value nobody gives; it stays in the definition of its
-    tool. Where there is no other than those that a tool of the sample feeds, `fed_by` says which.
+    A missing tool is one that feeds others a value that, according to the dataflow, none of the rest provides; any tool
+    if the sample has no edges. A missing parameter is one for which the task has no value; it stays in the tool's
+    definition. If only parameters fed by a tool of the sample are available, `fed_by` lists the feeding tools.
     """
 
     sampler_name = "tc/missing"
     topology = "missing"
 
     def _check_inner(self) -> None:
-        """What is wrong with the inner sampler is said at once."""
+        """Report invalid inner samplers at construction."""
         self._make_samplers(self.options)
 
     def count(self, options: MissingOptions, seed: int) -> int | None:
-        """That of the inner sampler, if nobody says more."""
+        """`k`, by default the inner sampler's."""
         return options.k or self._make_samplers(options)[0].options.k
 
     def draw(self, ask: SampleRequest[MissingOptions]) -> Sample:
-        """Draw, and take away, until there is something to take."""
+        """Draw samples until something can be removed from one."""
         reasons: dict[str, str] = {}
         partial: list[Tool] = []
         for short in (False, True) if ask.options.allow_short else (False,):
@@ -75,7 +77,7 @@ class MissingSampler(ToolSampler[MissingOptions]):
         partial: list[Tool],
         short: bool,
     ) -> Sample | None:
-        """A sample with a hole; None if the inner sampler has none, and then why, and the most tools it found."""
+        """Draw a sample and remove something; None if that fails, with `reasons` and `partial` updated."""
         modes = list(_MODES) if ask.options.mode == "any" else [ask.options.mode]
         failures = Counter[str]()
         for number in range(ask.options.max_tries):
@@ -87,7 +89,8 @@ class MissingSampler(ToolSampler[MissingOptions]):
                 except SamplingError as error:
                     reasons[mode] = f"{_WHY[mode]}{error}"
                     failures[mode] += 1
-                    # As many as are asked for are no sample yet: one of them would be taken away.
+                    # At most `k` - 1: a partial result of `k` tools would look like a sample, though nothing was
+                    # removed.
                     _keep_longer(partial, error.tools[: ask.k - 1])
                     continue
                 found = _without_tool(ask, whole) if extra else _without_value(ask, whole)
@@ -139,7 +142,7 @@ def _without_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample |
 
 
 def _list_known_edges(ask: SampleRequest[MissingOptions], whole: Sample) -> list[Edge]:
-    """Every edge between these tools: a sampler tells only of those it went by, a chain of those along it."""
+    """All edges between these tools; samples list only those the sampler used, such as those along a chain."""
     dataflow = ask.world.artifacts.get("dataflow")
     if dataflow is None:
         return list(whole.edges)
@@ -148,7 +151,7 @@ def _list_known_edges(ask: SampleRequest[MissingOptions], whole: Sample) -> list
 
 
 def _find_needy(whole: Sample, known: Sequence[Edge], gone: int) -> list[bool]:
-    """Of each of the other tools, whether that one feeds it something, by the sample, that none of the rest does."""
+    """For each of the other tools, whether the tool at `gone` feeds it a value that none of the rest does."""
     tool, needy = whole[gone], []
     for one in (other for at, other in enumerate(whole) if at != gone):
         lost = [edge for edge in whole.edges if _leads_from(edge, tool) and _leads_to(edge, one)]
@@ -158,7 +161,7 @@ def _find_needy(whole: Sample, known: Sequence[Edge], gone: int) -> list[bool]:
 
 
 def _list_fed(edges: Sequence[Edge]) -> set[str]:
-    """The parameters that these edges feed; one that does not say which feeds one without a name."""
+    """The parameters that these edges feed; "" for an edge without feeds."""
     return {path for edge in edges for path in ([feed.parameter for feed in edge.feeds] or [""])}
 
 
@@ -175,7 +178,7 @@ def _leads_to(edge: Edge, tool: Tool) -> bool:
 
 
 def _score_edges(whole: Sample, edges: list[Edge]) -> float | None:
-    """Where the score was that of the weakest edge, that of the weakest of those that are left."""
+    """Recompute the score if it was that of the weakest edge."""
     if not whole.edges or whole.score != min(edge.score for edge in whole.edges):
         return whole.score
     return min((edge.score for edge in edges), default=None)
@@ -186,7 +189,7 @@ def _without_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample 
     if not choices:
         return None
     known = _list_known_edges(ask, whole)
-    # A value that another of the tools gives is not quite missing.
+    # Prefer parameters that no other tool feeds, since a fed value is not really missing.
     alone = [(at, name) for at, name in choices if not _list_feeders(known, whole[at], name)]
     at, name = ask.chance("parameter").pick(alone or choices)
     tool = whole[at]
@@ -209,7 +212,7 @@ def _without_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample 
 
 
 def _required_parameters(tool: Tool) -> list[str]:
-    """The names of the parameters that a call must give, in the order of the definition."""
+    """The required parameters, in the order of the definition."""
     properties = tool.parameters.get("properties")
     required = tool.parameters.get("required")
     if not isinstance(properties, dict) or not isinstance(required, list):
@@ -218,12 +221,12 @@ def _required_parameters(tool: Tool) -> list[str]:
 
 
 def _list_feeders(known: Sequence[Edge], tool: Tool, parameter: str) -> list[str]:
-    """The tools that give that parameter, or something in it."""
+    """The tools that feed the parameter or something inside it."""
     feeds = [(edge.source, feed.parameter) for edge in known if _leads_to(edge, tool) for feed in edge.feeds]
     return list(dict.fromkeys(source for source, path in feeds if _owner_of(path, tool) == parameter))
 
 
 def _owner_of(path: str, tool: Tool) -> str | None:
-    """The parameter that a path leads into. A name may have dots itself, so it is the longest that fits."""
+    """The parameter that a path starts with. Names may contain dots, so the longest match wins."""
     owners = [name for name in tool.parameters["properties"] if f"{path}.".startswith((f"{name}.", f"{name}[]"))]
     return max(owners, key=len, default=None)

@@ -1,5 +1,7 @@
-"""Samplers that draw with the help of others: `tc/mix`, now this one, now that; `tc/coverage`, so that in the end every
-tool was drawn; `tc/sparse`, what another draws among tools that are like it.
+"""Samplers that use others: `tc/mix`, `tc/coverage` and `tc/sparse`.
+
+`tc/mix` alternates between samplers, `tc/coverage` makes sure that every tool is drawn eventually, and `tc/sparse` adds
+similar tools to another sampler's.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from toolyard.plugins import get_tool_sampler
 
 
 def inner_sampler(registry: Any, given: Any, outer: str) -> ToolSampler[Any]:
-    """A sampler that is given as it is, by its name, or as a mapping of `type` and its options.
+    """Return a sampler given as an instance, by name, or as a mapping of `type` and its options.
 
-    Its `k` counts where the outer one is told none. A `seed` of its own would never count, so it is refused.
+    Its `k` applies if the outer sampler has none. Its own `seed` would have no effect, so it is an error.
     """
     if isinstance(given, ToolSampler):
         if given.options.seed is not None:
@@ -71,9 +73,9 @@ def draw_inner(
     anchor: int | None = None,
     short: bool | None = None,
 ) -> Sample:
-    """A sample of the inner sampler, of the same snapshot, in the namespaces that the outer one is to draw from.
+    """Draw from the inner sampler, with the outer one's snapshot and namespaces.
 
-    Where the outer one draws from all, the inner one keeps to those of its own options.
+    If the outer one draws from all namespaces, the inner one keeps its own.
     """
     given: dict[str, Any] = {"k": k, "seed": seed}
     if ask.options.namespace is not None:
@@ -82,13 +84,13 @@ def draw_inner(
         given["allow_short"] = True
     if type(inner).sample is ToolSampler.sample:
         return inner.sample_from(ask.view, given, anchor)
-    # A class that overrides `sample` whole sees the registry as it is now, and takes what options it takes.
+    # A class that overrides `sample` itself uses the registry's current state and its own options.
     drawn = inner.sample(given.pop("k"), **given)
     return drawn if isinstance(drawn, Sample) else Sample(drawn, topology=inner.topology, seed=seed)
 
 
 def places_of(ask: SampleRequest[Any], sample: Sample) -> list[int]:
-    """Where the tools of a sample are in the snapshot; one that a sampler changed is where it came from."""
+    """Indexes of a sample's tools in the snapshot; a tool changed by a sampler maps to the original."""
     places: list[int] = []
     for tool in sample:
         overloads = ask.world.named(tool.namespace, tool.name)
@@ -101,27 +103,29 @@ Part = tuple[ToolSampler[Any], float]
 
 
 class MixOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/mix` takes."""
+    """Options of `tc/mix`."""
 
     samplers: Any = ()
-    """A list of `{sampler: {type: tc/chain, min_score: 0.7}, weight: 2}`. A bare name, a sampler, or a mapping with
-    `type`, the options and perhaps `weight`, will do as well. A weight that is not given is 1."""
+    """A list of `{sampler: {type: tc/chain, min_score: 0.7}, weight: 2}`.
+
+    An item may also be a name, a sampler, or a mapping with `type`, options and `weight`. The default weight is 1.
+    """
     fallback: bool = True
-    """When the sampler that was chosen finds nothing, try the others."""
+    """If the chosen sampler finds nothing, try the others."""
 
 
 class MixSampler(ToolSampler[MixOptions]):
-    """One of several samplers, chosen by weight. The sample is as that one draws it; `details` says which it was."""
+    """One of several samplers, chosen by weight. Its sample is returned with the sampler's name in `details`."""
 
     sampler_name = "tc/mix"
     topology = "mix"
 
     def _check_inner(self) -> None:
-        """What is wrong with the inner samplers is said at once."""
+        """Report invalid inner samplers at construction."""
         self._parts = self._make_parts(self.options.samplers)
 
     def count(self, options: MixOptions, seed: int) -> int | None:
-        """That of the sampler that is chosen, if nobody says more."""
+        """`k`, by default that of the chosen sampler."""
         if options.k is not None:
             return options.k
         first: ToolSampler[Any] = self._order_samplers(options, seed)[0]
@@ -129,7 +133,7 @@ class MixSampler(ToolSampler[MixOptions]):
         return known
 
     def draw(self, ask: SampleRequest[MixOptions]) -> Sample:
-        """Choose, and draw."""
+        """Choose a sampler and draw from it."""
         failed: list[str] = []
         partial: list[Any] = []
         order = self._order_samplers(ask.options, ask.seed)
@@ -181,42 +185,42 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 class CoverageOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/coverage` takes."""
+    """Options of `tc/coverage`."""
 
     sampler: Any = "tc/random"
-    """The sampler that draws: its name, a mapping of `type` and its options, or the sampler itself."""
+    """The inner sampler: its name, a mapping of `type` and its options, or a sampler."""
     usage: dict[str, Annotated[int, msgspec.Meta(ge=0, le=2**53)]] = {}
-    """Qualified name -> how often the tool has been drawn; `usage_of(samples)` counts it."""
+    """Qualified name -> how often the tool has been drawn; see `usage_of`."""
     max_tries: Tries = 32
-    """Tools, the least used first, that are tried as part of the sample, before any sample will do."""
+    """Maximum number of tools, least used first, that are tried as part of the sample before any sample is accepted."""
     candidates: Tries = 4
-    """Of so many samples around that tool, the one whose other tools were used least is taken."""
+    """Number of samples around that tool, of which the one with the least used tools is taken."""
 
 
 class CoverageSampler(ToolSampler[CoverageOptions]):
-    """Samples of another sampler, built around the tools that were used least.
+    """Samples of another sampler, built around the least used tools.
 
-    `sample` keeps no count: give `usage`. `series` counts along, and goes on until every tool that the inner sampler
-    can place at all has had its turn.
+    `sample` is stateless: pass `usage`. `series` keeps count, so that every tool the inner sampler can place at all is
+    drawn in time.
     """
 
     sampler_name = "tc/coverage"
     topology = "coverage"
 
     def _check_inner(self) -> None:
-        """What is wrong with the inner sampler is said at once."""
+        """Report an invalid inner sampler at construction."""
         inner_sampler(self.registry, self.options.sampler, self.sampler_name)
 
     def count(self, options: CoverageOptions, seed: int) -> int | None:
-        """That of the inner sampler, if nobody says more."""
+        """`k`, by default the inner sampler's."""
         return options.k or inner_sampler(self.registry, options.sampler, self.sampler_name).options.k
 
     def draw(self, ask: SampleRequest[CoverageOptions]) -> Sample:
-        """Around the least used tool that the inner sampler finds a sample for."""
+        """Draw around the least used tool for which the inner sampler finds a sample."""
         return self._draw_least_used(ask, _count_usage(ask), set())
 
     def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
-        """`n` samples; each counts what those before it used. A registry that changes meanwhile is counted anew."""
+        """Yield `n` samples, each taking those before it into account; a change of the registry resets the counts."""
         start = self._series_seed(seed)
         world: SnapshotView | None = None
         usage: Counts = np.zeros(0, np.int64)
@@ -231,7 +235,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
             yield sample
 
     def _draw_least_used(self, ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Sample:
-        """`hopeless` are places of tools that are in no sample; those that are found out here are added."""
+        """Draw around the least used tool; tools without any sample are skipped and added to `hopeless`."""
         inner = inner_sampler(self.registry, ask.options.sampler, self.sampler_name)
         for number, place in enumerate(_least_used(ask, usage, hopeless)):
             if number == ask.options.max_tries:
@@ -248,7 +252,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
     def _draw_around(
         self, ask: SampleRequest[CoverageOptions], inner: ToolSampler[Any], place: int, usage: Counts
     ) -> Sample | None:
-        """A sample with the tool at `place`, and with others that were used little; None if there is none."""
+        """Draw a sample with the tool at index `place` and other little-used tools; None if there is none."""
         best: Sample | None = None
         least = -1.0
         for number in range(ask.options.candidates):
@@ -277,7 +281,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
 
 def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
-    """How often each tool has been used, as the option says."""
+    """How often each tool has been used, from the option `usage`."""
     given = ask.options.usage
     usage: Counts = np.zeros(len(ask.tools), np.int64)
     for name, count in given.items():
@@ -288,7 +292,7 @@ def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
 
 
 def _least_used(ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Iterator[int]:
-    """Places, the least used first, by chance among equals."""
+    """Yield indexes, least used first, in random order among equals."""
     chance = ask.chance("least used")
     places = np.asarray(ask.places, np.intp)
     counts = usage[places]
@@ -299,35 +303,35 @@ def _least_used(ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: se
 
 
 def usage_of(samples: Any) -> dict[str, int]:
-    """Qualified name -> in how many of these samples the tool is."""
+    """Count in how many samples each tool is, by qualified name."""
     return dict(Counter(name for sample in samples for name in dict.fromkeys(tool.qualified_name for tool in sample)))
 
 
 class SparseOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/sparse` takes."""
+    """Options of `tc/sparse`."""
 
     sampler: Any = "tc/random"
-    """The sampler of the relevant tools: its name, a mapping of `type` and its options, or the sampler itself."""
+    """The sampler of the relevant tools: its name, a mapping of `type` and its options, or a sampler."""
     k_relevant: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """How many tools are relevant; the `k` of the inner sampler if it has one, else a quarter of `k`."""
+    """Number of relevant tools; by default the inner sampler's `k`, else a quarter of `k`."""
     hardness: Score = 0.5
-    """How like the relevant tools the others are: 1 for the most alike, 0 for the least."""
+    """How similar the distractors are to the relevant tools: 1 for the most, 0 for the least similar."""
     shuffle: bool = True
-    """Mix them; if False, the relevant tools come first, in their order."""
+    """Shuffle all tools; if False, the relevant ones come first, in their order."""
 
 
 class SparseSampler(ToolSampler[SparseOptions]):
-    """Relevant tools, from any other sampler, and distractors, which are like them but not nearly the same."""
+    """Relevant tools from another sampler, and distractors that are similar but not near duplicates."""
 
     sampler_name = "tc/sparse"
     topology = "sparse"
 
     def _check_inner(self) -> None:
-        """What is wrong with the inner sampler is said at once."""
+        """Report an invalid inner sampler at construction."""
         inner_sampler(self.registry, self.options.sampler, self.sampler_name)
 
     def draw(self, ask: SampleRequest[SparseOptions]) -> Sample:
-        """The inner sample first, then what distracts from it."""
+        """Draw the relevant tools, then the distractors."""
         options = ask.options
         inner = inner_sampler(self.registry, options.sampler, self.sampler_name)
         number = options.k_relevant or inner.options.k or max(1, ask.k // 4)

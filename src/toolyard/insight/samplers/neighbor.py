@@ -1,5 +1,6 @@
-"""Samplers by likeness: `tc/neighbor`, tools around one tool; `tc/conflict`, tools that are easily taken for each
-other; `tc/irrelevant`, tools that do not fit a need.
+"""Samplers by similarity: `tc/neighbor`, tools similar to a seed; `tc/conflict`, tools easily confused.
+
+And `tc/irrelevant`, tools that do not meet a need.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from toolyard.insight.search.query import words
 from toolyard.model.tool import Tool
 
 _SPREAD = 0.02
-"""The part of all candidates among which chance decides."""
+"""Minimum fraction of the candidates among which the choice is random."""
 
 
 def by_hardness(
@@ -34,17 +35,17 @@ def by_hardness(
     name_ids: Sequence[int],
     used: Sequence[int] = (),
 ) -> list[int]:
-    """`number` candidates: with hardness 1 of those that score most, with 0 of those that score least.
+    """Draw `number` candidates: among the highest scores with hardness 1, among the lowest with 0.
 
-    Chance decides among a few times as many as are wanted. No name is taken twice, nor one of the names of `used`
-    places; fewer are returned if there are no more.
+    The choice is random within a window a few times as large as `number`. No name is drawn twice, nor any name of the
+    `used` tools; fewer are returned if there are no more.
     """
     places = np.asarray(candidates, np.intp)
     ranked = places[np.lexsort((places, -scores[places]))].tolist()
     window = min(len(ranked), max(3 * number, math.ceil(_SPREAD * len(ranked))))
     start = round((1.0 - hardness) * (len(ranked) - window))
     before, after = ranked[:start][::-1], ranked[start + window :]
-    # Where the window does not have enough names, those next to it follow, the nearest first.
+    # If the window does not have enough names, continue outward from it, nearest first.
     next_to_it = (place for pair in zip_longest(before, after) for place in pair if place is not None)
     names = {name_ids[place] for place in used}
     taken: list[int] = []
@@ -58,30 +59,30 @@ def by_hardness(
 
 
 _TOOLS_A_TRY = 32
-"""Samples of more tools than that are tried less often."""
+"""Tools per try that `max_tries` assumes; larger groups use up more of it."""
 
 
 class NeighborSamplerOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/neighbor` takes."""
+    """Options of `tc/neighbor`."""
 
     namespace_weights: dict[str, float] | None = None
-    """Namespace -> how often the seed comes from it; the others share what is left."""
+    """Namespace -> probability that the seed comes from it; the others share the rest."""
     strategy: Strategy = "proportional"
-    """How they share it: by their number of tools, or evenly ("uniform")."""
+    """How the others share it: by their number of tools, or evenly ("uniform")."""
     temperature: Annotated[float, msgspec.Meta(gt=0)] = 1.0
-    """The lower, the more the nearest are preferred."""
+    """Lower values prefer the nearest tools more strongly."""
     use_seed_namespace: bool = True
-    """Take only tools of the seed's namespace."""
+    """Draw only from the seed's namespace."""
     min_score: Annotated[float, msgspec.Meta(ge=-1, le=1)] = -1.0
-    """The least likeness that makes a neighbor."""
+    """Minimum similarity of a neighbor."""
     max_tries: Tries = 200
-    """Seeds that are tried."""
+    """Maximum number of seeds that are tried."""
 
 
 class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
-    """A seed and tools like it, none of them nearly the same as another.
+    """A seed and similar tools, without near duplicates.
 
-    Where the neighbors of the seed are too few, theirs come in, and so on.
+    If the seed has too few neighbors, their neighbors are added, and so on.
     """
 
     sampler_name = "tc/neighbor"
@@ -89,7 +90,7 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
     required_artifacts = ("neighbors",)
 
     def draw(self, ask: SampleRequest[NeighborSamplerOptions]) -> Sample:
-        """Grow a neighborhood from random seeds until one is large enough."""
+        """Grow groups from random seeds until one is large enough."""
         near = ask.world.artifacts["neighbors"]
         best: list[tuple[int, float]] = []
         chance = ask.chance("neighbors")
@@ -125,7 +126,7 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
 def _grow_group(
     ask: SampleRequest[NeighborSamplerOptions], near: Any, seed: int, chance: RandomStream
 ) -> list[tuple[int, float]]:
-    """The seed and its neighbors with their likeness, drawn by `softmax(likeness / temperature)`."""
+    """Draw neighbors with probability `softmax(similarity / temperature)`; return indexes and similarities."""
     options, names = ask.options, ask.world.name_ids
     spaces = (ask.tools[seed].namespace,) if options.use_seed_namespace else ask.spaces
     chosen = [(seed, 1.0)]
@@ -155,39 +156,41 @@ def _grow_group(
 
 
 _ALIKE = {"embeddings": 0.3, "words": 0.1}
-"""The least likeness, by what it goes by, of tools that may be confused. It is a floor, not a mark of what is hard: of
-two tools drawn by chance from all catalogs of the corpus, half have less than 0.2 by embeddings and 95% less than 0.05
-by words."""
+"""Minimum similarity of tools that may be confused, by kind of similarity.
+
+It is a floor, not a sign of difficulty: of random pairs of tools from all catalogs of the corpus, half are below 0.2 by
+embeddings, and 95% below 0.05 by words.
+"""
 
 
 class ConflictOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/conflict` takes."""
+    """Options of `tc/conflict`."""
 
     k: Annotated[int, msgspec.Meta(ge=2)] | None = None
     min_score: Score | None = None
-    """The least likeness to the gold tool. None for a usual value, which tools of the same name need not reach."""
+    """Minimum similarity to the gold tool; None for a default, from which tools of the same name are exempt."""
     groups: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """In how many groups, each with a gold tool of its own, the `k` tools are."""
+    """Number of groups, each with its own gold tool, among the `k` tools."""
     tool: str | None = None
-    """The qualified name of the gold tool of the first group; None for one drawn by chance."""
+    """Qualified name of the first group's gold tool; None for a random one."""
     candidates: Tries = 4
-    """Of so many tools drawn by chance, the one that is most easily confused becomes the gold one."""
+    """Number of random tools of which the most easily confused becomes the gold tool."""
     max_tries: Tries = 256
-    """Tools that are tried as the gold one."""
+    """Maximum number of tools that are tried as the gold tool."""
 
 
 class ConflictSampler(ToolSampler[ConflictOptions]):
-    """One gold tool and others that look like it but are called, or answer, in another way.
+    """A gold tool and others that look similar but differ in arguments, results or behaviour.
 
-    Tools of the same bare name in other namespaces come first. Tools that differ in nothing but their namespace are
-    no conflict, and left out.
+    Tools of the same bare name in other namespaces come first. Tools that differ only in their namespace are not a
+    conflict, and are left out.
     """
 
     sampler_name = "tc/conflict"
     topology = "conflict"
 
     def draw(self, ask: SampleRequest[ConflictOptions]) -> Sample:
-        """Group by group: a gold tool, then the tools most like it."""
+        """Draw each group: a gold tool, then the tools most similar to it."""
         options = ask.options
         if ask.k < 2 * options.groups:
             raise ask.refusal(f"{options.groups} groups need at least {2 * options.groups} tools, not {ask.k}")
@@ -217,7 +220,7 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
     def _draw_group(
         self, ask: SampleRequest[ConflictOptions], group: int, size: int, taken: list[int]
     ) -> list[tuple[int, tuple[int, float]]]:
-        """The gold tool and its likes, or the most that were met."""
+        """Find a gold tool and its conflicts, or the largest group found; return numbered (index, similarity) pairs."""
         best: list[tuple[int, float]] = []
         best_score = -1.0
         whole = 0
@@ -245,7 +248,7 @@ def _list_golds(ask: SampleRequest[ConflictOptions], group: int, taken: list[int
 def _find_alike(
     ask: SampleRequest[ConflictOptions], gold: int, number: int, taken: list[int]
 ) -> list[tuple[int, float]]:
-    """The tools most like the gold one, with their likeness, each name once, namesakes first."""
+    """The tools most similar to the gold tool, with their similarity; each name once, namesakes first."""
     names = ask.world.name_ids
     used = {names[gold], *(names[place] for place in taken)}
     found: list[tuple[int, float]] = []
@@ -259,7 +262,7 @@ def _find_alike(
 
 
 def _by_likeness(ask: SampleRequest[ConflictOptions], gold: int) -> Iterator[tuple[int, float]]:
-    """Places and their likeness: namesakes first, which need not be alike unless a likeness was asked for."""
+    """Indexes and similarities: namesakes first, whatever their similarity unless `min_score` was given."""
     scores, limit = ask.world.likeness.to(gold), _least_likeness(ask)
     others = np.array([place for place in ask.places if place != gold], np.intp)
     others = others[np.lexsort((others, -scores[others]))]
@@ -285,7 +288,7 @@ def _explain_lack(ask: SampleRequest[ConflictOptions]) -> str:
 
 
 def list_differences(one: Tool, other: Tool) -> list[str]:
-    """The parts of the contract in which two tools differ, their names apart."""
+    """The parts of the definition, other than names, in which two tools differ."""
     found = ["parameters"] if one.fingerprint != other.fingerprint else []
     found += ["output_parameters"] if one.output_parameters != other.output_parameters else []
     found += ["description"] if one.description != other.description else []
@@ -313,35 +316,36 @@ def _describe_group(
 
 
 _TOO_LIKE = {"embeddings": 0.5, "words": 0.35, "query": 0.35}
-"""From here on a tool may well do what another does, or what a query asks for. Any word that a tool shares with a query
-and that says what it is for comes to as much: of the labelled queries of the corpus, asked of 10, 100 and 1,000 tools,
-95%, 95% and 93% of the tools that fit have one, and 17%, 19% and 17% of the others.
+"""Similarity from which a tool may well do what another does, or what a query asks for.
+
+Sharing one content word with a query gives the same value. Of the labelled queries of the corpus against 10, 100 and
+1,000 tools, 95%, 95% and 93% of the tools that fit share one, and 17%, 19% and 17% of the others.
 """
 
 
 class IrrelevantOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/irrelevant` takes."""
+    """Options of `tc/irrelevant`."""
 
     query: str | None = None
-    """What is needed, in words."""
+    """The need, as a text."""
     tool: str | None = None
-    """The qualified name of the tool that is needed; without this and a query, one is drawn by chance."""
+    """Qualified name of the needed tool; without this and a query, one is drawn at random."""
     max_score: Score | None = None
-    """The likeness from which a tool fits; None for a usual value."""
+    """Similarity from which a tool fits; None for a default."""
     hardness: Score = 0.5
-    """How near they come to what is needed, among those that do not fit: 1 for the nearest, 0 for the farthest."""
+    """How close the tools are to the need, among those that do not fit: 1 for the nearest, 0 for the farthest."""
     max_tries: Tries = 64
-    """Needs that are tried, where chance draws them."""
+    """Maximum number of needs that are tried, if they are drawn at random."""
 
 
 class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
-    """Tools that do not fit a need. The right answer to it is to call none of them; `details` says what is needed."""
+    """Tools that do not meet a need, so that the right answer is to call none; `details` has the need."""
 
     sampler_name = "tc/irrelevant"
     topology = "irrelevant"
 
     def draw(self, ask: SampleRequest[IrrelevantOptions]) -> Sample:
-        """Leave out what fits, then draw by hardness."""
+        """Leave out tools that fit, then draw by hardness."""
         query = ask.options.query
         if query is not None and ask.options.tool is not None:
             raise ask.refusal("give a query or a tool, not both")
@@ -366,7 +370,7 @@ class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
 
 
 def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
-    """What may be needed: the place of the tool that would fit, how like it all tools are, and what to tell."""
+    """Yield possible needs: the index of the needed tool or None, the similarity of all tools, and the details."""
     options = ask.options
     if options.query is not None:
         yield None, _score_fits(ask, options.query), {"query": options.query, "likeness": "query"}
@@ -383,7 +387,7 @@ def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
 
 
 def _score_fits(ask: SampleRequest[IrrelevantOptions], query: str) -> Floats:
-    """How well each tool fits a query: by a word in common, and by embeddings if the tools have them."""
+    """How well each tool fits a query: by shared words, and by embeddings if the registry has them."""
     scores: Floats = _on_topic(ask, query) * np.float32(_TOO_LIKE["query"])
     embedder = told_embedder(ask.world)
     if embedder is not None:
@@ -393,7 +397,7 @@ def _score_fits(ask: SampleRequest[IrrelevantOptions], query: str) -> Floats:
 
 
 def _on_topic(ask: SampleRequest[IrrelevantOptions], query: str) -> npt.NDArray[np.bool_]:
-    """Which tools have a word in common with a query, or a namesake that has."""
+    """Which tools share a content word with the query, or have a namesake that does."""
     shared = ask.world.content.shared(query)
     for name in {ask.tools[place].name for place in np.flatnonzero(shared).tolist()}:
         shared[list(ask.world.namesakes(name))] = True
@@ -407,7 +411,7 @@ def _list_misfits(
     fit = np.asarray(ask.places, np.intp)
     fit = fit[scores[fit] < limit]
     if need is not None:
-        # A namesake is called for the same purpose, however it is described.
+        # Tools of the same name serve the same purpose, however they are described.
         namesakes = np.asarray(ask.world.namesakes(ask.tools[need].name), np.intp)
         fit = fit[~np.isin(fit, namesakes)]
     first: list[int] = []

@@ -1,4 +1,4 @@
-"""`tc/random`: tools drawn by chance; and how much of a sample each namespace gives."""
+"""`tc/random`: tools drawn at random; and the shares of namespaces in a sample."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Strategy = Literal["proportional", "uniform"]
 
 
 def shares_of(ask: SampleRequest[Any], weights: Mapping[str, float] | None, strategy: Strategy) -> dict[str, float]:
-    """The share of each namespace in the whole; together they are 1.
+    """Compute the share of each namespace; the shares sum to 1.
 
-    A given weight is a share of the whole: with `{"a": 0.8}` and one other namespace, that one has 0.2. What the
-    given ones leave is split among the rest, evenly or by their number of tools. If they leave nothing, they are
-    taken in proportion, and the rest have no share.
+    A given weight is a share of the whole: with `{"a": 0.8}` and one other namespace, the other gets 0.2. What the
+    given weights leave is split among the rest, evenly or by their number of tools. If they leave nothing, they are
+    normalised, and the rest get nothing.
     """
     given = dict(weights or {})
     for namespace, weight in given.items():
@@ -40,10 +40,10 @@ def shares_of(ask: SampleRequest[Any], weights: Mapping[str, float] | None, stra
 def share_slots(
     chance: RandomStream, shares: Mapping[str, float], sizes: Mapping[str, int], count: int
 ) -> dict[str, int]:
-    """How many tools each namespace gives, `count` in all or as many as there are.
+    """Compute how many tools each namespace contributes, `count` in all or as many as there are.
 
-    Each gets its share of `count`, rounded up or down at random so that on average it is exact; what a namespace
-    does not have, the others give.
+    Each contributes its share of `count`, rounded up or down at random so that the expected number is exact. Namespaces
+    with too few tools are made up for by the others.
     """
     taken = dict.fromkeys(shares, 0)
     open_to = [space for space in shares if shares[space] > 0 and sizes[space] > 0]
@@ -59,14 +59,14 @@ def share_slots(
 
 
 def _round_shares(chance: RandomStream, weights: Sequence[float], count: int) -> list[int]:
-    """`count` split by weight: marks at equal distances, from a random start, along the weights in random order."""
+    """Split `count` by weight, by systematic sampling: equidistant marks, from a random start, in random order."""
     order = list(chance.each(range(len(weights))))
     total = math.fsum(weights)
     numbers = [0] * len(weights)
     start, passed, last = chance.fraction(), 0.0, 0
     for position, place in enumerate(order):
         passed += weights[place] / total * count
-        # The end of the line is `count` itself, whatever the sum of rounded parts says.
+        # The last part ends at `count` exactly, regardless of rounding errors.
         marks = count if position == len(order) - 1 else min(count, max(last, math.ceil(passed - start)))
         numbers[place] = marks - last
         last = marks
@@ -74,22 +74,22 @@ def _round_shares(chance: RandomStream, weights: Sequence[float], count: int) ->
 
 
 class RandomOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tc/random` takes."""
+    """Options of `tc/random`."""
 
     namespace_weights: dict[str, float] | None = None
-    """Namespace -> its share of the sample; the others share what is left."""
+    """Namespace -> its share of the sample; the others share the rest."""
     strategy: Strategy = "proportional"
-    """How they share it: by their number of tools, or evenly ("uniform")."""
+    """How the others share it: by their number of tools, or evenly ("uniform")."""
 
 
 class RandomSampler(ToolSampler[RandomOptions]):
-    """Any tools, in random order. An overload comes in only when there are not enough names."""
+    """Any tools, in random order; several overloads of a name only if there are not enough names."""
 
     sampler_name = "tc/random"
     topology = "set"
 
     def draw(self, ask: SampleRequest[RandomOptions]) -> Sample:
-        """Share the sample out among namespaces, then draw in each."""
+        """Divide the sample among namespaces, then draw from each."""
         shares = shares_of(ask, ask.options.namespace_weights, ask.options.strategy)
         first = ask.anchor
         sizes = {space: len(ask.world.spaces[space]) for space in ask.spaces}
@@ -107,7 +107,7 @@ class RandomSampler(ToolSampler[RandomOptions]):
 
 
 def _make_room(numbers: dict[str, int], space: str) -> None:
-    """See to it that a namespace gives a tool."""
+    """Make sure that a namespace contributes a tool."""
     if numbers[space] == 0:
         most = max(numbers, key=lambda other: numbers[other])
         numbers[most] -= 1
@@ -117,7 +117,7 @@ def _make_room(numbers: dict[str, int], space: str) -> None:
 def draw_distinct(
     chance: RandomStream, pool: tuple[int, ...], number: int, name_ids: list[int], first: int | None = None
 ) -> list[int]:
-    """`number` of these places, other overloads of a name only if there are not enough names."""
+    """Draw `number` indexes, several overloads of a name only if there are not enough names."""
     chosen: list[int] = []
     again: list[int] = []
     names: set[int] = set()

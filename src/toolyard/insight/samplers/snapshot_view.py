@@ -1,4 +1,4 @@
-"""What samplers work out about a snapshot, once, and share: likeness, words, names, namespaces, the graph."""
+"""Data about a snapshot that samplers compute once and share: similarity, words, names, namespaces, the graph."""
 
 from __future__ import annotations
 
@@ -26,31 +26,34 @@ from toolyard.plugins import View
 Floats = npt.NDArray[np.float32]
 
 LEVELS = 4000
-"""Vectors are held as whole numbers of this length. Sums of their products stay below 2**24, where float32 is exact:
-so the likeness of two tools is the same number on every machine and in every order of addition."""
+"""Vectors are scaled to this length and rounded to integers.
+
+Sums of their products stay below 2**24, where float32 is exact, so the similarity of two tools is the same on every
+machine and in every order of addition.
+"""
 
 _WORD_DIMENSIONS = 512
 _NAME_WEIGHT = 3
 SAME = 0.97
-"""From here on two tools are one to a reader."""
+"""Similarity from which two tools are practically the same."""
 
 
 class ToolLikeness:
-    """Cosines between tools, from 0 (nothing in common) to 1."""
+    """Cosines between tools, clipped to 0..1."""
 
     def __init__(self, vectors: npt.NDArray[Any], kind: str) -> None:
         self.kind = kind
-        """What it goes by: "embeddings" or "words"."""
+        """The kind of similarity: "embeddings" or "words"."""
         self.vectors = whole_numbers(vectors)
-        """One row a tool."""
+        """One row per tool."""
         self._lengths = lengths_of(self.vectors)
 
     def to(self, place: int) -> Floats:
-        """Of every tool to the one at `place`."""
+        """The similarity of every tool to the one at index `place`."""
         return compute_cosines(self.vectors, self._lengths, place)
 
     def to_any(self, places: Sequence[int]) -> Floats:
-        """Of every tool to the one of these that is most like it."""
+        """The similarity of every tool to the most similar of these."""
         best = self.to(places[0])
         for place in places[1:]:
             np.maximum(best, self.to(place), out=best)
@@ -58,19 +61,19 @@ class ToolLikeness:
 
 
 def lengths_of(rows: Floats) -> Floats:
-    """The lengths of rows of whole numbers; of a row of zeros 1, so that one can divide by it."""
+    """The lengths of integer rows; 1 for a row of zeros, so that it can be divided by."""
     lengths: Floats = np.sqrt((rows * rows).sum(axis=1))
     return np.maximum(lengths, np.float32(1))
 
 
 def compute_cosines(rows: Floats, lengths: Floats, place: int) -> Floats:
-    """Of every row to one of them; what is below 0 is 0."""
+    """The cosine of every row with the one at `place`; negative values become 0."""
     found: Floats = np.maximum(rows @ rows[place] / (lengths * lengths[place]), np.float32(0))
     return found
 
 
 def find_highest(row: npt.NDArray[Any], some: int) -> npt.NDArray[np.intp]:
-    """Where the highest values are, in no order; of equal ones the first."""
+    """Indexes of the `some` highest values, unordered; among equal values the first ones."""
     if some >= len(row):
         return np.arange(len(row))
     edge = np.partition(row, len(row) - some)[len(row) - some]
@@ -79,7 +82,7 @@ def find_highest(row: npt.NDArray[Any], some: int) -> npt.NDArray[np.intp]:
 
 
 def matrix_of(artifact: Any, tools: Sequence[Tool]) -> Floats:
-    """The vectors of the artifact "embeddings", one row a tool."""
+    """The vectors of the artifact "embeddings", one row per tool."""
     matrix = getattr(artifact, "matrix", None)
     try:
         if matrix is None or len(matrix) != len(tools):
@@ -93,7 +96,7 @@ def matrix_of(artifact: Any, tools: Sequence[Tool]) -> Floats:
 
 
 def from_words(tools: Sequence[Tool]) -> ToolLikeness:
-    """By the words of names, descriptions and parameters, rare words first."""
+    """Similarity by the words of names, descriptions and parameters, weighted by rarity."""
     counts = []
     for tool in tools:
         count = Counter(_list_words(_tool_text(tool)))
@@ -111,7 +114,7 @@ def from_words(tools: Sequence[Tool]) -> ToolLikeness:
 
 
 def whole_numbers(vectors: npt.NDArray[Any]) -> Floats:
-    """The rows at one length, in whole numbers."""
+    """Scale rows to length `LEVELS` and round them to integers."""
     rows = np.asarray(vectors, np.float64)
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     return np.rint(rows / np.where(lengths > 0, lengths, 1.0) * LEVELS).astype(np.float32)
@@ -124,18 +127,18 @@ def _tool_text(tool: Tool) -> str:
 
 
 def _list_words(text: str) -> list[str]:
-    """The words that say something, as search reads them."""
+    """The stems of a text without stop words, as in search."""
     return [word for word in stems(text) if not is_stop(word)]
 
 
 T = TypeVar("T")
 
 _GRAPHS = 8
-"""Filtered graphs that are kept for one snapshot: few pairs of `min_score` and namespaces are in use at a time."""
+"""Filtered graphs cached per snapshot; few pairs of `min_score` and namespaces are in use at a time."""
 
 
 class SnapshotView:
-    """Read-only, but for what it works out when first asked. It does not keep the snapshot itself alive."""
+    """Lazily computed data about a snapshot. It does not keep the snapshot itself alive."""
 
     def __init__(self, view: View) -> None:
         self.tools: Sequence[Tool] = view.tools
@@ -146,12 +149,12 @@ class SnapshotView:
         self._bare = _group_places(tool.name for tool in self.tools)
         numbers = {name: number for number, name in enumerate(self._named)}
         self.name_ids = [numbers[tool.namespace, tool.name] for tool in self.tools]
-        """A number for each tool; overloads have the same."""
+        """A number for each tool's name, equal for overloads."""
         self._graphs: dict[tuple[float, tuple[str, ...]], Graph] = {}
         self._lock = threading.Lock()
 
     def graph(self, min_score: float, spaces: tuple[str, ...]) -> Graph:
-        """The dataflow between tools of these namespaces, without the edges below `min_score`."""
+        """The dataflow between tools of these namespaces, without edges below `min_score`; cached."""
         key = (min_score, spaces)
         with self._lock:
             self._graphs[key] = graph = self._graphs.pop(key, None) or build_graph(self, min_score, spaces)
@@ -160,22 +163,22 @@ class SnapshotView:
             return graph
 
     def named(self, namespace: str, name: str) -> tuple[int, ...]:
-        """The places of the overloads of a name; empty if there is none."""
+        """Indexes of the overloads of a name; empty if there are none."""
         return self._named.get((namespace, name), ())
 
     def namesakes(self, name: str) -> tuple[int, ...]:
-        """The places of the tools of a bare name, in whatever namespace."""
+        """Indexes of the tools with a bare name, in any namespace."""
         return self._bare.get(name, ())
 
     @cached_property
     def likeness(self) -> ToolLikeness:
-        """How alike tools are: by embeddings, where the registry has them, else by their words."""
+        """The similarity of tools: by embeddings if the registry has them, else by words."""
         known = self.artifacts.get("embeddings")
         return from_words(self.tools) if known is None else ToolLikeness(matrix_of(known, self.tools), "embeddings")
 
     @cached_property
     def content(self) -> ContentWords:
-        """Which words say what each tool is for."""
+        """The content words of each tool."""
         return ContentWords(self.tools)
 
 
@@ -191,7 +194,7 @@ _lock = threading.Lock()
 
 
 def world_of(view: View) -> SnapshotView:
-    """What is known about a snapshot; the same answer for as long as the snapshot is in use."""
+    """Return the `SnapshotView` of a snapshot; cached as long as the snapshot is in use."""
     try:
         with _lock:
             world = _worlds.get(view)
@@ -199,22 +202,22 @@ def world_of(view: View) -> SnapshotView:
                 world = _worlds[view] = SnapshotView(view)
             return world
     except TypeError:
-        # A view of the caller's own that cannot be hashed or weakly held.
+        # A custom view that is not hashable or weakly referenceable.
         return SnapshotView(view)
 
 
 _SHORTEST = 4
-"""Letters of a word that another one may begin or end with: `mail` is in `email`, `car` need not be in `card`."""
+"""Shortest word matched as prefix or suffix of another: `mail` matches `email`, `car` does not match `card`."""
 _LONGEST = 40
-"""Letters of a word that is looked into; beyond, it is none."""
+"""Longest word whose prefixes and suffixes are matched."""
 _COMPOUND = re.compile(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)+")
 _HYPHEN = re.compile(r"[-\u2010\u2011]")
 _EMPTY = "api call data detail details function info information input output provided return value"
-"""Words that any description may have, whatever the tool is for."""
+"""Words too common in descriptions to say what a tool is for."""
 
 
 class ContentWords:
-    """Which tools say which words, in their names and descriptions."""
+    """Which tools have which content words in their names and descriptions."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._count = len(tools)
@@ -229,9 +232,9 @@ class ContentWords:
                 self._within.setdefault(part, []).append(word)
 
     def shared(self, text: str) -> npt.NDArray[np.bool_]:
-        """Whether each tool has a word of the text, one that begins or ends with one, or the other way round.
+        """For each tool, whether it shares a word with the text; prefixes and suffixes count, both ways.
 
-        `e-mail`, `mail` and `emails` are all in `send_email`.
+        `e-mail`, `mail` and `emails` all match `send_email`.
         """
         found = np.zeros(self._count, np.bool_)
         for word in content_words(text):
@@ -241,7 +244,7 @@ class ContentWords:
 
 
 def content_words(text: str) -> list[str]:
-    """The stems of the words that say what a text is about, each once; a word with hyphens without them as well."""
+    """The distinct stems of a text's content words; hyphenated words also count as one word."""
     compounds = (_HYPHEN.sub("", found.lower()) for found in _COMPOUND.findall(text))
     found = dict.fromkeys((*stems(text), *map(stem, compounds)))
     return [
@@ -255,7 +258,7 @@ def _list_empty_words() -> frozenset[str]:
 
 
 def _list_ends(word: str) -> Iterator[str]:
-    """The beginnings and ends of a word that may be words themselves."""
+    """Yield the prefixes and suffixes of a word that may be words themselves."""
     for length in range(_SHORTEST, len(word) if len(word) <= _LONGEST else 0):
         yield word[:length]
         yield word[-length:]
@@ -265,7 +268,7 @@ Arrows = list[tuple[int, float]]
 
 
 class Graph:
-    """Edges by place, forward and back, best first. Between two overloads of one name there is none."""
+    """Edges by tool index, in both directions, best first; without edges between overloads of a name."""
 
     def __init__(self, dataflow: Dataflow, name_ids: Sequence[int], out: list[Arrows], into: list[Arrows]) -> None:
         self._dataflow = dataflow
@@ -276,22 +279,22 @@ class Graph:
 
     @cached_property
     def linked(self) -> tuple[int, ...]:
-        """The places that have an edge."""
+        """Indexes of the tools with an edge."""
         return tuple(place for place, arrows in enumerate(self.out) if arrows or self.into[place])
 
     @cached_property
     def name_count(self) -> int:
-        """How many names have an edge."""
+        """The number of names with an edge."""
         return len({self.name_ids[place] for place in self.linked})
 
     @cached_property
     def sources(self) -> tuple[int, ...]:
-        """The places that feed another."""
+        """Indexes of the tools that feed another."""
         return tuple(place for place, arrows in enumerate(self.out) if arrows)
 
     @cached_property
     def reach(self) -> list[int]:
-        """For each place, how many names hang together with it, itself included."""
+        """For each tool, the number of names in its connected component."""
         sizes = [1] * len(self.out)
         seen = [False] * len(self.out)
         for start in self.linked:
@@ -310,7 +313,7 @@ class Graph:
         return sizes
 
     def hubs(self, forward: bool, count: int) -> list[int]:
-        """The places that feed, or are fed by, at least so many others; kept, because every draw asks for them."""
+        """Indexes of the tools that feed, or are fed by, at least `count` others; cached for all draws."""
         found = self._hubs.get((forward, count))
         if found is None:
             arrows = self.out if forward else self.into
@@ -318,19 +321,19 @@ class Graph:
         return found
 
     def edge(self, source: int, target: int) -> Edge:
-        """An edge with what it carries."""
+        """The edge between two indexes, with its feeds; `KeyError` if there is none."""
         edge = self._dataflow.edge(source, target)
         if edge is None:
             raise KeyError((source, target))
         return edge
 
     def path(self, places: Sequence[int]) -> list[Edge]:
-        """The edges from each place to the next."""
+        """The edges from each tool to the next."""
         return [self.edge(source, target) for source, target in pairwise(places)]
 
 
 def build_graph(world: SnapshotView, min_score: float, spaces: tuple[str, ...]) -> Graph:
-    """The graph of the artifact "dataflow", without weak edges and those that leave these namespaces."""
+    """Build the graph of the artifact "dataflow", without weak edges and without edges to other namespaces."""
     dataflow: Dataflow = world.artifacts["dataflow"]
     tools, name_ids = world.tools, world.name_ids
     allowed = frozenset(spaces)

@@ -1,1 +1,1 @@
-"""Finding tools by what they do: words and vectors together, and nothing where nothing fits."""
+"""Search for tools by what they do: words and vectors combined, with no hits for unrelated requests."""

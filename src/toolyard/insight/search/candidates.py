@@ -1,6 +1,6 @@
-"""Which tools have which words, which are worth a closer look, by words and by vectors, and what speaks for each.
+"""The inverted index, the vectors of a catalog, and the signals by which candidates are compared with a query.
 
-Lengths of fields are compared with fixed usual lengths, so what a tool has of a term depends on no other tool.
+Field lengths are normalised by fixed usual lengths, so a tool's term weights depend on no other tool.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ IN_TEXT, IN_NAME = 1, 2
 
 _K1, _B = 1.2, 0.45
 _USUAL = ((3.0, 3.0), (2.0, 12.0), (1.0, 5.0), (0.5, 35.0), (0.5, 1.5))
-"""Weight and usual length of names, descriptions, parameter names, their descriptions, their values."""
+"""Weight and usual length of names, descriptions, parameter names, parameter descriptions, enum values."""
 _MOST_TERMS = 400
-"""Different terms of one tool that are kept: the weightiest."""
+"""Maximum number of distinct terms kept per tool, by weight."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -49,13 +49,13 @@ class Row(msgspec.Struct, frozen=True):
 
     terms: Ints
     weights: Floats
-    """BM25F without the rarity: between 0 and 1."""
+    """BM25F without the IDF factor: between 0 and 1."""
     zones: Zones
     """Where the term is: `IN_NAME`, else `IN_TEXT` (the description), else 0."""
 
 
 class Postings(msgspec.Struct, frozen=True):
-    """The rows of a set of tools, forwards and backwards."""
+    """The terms of a set of tools, by row and by term."""
 
     offsets: NDArray[np.int64]
     terms: Ints
@@ -65,24 +65,24 @@ class Postings(msgspec.Struct, frozen=True):
     term_rows: Ints
     term_weights: Floats
     counts: NDArray[np.int64]
-    """In how many rows each term is."""
+    """The number of rows of each term."""
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.offsets) - 1
 
     def count(self, term: int) -> int:
-        """In how many rows the term is."""
+        """The number of rows with the term."""
         return int(self.counts[term]) if term < len(self.counts) else 0
 
     def of_term(self, term: int) -> tuple[Ints, Floats]:
-        """The rows that have the term, and how much it weighs there."""
+        """The rows with the term, and its weights there."""
         start, end = self.term_offsets[term], self.term_offsets[term + 1]
         return self.term_rows[start:end], self.term_weights[start:end]
 
     def of_rows(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints, Floats, Zones]:
-        """The terms of some rows, one behind the other: offsets, terms, weights, zones."""
+        """The concatenated terms of some rows: offsets, terms, weights, zones."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -91,15 +91,15 @@ class Postings(msgspec.Struct, frozen=True):
 
 
 class Vocabulary:
-    """The number of each term; numbers are never given twice. Grows under its owner's lock."""
+    """Numbers the terms. It only grows, under its owner's lock."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self.surfaces: dict[int, str] = {}
-        """A word, as it is written in some name or description, for the terms that occur there."""
+        """For each term of a name or description, a word in which it occurs."""
 
     def row(self, tool: Tool) -> Row:
-        """The terms of a tool, new ones numbered."""
+        """Compute the terms of a tool; new ones are numbered."""
         numbers = self.numbers
         weights: dict[int, float] = {}
         parts = fields(tool)
@@ -111,7 +111,7 @@ class Vocabulary:
         weight, usual = _USUAL[1]
         home = stems(tool.namespace)
         for term in home:
-            # As if the description had it; but it makes no description longer, and all tools of a namespace have it.
+            # Weighted like a word of the description, without adding to its length.
             share = weight / (1 - _B + _B * len(parts[1]) / usual)
             weights.setdefault(numbers.setdefault(term, len(numbers)), share)
         for text in (tool.name, *tool.aliases, tool.description):
@@ -128,7 +128,7 @@ class Vocabulary:
 
 
 def build_postings(rows: Sequence[Row]) -> Postings:
-    """The postings of tools, in their order."""
+    """Build the postings of tools, in their order."""
     offsets = np.concatenate([[0], np.cumsum([len(row.terms) for row in rows])]).astype(np.int64)
     terms = np.concatenate([np.zeros(0, np.int32), *(row.terms for row in rows)])
     weights = np.concatenate([np.zeros(0, np.float32), *(row.weights for row in rows)])
@@ -141,72 +141,72 @@ def build_postings(rows: Sequence[Row]) -> Postings:
 
 
 class SearchEntry(msgspec.Struct, frozen=True):
-    """What is worked out about one tool."""
+    """What is computed once per tool."""
 
     tool: Tool
     row: Row
     lacks: tuple[frozenset[str], ...]
-    """The words of each required parameter."""
+    """The stems of each required parameter."""
     home: frozenset[str]
-    """The words of its namespace."""
+    """The stems of its namespace."""
     kind: str
-    """What it does to things."""
+    """One of `KINDS`, or ""."""
 
 
 class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
-    """One snapshot in the index; a row of everything is a place in the snapshot."""
+    """The index of one snapshot; rows are the tools' indexes in it."""
 
     tools: Sequence[Tool]
     postings: Postings
     numbers: Mapping[str, int]
-    """Of terms; words of other snapshots are among them."""
+    """Term numbers, shared with other snapshots."""
     entries: Sequence[SearchEntry]
-    """By place."""
+    """By index of the tool."""
     lower: Mapping[str, tuple[int, ...]]
-    """Places by name in lower case: bare and qualified, of aliases too."""
+    """Indexes by lower-case name: bare and qualified, including aliases."""
     homes: Mapping[str, Sequence[int]]
-    """Places by namespace."""
+    """Indexes by namespace."""
 
 
 _SOFT_FROM = 0.3
-"""Cosine of two words below which they have nothing to do with each other."""
+"""Cosine below which two words count as unrelated."""
 _IMPORTANT = 1.5
-"""Rarity from which on a word of a name must be answered for."""
+"""Minimum rarity of the words of a name that a query must match."""
 _STOP_WEIGHT = 0.15
 _UNKNOWN_WEIGHT = 0.58
-"""What a word loses that is in no tool of a large catalog."""
+"""Weight deducted, in a large catalog, from words that no tool has."""
 _OTHERS = 1000
-"""Tools that there might be, and that would have none of the words."""
+"""Imaginary tools without any of the words, added to every catalog for the IDF."""
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """A query's words, as rare as they are in one catalog."""
+    """A query's words, weighted by their rarity in one catalog."""
 
     terms: NDArray[np.int32]
-    """Those that the catalog has."""
+    """The terms that the catalog has."""
     weights: NDArray[np.float32]
     """Segments by terms."""
     totals: NDArray[np.float32]
-    """Of each segment."""
+    """Total weight of each segment."""
     rarity: NDArray[np.float32]
-    """Of each of the query's stems."""
+    """IDF of each stem of the query."""
 
 
 class WordVectors(msgspec.Struct, frozen=True):
-    """Vectors of a catalog's words, and which of them have one."""
+    """The vectors of a catalog's words."""
 
     matrix: Matrix
     row: NDArray[np.int32]
-    """By term; -1 if it has none."""
+    """Row by term; -1 if it has no vector."""
     stop: NDArray[np.bool_]
-    """By term, whether it is a stop word."""
+    """Whether each term is a stop word."""
 
 
 def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -> tuple[list[Floats], Gathered]:
-    """The signals that words alone give, each segments by candidates, and the terms of the candidates.
+    """Compute the word signals, each segments by candidates, and the terms of the candidates.
 
-    BM25F as a share of what the segment could reach; the share of the segment's words that the tool has, and that of
-    the tool's name that the segment has, by rarity.
+    They are BM25F as a share of the segment's maximum; the share of the segment's words that the tool has; and the
+    share of the tool's name that the segment has, by rarity.
     """
     offsets, terms, inner, zones = postings.of_rows(rows)
     gathered = Gathered(offsets, terms, zones, rarity_of(postings.counts[terms].astype(np.float32), postings.rows))
@@ -227,7 +227,7 @@ def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -
 
 
 class Gathered(msgspec.Struct, frozen=True, dict=True):
-    """The terms of the candidates, one candidate behind the other."""
+    """The terms of the candidates, concatenated."""
 
     offsets: NDArray[np.int64]
     terms: NDArray[np.int32]
@@ -236,12 +236,12 @@ class Gathered(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def owner(self) -> NDArray[np.intp]:
-        """The candidate of each."""
+        """The candidate of each term."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
 def pick_candidates(gathered: Gathered, chosen: NDArray[np.intp]) -> Gathered:
-    """Those of some of the candidates."""
+    """Restrict to some of the candidates."""
     starts, lengths = gathered.offsets[chosen], np.diff(gathered.offsets)[chosen]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
@@ -251,9 +251,10 @@ def pick_candidates(gathered: Gathered, chosen: NDArray[np.intp]) -> Gathered:
 def soft_signals(
     query: Query, rarity: Floats, gathered: Gathered, words: WordVectors, vectors: QueryVectors
 ) -> tuple[Floats, Floats, Floats]:
-    """Likeness word by word: of the name to the segment, of the segment to the tool, and of the name's least word.
+    """Compute the word-vector signals, each segments by candidates.
 
-    Each is segments by candidates.
+    They are how well the segment covers the name, how well the tool covers the segment, and how well the segment covers
+    the least covered word of the name.
     """
     count, segments = len(gathered.offsets) - 1, len(query.segments)
     zero = np.zeros((segments, count), np.float32)
@@ -264,7 +265,7 @@ def soft_signals(
     terms, inverse = np.unique(gathered.terms[there], return_inverse=True)
     like = multiply_rows(vectors.words, words.matrix[words.row[terms]])
     like = np.clip((like - _SOFT_FROM) / (1 - _SOFT_FROM), 0, 1)
-    like *= np.sqrt(like)  # to the power of 1.5, in a tenth of the time
+    like *= np.sqrt(like)  # to the power of 1.5, ten times faster
     owner, zones = gathered.owner[there], gathered.zones[there]
     weight = gathered.rarity[there] * np.where(words.stop[gathered.terms[there]], _STOP_WEIGHT, 1.0)
     starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
@@ -289,7 +290,7 @@ def soft_signals(
 
 
 def _sum_by_candidate(values: NDArray[np.floating], owner: NDArray[np.intp], count: int) -> Floats:
-    """Sums by candidate, of each segment."""
+    """Sum the values of each segment by candidate."""
     segments = len(values)
     keys = (np.arange(segments)[:, None] * count + owner).ravel()
     sums = np.bincount(keys, values.ravel(), minlength=segments * count)
@@ -297,7 +298,7 @@ def _sum_by_candidate(values: NDArray[np.floating], owner: NDArray[np.intp], cou
 
 
 def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) -> Weighed:
-    """The words by their rarity in a catalog. One that no tool has counts less: it may be a value."""
+    """Weight a query's words by their rarity. Words that no tool has count less, since they may be values."""
     known = [numbers.get(stemmed) for stemmed in query.stems]
     counts = np.array([0 if number is None else postings.count(number) for number in known], np.float32)
     rarity = rarity_of(counts, postings.rows)
@@ -306,7 +307,7 @@ def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) ->
     single = (rarity * np.where(query.stop, _STOP_WEIGHT, 1.0))[there].astype(np.float32)
     weights = query.has[:, there] * single
     spelt = np.array([not word.isdigit() for word in query.surfaces], np.bool_)
-    # What thousands of tools do not have is a value, most likely; what three do not have may be any word.
+    # A word missing from thousands of tools is probably a value; one missing from three may be any word.
     share = 1 - _UNKNOWN_WEIGHT * postings.rows / (postings.rows + _OTHERS)
     unknown = query.has @ np.where((counts == 0) & spelt & ~query.stop, share * rarity, 0.0)
     totals = (weights.sum(axis=1) + unknown + 1e-6).astype(np.float32)
@@ -314,28 +315,28 @@ def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) ->
 
 
 def rarity_of(counts: NDArray[np.float32], rows: int) -> NDArray[np.float32]:
-    """Inverse document frequency, as BM25 has it, among the tools that are there and many that might be.
+    """Inverse document frequency as in BM25, with `_OTHERS` imaginary tools added.
 
-    In a catalog of ten tools for orders, `order` would else say nothing of what is asked.
+    Otherwise `order` would have no weight in a catalog of ten tools for orders.
     """
     return np.log1p((rows + _OTHERS - counts + 0.5) / (counts + 0.5)).astype(np.float32)
 
 
 _MOST_KEPT = 4096
-"""Vectors of queries and their words that are kept in memory."""
+"""Vectors of queries and words kept in memory."""
 _MOST_NEW = 24
-"""Words of one query that no tool has, and that are embedded all the same."""
+"""Maximum number of words of one query that no tool has and that are embedded anyway."""
 _TINY = np.float32(1e-6)
 _FEW, _USUALLY = 10, (0.05, 0.065)
-"""Tools from which on a catalog tells what is usual, and what the default model usually gives."""
+"""Catalog size at which its own statistics and the default model's usual mean and deviation count equally."""
 _SOME = 400
-"""Tools and words that are looked at for what is usual."""
+"""Tools and words sampled for these statistics."""
 _FIRM = 200
-"""Tools from which on a catalog's own mean counts for more than the usual one."""
+"""Catalog size at which the mean vector is shrunk by half."""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The vectors of a catalog: of its tools, each the mean of its views, and of the words of their texts, centred."""
+    """The vectors of a catalog: of its tools (each the mean of its texts) and of its words, centred."""
 
     tools: Matrix
     words: WordVectors
@@ -343,21 +344,21 @@ class Known(msgspec.Struct, frozen=True):
     word_mean: Matrix
     numbers: Mapping[str, int]
     shift: Matrix
-    """The product of each tool's vector with their mean."""
+    """Product of each tool's vector with the mean."""
     scale: Matrix
-    """One by its distance from there."""
+    """Reciprocal of each tool's distance from the mean."""
     usual: tuple[float, float]
-    """Mean and deviation of the likeness of a tool to a word of any other, by which models differ."""
+    """Mean and standard deviation of the cosine of a tool and any word, which differ between models."""
     wish: tuple[Matrix, Matrix]
-    """Half way from what is asked besides to what is asked of services, and the way, by its squared length."""
+    """Midpoint of other requests and requests for tools; the vector between them by its squared length."""
 
     def liken_wish(self, request: Matrix) -> float:
-        """How far along that way a request is: 0 half way, 1/2 where what is asked of services is on average."""
+        """Position of a request along `wish`: 0 at the midpoint, 1/2 at the mean of requests for tools."""
         return float((request - self.wish[0]) @ self.wish[1])
 
     def compare(self, segments: Matrix) -> tuple[Matrix, Matrix]:
-        """Likeness of every tool to each segment: as the vectors are, and as they are seen from the tools' mean."""
-        # One product with every tool for both: exact, and 10,000 vectors take a millisecond.
+        """Cosine of every tool with each segment: of the raw vectors, and of the vectors centred on the tools' mean."""
+        # Both come from one product, which takes a millisecond for 10,000 vectors.
         plain = multiply_rows(segments, self.tools)
         mean = self.tool_mean
         lengths = np.maximum(np.linalg.norm(segments - mean, axis=1, keepdims=True), _TINY)
@@ -366,24 +367,24 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Meaning:
-    """Makes vectors by one embedder, each text once. Any number of threads may ask; one at a time embeds a catalog."""
+    """Computes vectors with one embedder, each text once. Thread safe, but only one thread may embed a catalog."""
 
     def __init__(self, embedder: Embedder, cache: ItemCache | None = None) -> None:
         self._embedder = embedder
         self._cache = cache
         self._catalog: dict[str, Matrix] = {}
-        """The vectors of the texts and words of the catalog that was last embedded, as the model made them."""
+        """Raw vectors of the texts and words of the most recently embedded catalog."""
         self._kept: OrderedDict[str, Matrix] = OrderedDict()
         self._keeping = threading.Lock()
 
     def embed_catalog(self, tools: Sequence[Tool], numbers: Mapping[str, int], surfaces: Mapping[int, str]) -> Known:
-        """The vectors of all tools and words; those that the catalog before had are not made again."""
+        """Compute the vectors of all tools and words; those of the previous catalog are reused."""
         views, words = list(zip(*map(list_views, tools), strict=True)), list(surfaces.values())
         texts = [text for view in views for text in view]
         examples = load_examples()
         words_too = [*words, *examples.served, *examples.foreign]
         self._catalog = {**self._embed_texts(texts, "tools"), **self._embed_texts(words_too, "words")}
-        # The product with the mean is the mean of the products.
+        # The product with a mean equals the mean of the products, so one vector per tool suffices.
         raw = np.mean([self._stack_rows(view) for view in views or [()]], axis=0)
         word_rows = self._stack_rows(words)
         mean, word_mean = _compute_mean(raw), _compute_mean(word_rows)
@@ -393,7 +394,7 @@ class Meaning:
         vectors = WordVectors(normalise_rows(word_rows - word_mean), row, stop)
         scale = (1 / np.maximum(np.linalg.norm(raw - mean, axis=1), _TINY)).astype(np.float32)
         some = word_rows[:: max(len(word_rows) // _SOME, 1)] @ raw[:: max(len(raw) // _SOME, 1)].T
-        # Of few tools, too many words are their own.
+        # In a small catalog, too many words are the tools' own, so its statistics are blended with the usual ones.
         own = len(raw) / (len(raw) + _FEW)
         seen = np.array((some.mean(), some.std()) if some.size else _USUALLY)
         usual, spread = (own * seen + (1 - own) * np.array(_USUALLY)).tolist()
@@ -413,7 +414,7 @@ class Meaning:
         return np.stack(rows) if rows else np.zeros((0, self._embedder.dimensions), np.float32)
 
     def of_query(self, query: Query, known: Known) -> QueryVectors:
-        """The vectors of a query; those of its words are centred as those of the catalog are."""
+        """Compute the vectors of a query; its words are centred like those of the catalog."""
         rows: list[Matrix] = []
         places: list[int] = []
         fresh: list[tuple[int, str]] = []
@@ -435,7 +436,7 @@ class Meaning:
         return QueryVectors(made[:count], words, tuple(places))
 
     def understands(self, query: Query) -> bool:
-        """Whether the model was made for the script of the query: what it makes of another says nothing."""
+        """Whether the model supports the script of the query."""
         return not getattr(self._embedder, "latin", False) or is_latin(query.text)
 
     def _encode_texts(self, texts: Sequence[str]) -> Matrix:
@@ -453,7 +454,7 @@ class Meaning:
 
 
 def _compute_mean(rows: Matrix) -> Matrix:
-    """The mean, drawn to nothing where there are too few to know it."""
+    """The mean, shrunk towards zero when there are few rows."""
     if not len(rows):
         return np.zeros(rows.shape[1], np.float32)
     return np.asarray(rows.mean(axis=0) * (len(rows) / (len(rows) + _FIRM)), np.float32)

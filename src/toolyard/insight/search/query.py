@@ -1,4 +1,4 @@
-"""The words of texts, queries and tools, and a query as it is read: its parts, their words, the vectors of both."""
+"""Tokenize texts, queries and tools; split a query into segments, with the vectors of segments and words."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from toolyard.words.identifiers import CRUD_BY_VERB, snake_case
 T = TypeVar("T")
 
 MOST_QUERY = 2000
-"""Characters of a query that are read."""
+"""Maximum number of characters of a query that are read."""
 MOST_SEGMENTS = 8
 _MOST_TEXT = 4000
-"""Characters of one field of a tool that are read."""
+"""Maximum number of characters of one field of a tool that are read."""
 _MOST_PROPERTIES = 200
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
-"""Letters of scripts that put no spaces between words, or few: Thai, Lao, Burmese, Khmer, kana, Han, Hangul."""
+"""Letters of scripts with few or no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han, Hangul."""
 _SENTENCE = re.compile(r"(?<=[.!?;])[\"')]*\s+|\n+|[\u3002\uff1f\uff01\uff1b]")
 _CLAUSE = re.compile(
     r",?\s+(?:and\s+)?(?:then|after that|afterwards|additionally|furthermore|also|finally|lastly|next|moreover|besides|"
@@ -55,15 +55,15 @@ _ASKING = (
     "what which who whose when where why how is are am was were do does did has have had any show list find look check "
     "tell"
 )
-"""What a request begins with that changes nothing."""
+"""First words of requests that only read."""
 KINDS = ("create", "get", "list", "update", "delete", "act")
-"""What a tool does to things."""
+"""What a tool does to its subject."""
 _MOST_KNOWN, _LONGEST_KNOWN = 200_000, 100
 _stemming = threading.local()
 
 
 class _Memo(dict[str, T]):
-    """What was made of each text before; it begins anew when it is full."""
+    """A cache by text; it is cleared when it is full."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
@@ -78,7 +78,7 @@ class _Memo(dict[str, T]):
 
 
 def _stem(word: str) -> str:
-    # The stemmer keeps state while it works, so each thread has one.
+    # The stemmer is stateful, so each thread has its own.
     stemmer = getattr(_stemming, "stemmer", None)
     if stemmer is None:
         import snowballstemmer  # type: ignore[import-untyped]
@@ -97,7 +97,7 @@ def _split_unspaced(token: str) -> list[str]:
 
 
 def _pair_letters(word: str) -> list[str]:
-    """A word as it is; where words are not told apart by spaces, every two letters that stand together."""
+    """Split runs of unspaced scripts into pairs of adjacent letters; keep other words."""
     found: list[str] = []
     end = 0
     for run in _UNSPACED.finditer(word):
@@ -108,23 +108,23 @@ def _pair_letters(word: str) -> list[str]:
 
 
 _stems = _Memo(_stem)
-# A catalog has few different tokens, each of them many times.
+# A catalog has few distinct tokens, each occurring many times.
 _words_of = _Memo(_split_unspaced)
 _stems_of = _Memo(lambda token: [stem(word) for word in _words_of[token]])
 
 
 def stem(word: str) -> str:
-    """The stem of an English word; other words stay as they are, more or less."""
+    """The stem of an English word; words of other languages mostly stay unchanged."""
     return _stems[word]
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case: `getHTTPUrl_v2` is `get http url v2`; of Chinese, every two letters."""
+    """The lower-case words of a text: `getHTTPUrl_v2` is `get http url v2`; Chinese gives pairs of letters."""
     return list(chain.from_iterable(map(_words_of.__getitem__, _list_tokens(text))))
 
 
 def stems(text: str) -> list[str]:
-    """The stems of a text's words, one for each."""
+    """The stem of each word of a text."""
     return list(chain.from_iterable(map(_stems_of.__getitem__, _list_tokens(text))))
 
 
@@ -133,18 +133,18 @@ def _list_tokens(text: str) -> list[str]:
 
 
 def is_stop(stemmed: str) -> bool:
-    """True for words that say little about what is asked for."""
+    """Whether a stem is a stop word."""
     return stemmed in _list_stop_stems()
 
 
-def _list_stop_stems(made: list[frozenset[str]] = []) -> frozenset[str]:  # noqa: B006 - made once
+def _list_stop_stems(made: list[frozenset[str]] = []) -> frozenset[str]:  # noqa: B006 - a cache
     if not made:
         made.append(frozenset(stem(word) for word in _STOP.split()))
     return made[0]
 
 
 def segments(query: str) -> list[str]:
-    """The query, then its sentences if it has several, then its clauses: what asks for one tool each."""
+    """Split a query: the whole, then its sentences if there are several, then its clauses, each asking for one tool."""
     sentences = [part.strip() for part in _SENTENCE.split(query) if part and len(part.strip()) > 2] or [query]
     clauses: list[str] = []
     for sentence in sentences:
@@ -154,7 +154,7 @@ def segments(query: str) -> list[str]:
 
 
 def fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
-    """Stems of a tool's names, description with tags, parameter names, their descriptions, and their values."""
+    """The stems of a tool's names, description with tags, parameter names, their descriptions, and enum values."""
     properties = list(_list_properties(tool.parameters))[:_MOST_PROPERTIES]
     names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stems(name)]
     described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stems(text)]
@@ -164,20 +164,20 @@ def fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list
 
 
 def required(tool: Tool) -> list[list[str]]:
-    """The stems of each parameter that a call must give."""
+    """The stems of each required parameter."""
     named = tool.parameters.get("required")
     return [stems(str(name)) for name in named[:_MOST_PROPERTIES]] if isinstance(named, list) else []
 
 
 def kind_of(tool: Tool) -> str:
-    """One of `KINDS`, by the verb of a tool's name, else of its description; nothing if neither has one."""
+    """One of `KINDS`, by the verb of a tool's name, else of its description; "" if neither has a known verb."""
     spoken = (*words(tool.name), *(stems(tool.description)[:1]))
     found = next((CRUD_BY_VERB[word] for word in spoken if word in CRUD_BY_VERB), "")
     return "update" if found == "replace" else found
 
 
 def list_views(tool: Tool) -> tuple[str, str, str]:
-    """What is embedded of a tool: all of it; where it is and what it is called; what it does, in a sentence."""
+    """The texts of a tool that are embedded: all of it; namespace and name; the first sentence of the description."""
     keys = ", ".join(_as_words(key) for key, _ in list(_list_properties(tool.parameters))[:_MOST_PROPERTIES])
     name, home, description = _as_words(tool.name), _as_words(tool.namespace), tool.description[:_MOST_TEXT].strip()
     called = name if name.startswith(home) else f"{home} {name}"
@@ -208,34 +208,34 @@ def _read_text(value: Any) -> str:
 
 
 _MOST_TERMS = 96
-"""Different words of a query that count."""
+"""Maximum number of distinct words of a query that are used."""
 _VALUE = re.compile("[0-9]+|[\"'`\u2018\u201c]|@|https?:")
 _PROPER = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What was asked, by segments: the whole first, then its parts."""
+    """A parsed query by segments: the whole first, then its parts."""
 
     text: str
     segments: tuple[str, ...]
     stems: tuple[str, ...]
-    """Different stems in order, of the whole."""
+    """The distinct stems of the whole, in order."""
     surfaces: tuple[str, ...]
-    """A word that each stem was made of."""
+    """For each stem, a word it was derived from."""
     has: NDArray[np.bool_]
-    """Which segment has which stem."""
+    """Segments by stems: whether the segment has the stem."""
     stop: NDArray[np.bool_]
     said: int
-    """How many of the stems say something: neither stop words nor numbers."""
+    """The number of stems that are neither stop words nor numbers."""
     values: float
-    """About how many values for parameters it holds: numbers, quotations, names."""
+    """Estimated number of parameter values in the query: numbers, quotations, names."""
     asks: bool
-    """True if it wants to know something, and changes nothing."""
+    """True if it asks for information, and so for a tool that changes nothing."""
 
 
 def read_query(text: str) -> Query:
-    """Cut a query into segments and words; of a very long one, the beginning."""
-    # Half a surrogate pair is no text for a model.
+    """Parse a query; a very long one is truncated."""
+    # Models reject lone surrogates.
     text = text[:MOST_QUERY].encode("utf-8", "replace").decode()
     parts = tuple(segments(text))
     found: dict[str, str] = {}
@@ -257,13 +257,13 @@ def read_query(text: str) -> Query:
 
 
 def is_latin(text: str) -> bool:
-    """Whether at least half of the letters are."""
+    """Whether at least half of the letters are Latin."""
     letters = [letter for letter in text if letter.isalpha()]
     return 2 * sum(letter < "\u0250" or "\u1e00" <= letter < "\u1f00" for letter in letters) >= len(letters)
 
 
 class Examples(msgspec.Struct, frozen=True):
-    """What people ask of services, and what they ask besides; what a request is more like, any model can say."""
+    """Examples of requests for tools and of other requests, with which a query is compared by its vector."""
 
     served: list[str]
     foreign: list[str]
@@ -271,14 +271,14 @@ class Examples(msgspec.Struct, frozen=True):
 
 @cache
 def load_examples() -> Examples:
-    """Those that are shipped; nobody asks them in the material that weights are fitted on."""
+    """Load the bundled examples, none of which is in the material that the weights are fitted on."""
     return msgspec.json.decode(Path(__file__).with_name("examples.json").read_bytes(), type=Examples)
 
 
 class QueryVectors(msgspec.Struct, frozen=True):
-    """The vectors of a query: one for each segment, as the model made it, and one for each content word, centred."""
+    """The vectors of a query: one per segment, as the model computed it, and one per content word, centred."""
 
     segments: Matrix
     words: Matrix
     word_places: tuple[int, ...]
-    """Which of the query's stems each row of `words` stands for."""
+    """For each row of `words`, the index of its stem in the query."""

@@ -1,7 +1,7 @@
-"""From features of candidates to three answers: their order, whether anything here is meant, and how likely each is.
+"""Rank candidates: their order, whether the request is about any tool here, and the probability of each.
 
-Each is a linear model of its own; `weights.json` holds them, by the names of their columns, as `benchmarks.search_fit`
-finds them.
+Each of the three is a linear model; its weights are in `weights.json`, by column name, as fitted by
+`benchmarks.search_fit`.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from toolyard.model.hits import Fit, SearchMode
 
 
 class RankWeights(msgspec.Struct, frozen=True):
-    """The numbers of one mode."""
+    """The weights and thresholds of one search mode."""
 
     rank: dict[str, float]
     about: dict[str, float]
     right: dict[str, float]
     foreign: float
-    """The chance of being about something here below which a request is foreign."""
+    """Probability below which a request counts as unrelated to all tools."""
     likely: float
-    """The score from which on a hit is called likely."""
+    """Minimum score of a likely hit."""
     sure: float
 
     def name_fit(self, score: float) -> Fit:
-        """The word for a score."""
+        """The fit for a score."""
         return "sure" if score >= self.sure else "likely" if score >= self.likely else "nearest"
 
 
 @cache
 def load_weights() -> dict[SearchMode, RankWeights]:
-    """Those that are shipped."""
+    """Load the bundled weights by search mode."""
     text = Path(__file__).with_name("weights.json").read_bytes()
     return msgspec.json.decode(text, type=dict[SearchMode, RankWeights])
 
@@ -60,21 +60,21 @@ Doubles = NDArray[np.float64]
 
 MOST_HITS = 100
 _KIN = 3
-"""Tools of a namespace by which it is near."""
+"""Number of a namespace's best candidates whose mean measures how near it is."""
 _CLOSER = 28
-"""Candidates that are compared word by word."""
+"""Number of candidates compared word by word."""
 
 
 OF_WHOLE, _OF_PART = 24, 8
 _MOST_POSTINGS = 12_000
-"""Places that are looked at for a query: those of its rarest words."""
+"""Maximum number of postings read for a query, rarest words first."""
 
 _NO_LIKENESS = -1.5
-"""Below every cosine, and above the mark of what is not to be found."""
+"""Below every cosine, and above the score of filtered rows."""
 
 
 def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -> NDArray[np.intp]:
-    """The rows that have the most of the rarest words; as many as `k`, if there are."""
+    """The rows with the most rare words of the query; at least `k`, if there are as many."""
     if not len(weights.terms):
         return np.empty(0, np.intp)
     order = np.argsort(postings.counts[weights.terms], kind="stable")
@@ -103,7 +103,7 @@ def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -
 
 
 def by_meaning(likeness: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]:
-    """The rows whose vectors are nearest to the query's; as many as `k`, if there are."""
+    """The rows whose vectors are nearest to the query's; at least `k`, if there are as many."""
     if where is not None:
         likeness = np.where(where, likeness, np.float32(-2))
     counts = [_OF_PART if part else max(k, OF_WHOLE) for part in range(len(likeness))]
@@ -112,11 +112,11 @@ def by_meaning(likeness: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]
 
 
 def _find_highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.intp]:
-    """The places of the `k` highest that are above a bound."""
+    """Indexes of the `k` highest scores above a bound."""
     there = np.flatnonzero(scores > above)
     if len(there) <= k:
         return there
-    # Among those above alone: to part a great many equal zeros takes longer than all the rest.
+    # Partition only the scores above the bound: partitioning very many equal zeros is slow.
     inside = scores[there]
     return there[np.argpartition(inside, len(inside) - k)[len(inside) - k :]]
 
@@ -130,29 +130,31 @@ def _list_columns(signals: tuple[str, ...]) -> tuple[str, ...]:
 
 LEXICAL = _list_columns(("match", "words", "name"))
 HYBRID = _list_columns(("match", "words", "name", "meaning", "soft_name", "soft_words", "least"))
-"""The columns; `_part` is the most that any segment of the query gives. What a signal is worth depends on how much is
-said (`_long`) and on how many tools there are (`_large`), and what the tool does to things, on whether something is
-`asked` or `told`."""
+"""The column names.
+
+`_part` is the maximum over the query's segments. Signals are repeated scaled by the length of the query (`_long`) and
+by the number of tools (`_large`). What the tool does counts separately for questions (`asked`) and commands (`told`).
+"""
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Candidates by features."""
+    """The features of the candidates."""
 
     rows: NDArray[np.intp]
     values: Floats
-    """One column for each name of `LEXICAL`, or of `HYBRID`."""
+    """One column for each name in `LEXICAL`, or in `HYBRID`."""
     near: float
-    """How much more alike than usual the nearest is."""
+    """Similarity of the nearest tool, as standard score."""
     wish: float
-    """How much it is like what is asked of services, and not like what is asked besides."""
+    """How much the query resembles requests for tools rather than other requests."""
     said: int
-    """Words of the query that say something."""
+    """Content words of the query."""
     tools: int
-    """How many there are to choose from."""
+    """Number of tools that pass the filters."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """The column names."""
         return HYBRID if self.values.shape[1] == len(HYBRID) else LEXICAL
 
     def column(self, name: str) -> Floats:
@@ -168,8 +170,8 @@ def table_of(
     where: Mask | None,
     k: int = 0,
 ) -> Table:
-    """The features of what is worth a closer look, for `k` hits; without vectors, those of words alone."""
-    # Whoever turns pages gets the same candidates on each.
+    """Select the candidates for `k` hits and compute their features; without vectors, from words alone."""
+    # Only two values, so that all pages of a result have the same candidates.
     k = 0 if k <= OF_WHOLE else MOST_HITS
     weights = weigh_words(query, view.numbers, view.postings)
     rows, near, wish = by_words(weights, view.postings, where, k), 0.0, 0.0
@@ -205,11 +207,11 @@ def _first_look(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray
 
 
 def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: Floats) -> Floats:
-    """What each lacks, whether its namespace is named or near, and what it does, where that is asked or told."""
+    """Features of each tool: missing required values, whether its namespace is named or near, and its kind."""
     said = set(query.stems)
     entries = [view.entries[row] for row in rows.tolist()]
     count = [sum(map(said.isdisjoint, entry.lacks)) for entry in entries]
-    # Required parameters that the query neither names nor seems to have a value for: 0, 1/2, 2/3, 3/4, ...
+    # Required parameters that the query neither names nor seems to have a value for, mapped to 0, 1/2, 2/3, 3/4, ...
     lacking = np.maximum(np.array(count, np.float32) - query.values, 0)
     spaces = [entry.tool.namespace for entry in entries]
     homes = {name: entry.home for name, entry in zip(spaces, entries, strict=True)}
@@ -225,28 +227,28 @@ def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: 
 
 
 _FEWEST, _FEWEST_WORDS = 3, 10
-"""Tools below which a catalog counts as no smaller, by meaning and by words alone, which are shared by chance."""
+"""Minimum catalog size assumed, in hybrid and in lexical mode (where words are shared by chance)."""
 _ALL_OF_IT = 0.6
-"""The share of a request's words with which a tool is about it, whatever a model makes of them."""
+"""Share of a request's words above which a tool fits it, regardless of the models."""
 _GOOD_ENOUGH = 1 / 3
-"""The chance of the best hit from which on a request is about it."""
+"""Score of the best hit above which the request is about some tool."""
 _FAR = 5.0
-"""How much better a score is, at most, that has no rival."""
+"""Gap assigned to a score without rivals, and the most that a gap counts."""
 RIVALS = 12
-"""Candidates that a hit is compared with."""
+"""Number of candidates that a hit is compared with."""
 _ALIKE = 0.5
-"""Scores this near to the best are the same tool again, as far as a query can tell: no rivals of each other."""
+"""Candidates with scores this close to the best count as the same tool, not as rivals of each other."""
 
 
 def order_rows(table: Table, weights: Mapping[str, float]) -> tuple[NDArray[np.intp], Doubles]:
-    """Places in the table, best first and of equals the first registered, and the scores in that order."""
+    """Table rows in order of score, ties by registration, and the scores in that order."""
     scores = table.values @ np.array([weights[name] for name in table.names])
     order = np.lexsort((table.rows, -scores))
     return order, scores[order]
 
 
 def weigh_request(table: Table) -> dict[str, float]:
-    """What tells whether the request is about anything here: the most that any tool has, in a catalog of that size."""
+    """Features for whether the request is about any tool: the maxima over the candidates, and the catalog size."""
     hybrid = table.names is HYBRID
     most = ("soft_words", "home") if hybrid else ("match", "words", "name", "home")
     found = {name: float(table.column(name).max(initial=0)) for name in most}
@@ -257,10 +259,10 @@ def weigh_request(table: Table) -> dict[str, float]:
 def collect_evidence(
     table: Table, order: NDArray[np.intp], scores: Doubles, k: int, about: float
 ) -> dict[str, Doubles]:
-    """What the score of each of the first `k` is made of: its features, and how it stands among its rivals."""
+    """Features of each of the first `k` hits: its own, and how it compares with its rivals."""
     alike = int(np.count_nonzero(scores >= scores[0] - _ALIKE))
     rivals = scores[alike:]
-    # Those that are alike count as one.
+    # Candidates that are alike count as one.
     apart = np.concatenate([scores[:1], rivals])[:RIVALS]
     count = min(k, len(order))
     half = table.names[: table.names.index("match_part")]
@@ -269,7 +271,7 @@ def collect_evidence(
     rival = np.full(count, scores[0])
     rival[:alike] = rivals[0] if len(rivals) else scores[0] - _FAR
     return own | {
-        # The words of the query and of the name must both be answered for.
+        # High only if both the query's words and the name's words are matched.
         "words*name": own["words"] * own["name"],
         **({"soft_words*soft_name": own["soft_words"] * own["soft_name"]} if "soft_words" in own else {}),
         "score": score,
@@ -283,7 +285,7 @@ def collect_evidence(
 
 
 def sum_up(found: Mapping[str, Any], weights: Mapping[str, float]) -> Any:
-    """The logit of a logistic model: what was found by what it is worth, and the constant."""
+    """The logit of a logistic model: weighted features plus the constant."""
     return sum(weights[name] * value for name, value in found.items()) + weights["constant"]
 
 
@@ -293,33 +295,33 @@ def to_chance(logit: Any) -> Any:
 
 
 class JudgedRow(NamedTuple):
-    """One candidate."""
+    """One ranked candidate."""
 
     row: int
-    """Its place in the snapshot."""
+    """Its index in the snapshot."""
     score: float
-    """How likely it is what was asked for."""
+    """The probability that it is what was asked for."""
     fit: Fit
     reasons: Mapping[str, float]
 
 
 class Judgement(NamedTuple):
-    """What was made of a request."""
+    """The result of ranking."""
 
     foreign: bool
-    """True if it is about nothing here."""
+    """True if the request is about none of the tools."""
     hits: Sequence[JudgedRow]
-    """The nearest all the same, best first."""
+    """The nearest tools, even if `foreign`; best first."""
 
 
 def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
-    """The first `k` of the candidates, and whether the request is about any of them."""
+    """Rank the candidates; return the first `k`, and whether the request is about any of them."""
     if not len(table.rows):
         return Judgement(True, ())
     about = sum_up(weigh_request(table), weights.about)
     order, scores = order_rows(table, weights.rank)
     chances = to_chance(sum_up(collect_evidence(table, order, scores, k, about), weights.right))
-    # A hit is at least as likely as those that it is put before. As it is shown, so it is judged.
+    # Make scores monotonic in rank. Round first, so that shown scores and thresholds agree.
     chances = np.round(np.maximum.accumulate(chances[::-1])[::-1], 4)
     shown = {"words": "words_part", "name": "name_part", "meaning": "meaning_part"}
     first = order[: len(chances)]
@@ -332,6 +334,6 @@ def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
         JudgedRow(row, chance, weights.name_fit(chance), dict(zip(reasons, values, strict=True)))
         for row, chance, *values in zip(table.rows[first].tolist(), chances.tolist(), *reasons.values(), strict=True)
     ]
-    # Whatever people usually ask of services: a yard may tell jokes.
+    # A good match overrides the model of typical requests: a yard may well have a tool that tells jokes.
     served = hits[0].score >= _GOOD_ENOUGH or table.column("words").max() >= _ALL_OF_IT
     return Judgement(bool(to_chance(about) < weights.foreign and not served), hits)

@@ -1,4 +1,4 @@
-"""`Searcher`: the search of one registry, and its index. Loaded by `registry.search` when it is first called."""
+"""`Searcher`: searches one registry, and maintains its index. Loaded on the first `registry.search`."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from toolyard.registry.snapshot import Snapshot
 
 
 class ToolIndex:
-    """Words at once; vectors when asked for, in the caller's thread or behind its back."""
+    """The index of a registry: words immediately; vectors on demand, in the caller's thread or in the background."""
 
     def __init__(self, meaning: Meaning | None) -> None:
         self.meaning = meaning
         self.broken = ""
-        """Why the model could not be used."""
+        """Why the model could not be used; empty if it could."""
         self._lock = threading.Lock()
         self._growing = threading.Lock()
         self._vocabulary = Vocabulary()
         self._entries: dict[int, SearchEntry] = {}
-        """By the identity of a tool; those of the snapshot that was last new."""
+        """By the tool's `id`, for the most recently indexed snapshot."""
         self._views: WeakKeyDictionary[Snapshot, IndexView] = WeakKeyDictionary()
         self._known: WeakKeyDictionary[IndexView, Known] = WeakKeyDictionary()
         self._worker: threading.Thread | None = None
 
     def view(self, snapshot: Snapshot) -> IndexView:
-        """The snapshot in the index; tools that are new are taken in."""
+        """Return the snapshot's view; new tools are added to the index."""
         found = self._views.get(snapshot)
         if found is not None:
             return found
@@ -52,9 +52,9 @@ class ToolIndex:
             return found
 
     def known(self, view: IndexView, *, wait: bool) -> Known | None:
-        """The vectors of all tools of a view; None if there are none yet, or no embedder.
+        """Return the vectors of all tools of a view; None if they are not ready or there is no embedder.
 
-        Without `wait` they are made in a thread of their own, for a later search.
+        With `wait` they are computed now; otherwise a background thread computes them for later searches.
         """
         if self.meaning is None:
             return None
@@ -68,7 +68,7 @@ class ToolIndex:
         return None
 
     def give_up(self, error: ToolyardError) -> None:
-        """Go by words: a model that cannot be used must not be the end of search. A server may be back later."""
+        """Fall back to words after a failure of the model. A `ConfigError` is permanent; a server may recover."""
         self.broken = str(error)
         if isinstance(error, ConfigError):
             self.meaning = None
@@ -79,7 +79,7 @@ class ToolIndex:
             known = self._known.get(view)
             if known is not None or self.meaning is None:
                 return known
-            # Behind the lock: words may be added to the vocabulary meanwhile.
+            # Copied under the lock, since words may be added to the vocabulary meanwhile.
             with self._lock:
                 numbers, surfaces = dict(self._vocabulary.numbers), dict(self._vocabulary.surfaces)
             try:
@@ -123,7 +123,7 @@ def _index_lower_names(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
 
 _NAME_LIKE = re.compile(r"[^\s\"'`(),;?!]+")
 _TOLD = 10
-"""Namespaces that are named where one is not found."""
+"""Maximum number of namespaces listed when one is not found."""
 _BETWEEN = ("__", ".", "/", ":")
 _NAMED, _MENTIONED = 1.0, 0.99
 _WARMING = "vectors of the tools are being made; until then words alone are compared"
@@ -131,10 +131,10 @@ _STRANGE = "words alone are compared: the model was not made for the script of t
 
 
 class Searcher:
-    """Searches the snapshots of a registry; what it learned of a tool is used again for the next snapshot.
+    """Searches the snapshots of a registry; what is computed for a tool is reused for the next snapshot.
 
-    Without `embedder` it is the model that the enrichment `embeddings` was told, else the default one if that is
-    installed. Any number of threads may search.
+    `embedder` defaults to the one of the enrichment `embeddings`, else to the default model if it is installed. Thread
+    safe.
     """
 
     def __init__(self, embedder: Embedder | None = None, *, cache: CacheOption = None, lexical: bool = False) -> None:
@@ -145,7 +145,7 @@ class Searcher:
         self._chosen_lexical = lexical
 
     def _choose_index(self, snapshot: Snapshot) -> ToolIndex:
-        """The index by the model of the snapshot; a search that is under way keeps the one that it has."""
+        """Return the index for the snapshot's model. Running searches keep the index they started with."""
         told = None if self._own else told_embedder(snapshot)
         if told is not None and told is not self._embedder:
             self._embedder, self._index = told, ToolIndex(Meaning(told, self._items))
@@ -163,18 +163,18 @@ class Searcher:
         wait: bool = True,
         threshold: float | None = None,
     ) -> SearchResults:
-        """The nearest tools, at most `k`, each with how likely it is meant; none if the query is about nothing here.
+        """Return at most `k` tools with the probability that each is meant; none if the query fits no tool.
 
-        Filters come before the ranking. `threshold` is the score that the best hit must reach, whatever the query is
-        about; 0 offers whatever is nearest. Without `wait` a catalog whose vectors are not there yet is searched by
-        words, and the vectors are made meanwhile.
+        Filters are applied before ranking. `threshold` is the score the best hit must reach, in place of the check
+        whether the query fits any tool; 0 always returns the nearest. Without `wait`, a catalog whose vectors are not
+        ready is searched by words while a background thread computes them.
         """
         _check_arguments(query, k, threshold)
         index = self._choose_index(snapshot)
         view = index.view(snapshot)
         mask = _mask_rows(view, namespace, tags, where)
         if not query.strip() or (mask is not None and not mask.any()):
-            # Nothing is looked for, so nothing is made for it either.
+            # Nothing to search for, so do not compute vectors either.
             lexical = index.meaning is None
             note = _nobody_there(view, namespace) or self._explain_mode(index, lexical)
             return SearchResults(mode="lexical" if lexical else "hybrid", note=note)
@@ -190,7 +190,7 @@ class Searcher:
         if read.said or threshold is not None:
             table = table_of(read, view, known, vectors, mask, k)
             found = judge_request(table, load_weights()[results.mode], k)
-            # What is named comes first, so nothing else is more likely.
+            # Named tools come first, so no other hit may have a higher score.
             most = hits[-1].score if hits else 1.0
             hits += [
                 Hit(view.tools[hit.row], min(hit.score, most), hit.fit, hit.reasons)
@@ -201,7 +201,7 @@ class Searcher:
         return results
 
     def _embed_query(self, index: ToolIndex, query: Query, known: Known, results: SearchResults) -> QueryVectors | None:
-        """The vectors of a query; None if there are none, and then the results say why."""
+        """Compute the vectors of a query; None, with a note in `results`, if that is not possible."""
         meaning = index.meaning
         try:
             if meaning is not None and meaning.understands(query):
@@ -238,7 +238,7 @@ def _mask_rows(
     tags: str | Collection[str] | None,
     where: Callable[[Tool], bool] | None,
 ) -> Mask | None:
-    """Which tools the filters leave; None if there are no filters."""
+    """Which tools pass the filters; None without filters."""
     if namespace is None and not tags and where is None:
         return None
     places: Iterable[int] = range(len(view.tools))
@@ -254,7 +254,7 @@ def _mask_rows(
 
 
 def _nobody_there(view: IndexView, namespace: str | Collection[str] | None) -> str:
-    """What to say of namespaces that no tool is in; nothing if there is one in each."""
+    """The note for a namespace without tools; empty if every namespace has some."""
     there = view.homes.keys()
     unknown = sorted(_as_set(namespace or ()) - there)
     if not unknown:
@@ -272,11 +272,11 @@ def _as_set(value: str | Iterable[str]) -> set[str]:
 
 
 def _find_named(view: IndexView, snapshot: Snapshot, query: str, mask: Mask | None) -> dict[int, float]:
-    """Places of the tools that the query names, whole or in passing; what is named whole comes first."""
+    """Indexes and scores of the tools whose name is the query, or is mentioned in it."""
     found: dict[int, float] = {}
     text = query[:MOST_QUERY].strip()
     whole = _resolve_name(view, text.lower())
-    # As it is spelt before as it is not: `Now` and `now` may be two tools.
+    # Exact case first: `Now` and `now` may be different tools.
     for place in sorted(whole, key=lambda place: (not _is_spelt(snapshot.tools[place], text), place)):
         found[place] = _NAMED
     for word in _NAME_LIKE.findall(text) if not whole else ():
@@ -288,7 +288,7 @@ def _find_named(view: IndexView, snapshot: Snapshot, query: str, mask: Mask | No
 
 
 def _resolve_name(view: IndexView, name: str) -> tuple[int, ...]:
-    """The places of a name as it is, or with its namespace as others write it: `ns__name`, `ns.name`, `ns/name`."""
+    """Indexes of the tools of a name: bare, or qualified with `::`, `__`, `.`, `/` or `:`."""
     found = view.lower.get(name, ())
     for sign in _BETWEEN if not found else ():
         at = name.find(sign)
@@ -299,7 +299,7 @@ def _resolve_name(view: IndexView, name: str) -> tuple[int, ...]:
 
 
 def _is_identifier(word: str) -> bool:
-    """True for what is no word of a language: `get_weather`, `math.gcd`, `getWeather`, `a::b`."""
+    """Whether a word looks like an identifier: `get_weather`, `math.gcd`, `getWeather`, `a::b`."""
     return len(word) > 2 and (any(sign in word for sign in "_.:/") or not (word.islower() or word[1:].islower()))
 
 
@@ -312,9 +312,9 @@ def _named_hits(snapshot: Snapshot, named: dict[int, float]) -> list[Hit]:
 
 
 def _choose_hits(found: Judgement, threshold: float | None, named: bool) -> Sequence[JudgedRow]:
-    """What to offer: the nearest, unless the request is foreign or the best of them does not reach the threshold."""
+    """Select the hits: all, unless the request fits no tool or the best hit is below the threshold."""
     if named:
-        # Beside a tool that is named, another must be as good as one alone.
+        # Besides a named tool, other hits must each be good enough by themselves.
         return [hit for hit in found.hits if (hit.fit != "nearest" if threshold is None else hit.score >= threshold)]
     if threshold is None:
         return () if found.foreign else found.hits

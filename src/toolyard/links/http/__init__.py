@@ -1,1 +1,1 @@
-"""One guarded way out over HTTP. Nothing is imported here: the HTTP library comes with the first request."""
+"""The guarded HTTP client. Nothing is imported here: the HTTP library is loaded with the first request."""

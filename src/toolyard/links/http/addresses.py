@@ -1,7 +1,7 @@
 """Which hosts and addresses may be connected to.
 
-Only public unicast addresses are, and those an operator has allowed. A name is judged by the addresses it stands
-for, an address by what it leads to: many IPv6 forms carry an IPv4 address that somebody on the way takes out again.
+Allowed are public unicast addresses and those the operator has added. A name is judged by the addresses it resolves to,
+and an address by where it leads: many IPv6 forms embed an IPv4 address that a gateway on the way connects to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolyard.model.errors import ConfigError, Denied
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Written out: what `ipaddress` calls global differs between versions of Python.
+# Listed here because `is_global` of `ipaddress` differs between versions of Python.
 _NOT_PUBLIC_4 = tuple(
     IPv4Network(text)
     for text in (
@@ -25,7 +25,7 @@ _NOT_PUBLIC_4 = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
-        "168.63.129.16/32",  # Azure's own services, seen by every machine there
+        "168.63.129.16/32",  # Azure's platform services, reachable from every machine there
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",
@@ -50,29 +50,29 @@ _LONGEST_PORT = 5
 
 
 class Blocked(Denied):
-    """The host may not be connected to, or the address is none that can be. Nothing was sent there."""
+    """The host may not be connected to, or the URL is invalid. Nothing was sent."""
 
 
 class AddressRule(msgspec.Struct, frozen=True):
-    """What is allowed besides public addresses; make one by `of`, which checks what it is given."""
+    """What is allowed besides public addresses; create it with `of`, which validates."""
 
     hosts: frozenset[str] = frozenset()
-    """`host` or `host:port` in lower case, IPv6 as `::1` or `[::1]:80`: allowed whatever they stand for."""
+    """`host` or `host:port` in lower case, IPv6 as `::1` or `[::1]:80`; allowed whatever they resolve to."""
     networks: tuple[Network, ...] = ()
-    """Allowed whichever name stands for them."""
+    """Allowed under any name."""
 
     @classmethod
     def of(cls, hosts: Iterable[str] = (), cidrs: Iterable[str] = ()) -> AddressRule:
-        """The rule for these names and networks; `ConfigError` says which of them is wrong."""
+        """Create a rule for these hosts and networks; `ConfigError` names the invalid one."""
         return cls(frozenset(map(_named_host, hosts)), tuple(map(_read_network, cidrs)))
 
     def names(self, host: str, port: int, named: Iterable[str] = ()) -> bool:
-        """Whether the operator named this host, in the rule or in `named`."""
+        """Whether the operator listed this host, in the rule or in `named`."""
         known = {host, with_port(host, port)}
         return not known.isdisjoint(self.hosts) or any(name in known for name in named)
 
     def check(self, host: str, port: int, address: Address) -> None:
-        """`Blocked` unless a connection to `host`, which stands for `address`, is allowed."""
+        """Raise `Blocked` unless a connection to `host`, which resolved to `address`, is allowed."""
         if isinstance(address, IPv6Address) and address.scope_id is not None:
             raise blocked(host, port)
         if self.names(host, port) or is_public(address):
@@ -83,7 +83,7 @@ class AddressRule(msgspec.Struct, frozen=True):
 
 
 def blocked(host: str, port: int) -> Blocked:
-    """The refusal of a host, which does not say what it stands for: that is somebody's network."""
+    """The error for a refused host; it does not show the addresses, which would reveal the internal network."""
     return Blocked(
         f"{host} may not be called: it does not stand for public addresses only",
         hint="if it is meant to be called, the operator allows it, in the source (type: rest) or its engine: "
@@ -92,7 +92,7 @@ def blocked(host: str, port: int) -> Blocked:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anybody on the internet could connect to it, so that nothing is gained by doing so from here."""
+    """Whether the address is reachable from the public internet, so that connecting from here reveals nothing more."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_4)
     if address.scope_id is not None:
@@ -104,7 +104,7 @@ def is_public(address: Address) -> bool:
 
 
 def _embedded_ipv4(address: IPv6Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses inside an IPv6 one."""
+    """The IPv4 addresses embedded in an IPv6 address; empty if there are none."""
     if address.ipv4_mapped is not None:
         return (address.ipv4_mapped,)
     if address.sixtofour is not None:
@@ -117,14 +117,14 @@ def _embedded_ipv4(address: IPv6Address) -> tuple[IPv4Address, ...]:
 
 
 def with_port(host: str, port: int) -> str:
-    """`host:port`, brackets around IPv6."""
+    """`host:port`, with brackets around IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def read_host(text: str) -> str:
-    """The host in its one spelling: lower case, punycode, no dot at the end, IPv6 without brackets.
+    """Return the host in canonical form: lower case, punycode, no trailing dot, IPv6 without brackets.
 
-    `ValueError` if it is none, or if systems differ in what they take it for, as with `0177.1` or `2130706433`.
+    `ValueError` if it is invalid or ambiguous: systems read `0177.1` or `2130706433` differently.
     """
     if text.startswith("["):
         if not text.endswith("]"):
@@ -141,7 +141,7 @@ def read_host(text: str) -> str:
 
 
 def read_port(text: str) -> int:
-    """A port; `ValueError` if it is none."""
+    """Parse a port; `ValueError` if it is invalid."""
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_PORT and 0 < int(text) < 1 << 16):
         raise ValueError("not a port")
     return int(text)
@@ -185,7 +185,7 @@ def _read_network(text: object) -> Network:
 
 
 def read_address(text: str) -> Address | None:
-    """The address a host is written as; None if it is a name."""
+    """Parse a host as an address; None if it is a name."""
     try:
         return ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Credentials: what says who asks, each bound to the one origin it is meant for, and the one table of their kinds."""
+"""Credentials, each bound to one origin, and the table of their kinds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COOKIE = re.compile(r"[!#-+\x2d-:<-\[\]-~]*")
 
 
 class Bearer(Credential):
-    """A token in the authorization header."""
+    """A token in the `Authorization` header."""
 
     def __init__(self, origin: str, token: str) -> None:
         super().__init__(origin)
@@ -45,7 +45,7 @@ class Bearer(Credential):
 
 
 class Basic(Credential):
-    """A user and password in the authorization header."""
+    """A user and password in the `Authorization` header."""
 
     def __init__(self, origin: str, user: str, password: str) -> None:
         super().__init__(origin)
@@ -56,7 +56,7 @@ class Basic(Credential):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The password, or the user that stands for it, and both as they are sent."""
+        """The password (or the user if it is empty), and the encoded pair."""
         return (self._secret, self._value)
 
     def attach(self, target: Target, headers: Headers) -> Target:
@@ -66,7 +66,7 @@ class Basic(Credential):
 
 
 class ApiKeyCredential(Credential):
-    """A key under a name of its own, in a header, the query or a cookie."""
+    """A key in a named header, query parameter or cookie."""
 
     def __init__(self, origin: str, where: Literal["header", "query", "cookie"], name: str, value: str) -> None:
         super().__init__(origin)
@@ -82,11 +82,11 @@ class ApiKeyCredential(Credential):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key, and as it is in a query."""
+        """The key, plain and percent-encoded."""
         return tuple(dict.fromkeys((self._value, quote(self._value, safe=""))))
 
     def attach(self, target: Target, headers: Headers) -> Target:
-        """Put the key where it belongs; other cookies stay."""
+        """Set the header, query parameter or cookie; other cookies are kept."""
         if self._where == "query":
             return target.with_query(self._name, self._value)
         if self._where == "header":
@@ -97,12 +97,12 @@ class ApiKeyCredential(Credential):
         return target
 
     def clean(self, target: Target) -> Target:
-        """Without the key, which a server may also send back in a redirect."""
+        """Remove the key from the query, where a redirect may have repeated it."""
         return target.without_query(self._name) if self._where == "query" else target
 
 
 class Together(Credential):
-    """Several credentials for one request, where a service wants more than one; all for one origin."""
+    """Several credentials of one origin, all attached to each request."""
 
     def __init__(self, *parts: Credential) -> None:
         if len({part.origin for part in parts}) != 1:
@@ -112,28 +112,28 @@ class Together(Credential):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Those of all."""
+        """The secrets of all parts."""
         return tuple(secret for part in self._parts for secret in part.secrets)
 
     def attach(self, target: Target, headers: Headers) -> Target:
-        """All of them."""
+        """Attach all parts."""
         for part in self._parts:
             target = part.attach(target, headers)
         return target
 
     def clean(self, target: Target) -> Target:
-        """Without any of them."""
+        """Remove what any part added."""
         for part in self._parts:
             target = part.clean(target)
         return target
 
     async def prepare(self, send: Send, outgoing: Outgoing) -> None:
-        """All of them."""
+        """Prepare all parts."""
         for part in self._parts:
             await part.prepare(send, outgoing)
 
     def refused(self) -> None:
-        """All of them."""
+        """Notify all parts."""
         for part in self._parts:
             part.refused()
 
@@ -142,7 +142,7 @@ class Together(Credential):
 
 
 UNSAID_SECONDS = 300.0
-"""How long a token is used whose server does not say."""
+"""Assumed lifetime of a token, in seconds, if the server gives none."""
 _EARLIER_SECONDS = 30.0
 _EARLIER_PART = 0.1
 _LONGEST = 7 * 24 * 3600.0
@@ -153,22 +153,22 @@ _SERVER_FAULT = 500
 _TOO_MANY = 429
 
 Outcome = CallError | None
-"""What became of a fetch, for those who waited: None means that there may be a token now, look again."""
+"""The result of a token fetch for the requests that waited; None means to check for a token again."""
 
 
 _RECENT = 8
 
 
 class NoToken(Unavailable):
-    """The server that gives out tokens cannot be had; nothing is known of the one the token is for."""
+    """The token server is unavailable; says nothing about the server the token is for."""
 
 
 class ClientCredentials(Credential):
-    """OAuth 2 client credentials: a token fetched from `token_url`, kept until it runs out, fetched once for all.
+    """OAuth 2 client credentials: fetches a token from `token_url` and reuses it until it expires.
 
-    The secret goes to `token_url`, so that must come from the operator, never from a specification. With
-    `in_body` the client's id and secret are sent in the form, for servers that do not take basic authorization.
-    Thread safe, for any number of loops.
+    The secret is sent to `token_url`, so that URL must come from the operator, never from a specification. With
+    `in_body`, client id and secret are sent in the form, for servers that do not accept basic authorization. Thread
+    safe; concurrent requests on any number of event loops share one fetch.
     """
 
     def __init__(
@@ -203,35 +203,35 @@ class ClientCredentials(Credential):
         self._lock = threading.Lock()
         self._until = 0.0
         self._tokens: deque[str] = deque(maxlen=_RECENT)
-        """The last few: calls that were sent with an older one may still be under way."""
+        """The latest tokens; requests sent with an older one may still be in flight."""
         self._fetching: Future[Outcome] | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The client's secret, as it is sent too, and the tokens that were fetched of late."""
+        """The client's secret, plain and encoded, and the recent tokens."""
         sent = (self._client_secret, quote_plus(self._client_secret), self._basic, *tuple(self._tokens))
         return tuple(dict.fromkeys(secret for secret in sent if secret))
 
     def attach(self, target: Target, headers: Headers) -> Target:
-        """Set the header to the latest token, even if it ran out since `prepare` got it."""
+        """Set the header to the latest token, even if it has expired since `prepare`."""
         if self._tokens:
             set_header(headers, "authorization", f"Bearer {self._tokens[-1]}")
         return target
 
     def refused(self) -> None:
-        """The token is of no use any more: the next request fetches another. It stays known, so that nobody sees it."""
+        """Make the next request fetch a new token. The old one stays among `secrets`."""
         with self._lock:
             self._until = 0.0
 
     async def prepare(self, send: Send, outgoing: Outgoing) -> None:
-        """Fetch a token if there is none that lasts, or wait for whoever does."""
+        """Fetch a token if there is no valid one, or wait for the fetch that is under way."""
         while self._clock() >= self._until:
             with self._lock:
                 mine = self._fetching is None
                 fetch = self._fetching = self._fetching or Future()
             outcome = await (self._fetch_token(fetch, send, outgoing) if mine else self._await_token(fetch, outgoing))
             if outcome is not None:
-                # Raised in several threads at once, so each gets its own.
+                # Several threads may raise it at once, so each raises its own copy.
                 again = type(outcome)(outcome.info.message)
                 again.info = outcome.info
                 raise again
@@ -247,8 +247,8 @@ class ClientCredentials(Credential):
         finally:
             with self._lock:
                 self._fetching = None
-            # Never an exception: asyncio complains of those that nobody has looked at. And one caller's lack of time
-            # is not the others'.
+            # Set a result, never an exception: asyncio logs exceptions that are not retrieved. A timeout is not shared,
+            # since other callers may have more time.
             fetch.set_result(None if isinstance(outcome, CallTimeout) else outcome)
         return outcome
 
@@ -296,7 +296,7 @@ class ClientCredentials(Credential):
             self._until = self._clock() + lasts - min(_EARLIER_SECONDS, lasts * _EARLIER_PART)
 
     def _explain_for_call(self, error: CallError) -> CallError:
-        """The same failure, said of the call that needed the token, which was not sent."""
+        """Rephrase the failure for the request that needed the token, which was not sent."""
         text = f"no access token for {self.origin}: {error.info.message}"
         again = (NoToken if isinstance(error, Unavailable) else type(error))(text)
         again.info = msgspec.structs.replace(error.info, message=text, effect="none")
@@ -304,7 +304,7 @@ class ClientCredentials(Credential):
 
 
 def _read_seconds(value: object) -> float:
-    """`expires_in`, which some servers write as text."""
+    """Seconds of `expires_in`, which some servers send as text."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:9])
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -313,7 +313,7 @@ def _read_seconds(value: object) -> float:
 
 
 class AuthKind(msgspec.Struct, frozen=True):
-    """One kind of `auth:` in a config: its keys, and what makes the credential of them for an origin."""
+    """A kind of `auth:` in a config: its keys, and the factory of the credential for an origin."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...]
@@ -344,11 +344,11 @@ AUTH_KINDS: dict[str, AuthKind] = {
     ),
     "oauth2": AuthKind(("token_url", "client_id", "client_secret"), ("scopes", "in_body"), _make_oauth2),
 }
-"""The kinds of credential that a config can name; whoever reads an `auth:` reads it by this table."""
+"""The credential kinds of a config; every reader of an `auth:` block uses this table."""
 
 
 def token_hosts(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """Hosts that are asked besides the origin: the operator named them in `token_url`, so they may be private."""
+    """Hosts contacted besides the origin: that of `token_url`, which the operator configured and may be private."""
     url = fields.get("token_url")
     if url is None:
         return ()
@@ -357,7 +357,7 @@ def token_hosts(fields: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def check_field(value: object, what: str) -> str:
-    """The value if a header can hold it; the error does not show it."""
+    """Return the value if a header can hold it; the error does not show the value."""
     if not isinstance(value, str) or not _FIELD.fullmatch(value):
         raise ConfigError(f"{what} must be text that fits into a header: visible ASCII, no line breaks")
     return value

@@ -1,7 +1,7 @@
-"""`auth` of a source or an engine: a credential as the operator writes it, for as many origins as it is meant for.
+"""The `auth` option of sources and engines: credentials as the operator configures them.
 
-A credential is for its `origin`. One without goes to where the operator said that things are, and to no place that only
-a specification names.
+A credential with an `origin` is sent only there. One without is sent to the origins that the operator configured, never
+to one that only a specification names.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _TOKENS = frozenset({"bearer", "oauth2"})
 
 
 class AuthEntry:
-    """One credential of the config, for as many origins as it is meant for."""
+    """One configured credential; creates a `Credential` for each origin it may be sent to."""
 
     def __init__(self, value: Any, where: str) -> None:
         self.kind, needed = _check_block(value, where)
         block: dict[str, Any] = value
-        # A password may be empty, as where the user is a key.
+        # A password may be empty, for services whose user name is the key.
         kinds = {key: _ANY_TEXT if key == "password" else _TEXT for key in needed}
         texts = {key: str(read_value(kind, block[key], f"{where}.{key}")) for key, kind in kinds.items()}
         self.scheme = (
@@ -54,34 +54,34 @@ class AuthEntry:
                 raise ConfigError(f"{where}.origin: {error}") from None
         self.place = (texts.get("in", ""), texts.get("name", ""))
         self.named: tuple[str, ...] = ()
-        """Hosts that are asked besides the origin: the operator named them, so they may be private."""
+        """Hosts contacted besides the origin; the operator configured them, so they may be private."""
         self._make = self._read_maker(texts, block, where)
         self._made: dict[str, Credential] = {}
-        # What is wrong with it is said now, not with the first call.
+        # Create one now, so that mistakes are reported at load time, not with the first call.
         self._secrets = self.at(self.origin or "https://toolyard.invalid").secrets
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be shown nowhere."""
+        """Values that must never appear in logs or errors."""
         return self._secrets
 
     @property
     def slot(self) -> tuple[str, str]:
-        """Where in a request it goes: two for one slot cannot go together."""
+        """Where in a request it is put; two credentials for one slot cannot be combined."""
         return self.place if self.kind == "api_key" else ("header", "authorization")
 
     def at(self, origin: str) -> Credential:
-        """The credential for one origin."""
+        """The credential for one origin; cached."""
         if origin not in self._made:
             self._made.setdefault(origin, self._make(origin))
         return self._made[origin]
 
     def serves(self, origin: str, trusted: bool) -> bool:
-        """Whether it may go there; without an origin of its own, to where the operator said that things are."""
+        """Whether it may be sent to `origin`; without an own origin, only to trusted ones."""
         return trusted if self.origin is None else self.origin == origin
 
     def fits(self, name: str, scheme: RestScheme | None) -> bool:
-        """Whether it is what a specification calls by that name."""
+        """Whether it matches a specification's security scheme, by `scheme` if set, else by kind."""
         if self.scheme is not None:
             return self.scheme == name
         if scheme is None:
@@ -108,7 +108,7 @@ class AuthEntry:
 
 
 def read_auth(value: Any, where: str) -> tuple[AuthEntry, ...]:
-    """One credential or a list of them; one with nothing in it, as of a variable that is not set, is none."""
+    """Read one credential or a list; those with empty secrets, as from an unset variable, are skipped."""
     if value is None:
         return ()
     if not isinstance(value, dict | list | tuple):
@@ -121,7 +121,7 @@ def read_auth(value: Any, where: str) -> tuple[AuthEntry, ...]:
 
 
 def is_blank(auth: Any) -> bool:
-    """Whether nothing is in what is secret of it; of a list, of every one."""
+    """Whether all secrets of a credential, or of a list of them, are empty."""
     if isinstance(auth, list):
         return bool(auth) and all(map(is_blank, auth))
     secret = _SECRETS.get(str(auth.get("type")), ()) if isinstance(auth, dict) else ()
@@ -129,14 +129,14 @@ def is_blank(auth: Any) -> bool:
 
 
 def _check_block(value: Any, where: str) -> tuple[str, tuple[str, ...]]:
-    """The kind of a credential that has the keys of its kind, and those that it needs."""
+    """Check a credential's keys; return its kind and the required keys."""
     check_keys(value, value if isinstance(value, dict) else (), where)
     if "type" not in value:
         raise ConfigError(f"{where}: needs a 'type': {', '.join(AUTH_KINDS)}")
     kind: str = read_value(_KIND, value["type"], f"{where}.type")
     keys = AUTH_KINDS[kind]
     check_keys(value, ("type", "origin", "scheme", *keys.needed, *keys.optional), where)
-    # Where a key goes is for the operator to say: a service may take it anywhere.
+    # `in` is required: services differ in where they expect the key.
     needed = ("in", *keys.needed) if "in" in keys.optional else keys.needed
     for key in needed:
         if key not in value:
@@ -145,15 +145,15 @@ def _check_block(value: Any, where: str) -> tuple[str, tuple[str, ...]]:
 
 
 def join_credentials(entries: Sequence[AuthEntry], origin: str) -> Credential | None:
-    """What goes to an origin, of those that may go there; None if that is nothing."""
+    """Combine the entries into one credential for an origin; None if there are none."""
     parts = [entry.at(origin) for entry in entries]
     return None if not parts else parts[0] if len(parts) == 1 else Together(*parts)
 
 
 def suggest_auth(scheme: RestScheme | None, write: Callable[[str], str]) -> dict[str, str] | None:
-    """The `auth` that a scheme of a specification asks for; `write` gives what stands for a secret of that name.
+    """Suggest an `auth` block for a specification's scheme; `write` returns the placeholder of a named secret.
 
-    None where the scheme's own text would be read as variables of the operator's environment, and be sent.
+    None if the scheme's own text contains `${`, which would be expanded from the operator's environment and sent.
     """
     if scheme is not None and "${" in f"{scheme.name}\n{scheme.token_url}":
         return None
@@ -169,5 +169,5 @@ def suggest_auth(scheme: RestScheme | None, write: Callable[[str], str]) -> dict
 
 
 def write_flow(auth: Mapping[str, str]) -> str:
-    """As a config has it; keys without quotes, as what hides secrets takes `"token": "..."` for one."""
+    """Write the block as YAML flow; keys are unquoted, since the redactor takes `"token": "..."` for a secret."""
     return f"{{{', '.join(f'{key}: {json.dumps(value)}' for key, value in auth.items())}}}"

@@ -1,7 +1,8 @@
-"""The network under the HTTP library: it connects to checked addresses and to nothing else.
+"""The network backend of the HTTP library, which connects only to checked addresses.
 
-TLS goes by the name, the connection by the address that was checked. Each connection has a backend of its own, which
-knows the one exchange that is under way on it. All of it runs on event loops, the deadline of the task is its own.
+The connection goes to the address that was checked, while TLS verifies the host name. Each connection has its own
+backend, which tracks the one exchange in flight on it. Everything runs on event loops; deadlines are enforced by the
+calling task.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ import httpcore2
 from toolyard.links.http.addresses import AddressRule, blocked, read_address
 from toolyard.loop.threads import Threads, wrapped
 
-# ruff: noqa: ASYNC109 - the library names its parameters
+# ruff: noqa: ASYNC109 - parameter names are the library's
 
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""A host and port into addresses, best first; an `OSError` if there are none."""
+"""Resolves host and port to addresses, best first; `OSError` if there are none."""
 
 MAX_THREADS = 32
 _SHORT_PLACE = 2
-"""IPv4's address and port; IPv6 has a flow and a zone behind them."""
+"""Length of an IPv4 socket address; IPv6 adds flow and zone."""
 
 
 def system_addresses(host: str, port: int) -> list[str]:
-    """What the system says the name stands for; a zone, where there is one, is kept so that it can be refused."""
+    """Resolve a name with the system's resolver; IPv6 zones are kept so that they can be refused."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(_write_address(entry[4]) for entry in found))
 
@@ -44,15 +45,14 @@ def _write_address(place: tuple[object, ...]) -> str:
 
 
 class UnknownHostError(httpcore2.ConnectError):
-    """The name stands for no address."""
+    """The name does not resolve to an address."""
 
 
 class AddressGuard:
-    """Says which addresses a host may be reached by: a name is resolved once, and all that it stands for is checked.
+    """Resolves a host once and checks every address it resolves to.
 
-    Names become addresses by the system's resolver, which nothing can interrupt once it has begun. So it runs in
-    threads of its own: few, first come, first served, and none that a process waits for at its end. Whoever asked waits
-    as long as it has time, and leaves the queue if it gives up.
+    A lookup by the system's resolver cannot be interrupted. So lookups run in a few threads, in order of arrival, which
+    never delay the end of the process. Callers wait as long as they have time, and leave the queue if they give up.
     """
 
     def __init__(self, rule: AddressRule, resolve: Resolve, *, threads: int = MAX_THREADS) -> None:
@@ -62,7 +62,7 @@ class AddressGuard:
         self.closed = False
 
     async def find_addresses(self, host: str, port: int, trusted: bool) -> list[str]:
-        """The host's addresses, all of them allowed; the time limit is the caller's."""
+        """Return the host's addresses, all of them allowed; the caller enforces the time limit."""
         if self.closed:
             raise httpcore2.ConnectError("closed")
         if read_address(host) is not None:
@@ -76,7 +76,7 @@ class AddressGuard:
     def _check_all(self, host: str, port: int, trusted: bool, found: Sequence[str]) -> list[str]:
         if not found:
             raise UnknownHostError
-        # All or nothing: a name that stands for a public and a private address at once is what rebinding looks like.
+        # All or nothing: resolving to public and private addresses at once is typical of DNS rebinding.
         for text in found:
             if "%" in text:
                 raise blocked(host, port)
@@ -86,7 +86,7 @@ class AddressGuard:
 
 
 MAX_BEFORE_HEAD = 256 * 1024
-"""Bytes read before an answer's head is known; a head that is allowed, and what came with it, is less."""
+"""Maximum number of bytes read before a response's head is complete; any allowed head is smaller."""
 TOO_LONG = "receive buffer too long"
 _PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
@@ -96,11 +96,11 @@ SOCKET_OPTIONS: tuple[SocketOption, ...] = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _PROBES if hasattr(socket, name)),
 )
-"""Have the system find out when whoever is at the other end of a silent stream is gone without a word."""
+"""Keep-alive probes, by which the system detects a peer that vanished from a silent stream."""
 
 
 class Exchange:
-    """One request on its way, as the network sees it."""
+    """The network state of one request."""
 
     __slots__ = ("answered", "fresh", "placed", "received", "sent")
 
@@ -108,19 +108,19 @@ class Exchange:
         self.begin()
 
     def begin(self) -> None:
-        """Once more from the start, for the next request of a redirect."""
+        """Reset the state for the next request, after a redirect."""
         self.placed = False
-        """True once it has a connection, open or not."""
+        """True once a connection is assigned, open or not."""
         self.sent = False
-        """True once the first byte may have left."""
+        """True once the first byte may have been sent."""
         self.fresh = False
-        """True if the connection was made for it."""
+        """True if the connection was opened for this exchange."""
         self.answered = False
-        """True once the answer's head is there."""
+        """True once the response's head has arrived."""
         self.received = 0
 
     def count(self, data: bytes) -> None:
-        """Note what came in; before the head is there, that has a limit, however many small messages it is."""
+        """Count received bytes; raise if too many arrive before the head, in however many small messages."""
         if not self.answered:
             self.received += len(data)
             if self.received > MAX_BEFORE_HEAD:
@@ -128,46 +128,46 @@ class Exchange:
 
 
 class GuardedStream(httpcore2.AsyncNetworkStream):
-    """A connection that notes how far its exchange has come."""
+    """A connection that records the progress of its exchange."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream, backend: GuardedBackend) -> None:
         self._inner = inner
         self._backend = backend
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """The next bytes."""
+        """Read the next bytes."""
         data = await self._inner.read(max_bytes, timeout)
         self._backend.exchange.count(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """All of the bytes."""
+        """Write all of the bytes."""
         self._backend.exchange.sent = True
         await self._inner.write(buffer, timeout)
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._inner.aclose()
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        """The same, encrypted."""
+        """Return the connection wrapped in TLS."""
         try:
             inner = await self._inner.start_tls(ssl_context, server_hostname, timeout)
         except BaseException:
-            # The library does so for exceptions, but not when it is cancelled.
+            # The library closes it on exceptions, but not on cancellation.
             await self._inner.aclose()
             raise
         return GuardedStream(inner, self._backend)
 
     def get_extra_info(self, info: str) -> Any:
-        """What the library asks about its sockets."""
+        """Socket details, passed through."""
         return self._inner.get_extra_info(info)
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Opens one connection, if it is allowed."""
+    """Opens one connection, if its addresses are allowed."""
 
     def __init__(self, guard: AddressGuard, trusted: bool) -> None:
         self._guard = guard
@@ -183,7 +183,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """A connection to one of the host's addresses."""
+        """Connect to one of the host's addresses, trying each in turn."""
         end = None if timeout is None else time.monotonic() + timeout
         try:
             async with asyncio.timeout(timeout):
@@ -192,7 +192,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectTimeout from error
         failure: Exception = httpcore2.ConnectTimeout()
         for position, address in enumerate(addresses):
-            # An equal part of the time left, so that one silent address does not take the others' chance.
+            # Split the time left equally, so that one silent address does not use up all of it.
             share = None if end is None else (end - time.monotonic()) / (len(addresses) - position)
             if share is not None and share <= 0:
                 break
@@ -210,13 +210,13 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
 
 
 IDLE_SECONDS = 4.0
-"""Less than the 5 s after which many servers hang up, so that a request seldom meets that."""
+"""Shorter than the 5 s after which many servers close idle connections, so that requests rarely meet a closed one."""
 EXCHANGE = "toolyard_exchange"
-"""The extension of a request under which its `Exchange` travels."""
+"""The request extension that holds its `Exchange`."""
 
 
 class TrustedOrigin(httpcore2.Origin):
-    """An origin, and whether the operator named it."""
+    """An origin, and whether the operator listed it."""
 
     def __init__(self, scheme: bytes, host: bytes, port: int, trusted: bool) -> None:
         super().__init__(scheme, host, port)
@@ -235,12 +235,12 @@ class TrustedURL(httpcore2.URL):
 
     @property
     def origin(self) -> TrustedOrigin:
-        """What connections are kept by."""
+        """The key by which connections are pooled."""
         return self._trusted_origin
 
 
 class GuardedConnection(httpcore2.AsyncHTTPConnection):
-    """Serves one exchange at a time and, after one that did not come to its end, no other."""
+    """Serves one exchange at a time, and is closed after one that did not complete."""
 
     def __init__(self, origin: TrustedOrigin, guard: AddressGuard, context: ssl.SSLContext | None, http2: bool) -> None:
         self._backend = GuardedBackend(guard, origin.trusted)
@@ -254,22 +254,22 @@ class GuardedConnection(httpcore2.AsyncHTTPConnection):
         )
 
     def is_available(self) -> bool:
-        """Never for a second request while there is one."""
+        """Whether a request can be sent: never while another is in flight."""
         return self.is_idle() and super().is_available()
 
     def can_multiplex(self) -> bool:
-        """Not even HTTP/2."""
+        """False, even for HTTP/2."""
         return False
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
-        """The answer's head, and the body to come."""
+        """Send the request; return the response once its head has arrived."""
         self._backend.exchange = exchange = request.extensions[EXCHANGE]
         exchange.placed = True
         try:
             response = await super().handle_async_request(request)
         except httpcore2.ConnectionNotAvailable:
             raise
-        except BaseException as error:  # noqa: BLE001 - raised again, as a fault of the server's where it is one
+        except BaseException as error:  # noqa: BLE001 - raised again, as a protocol error if the server caused it
             await self.aclose()
             raise _blame_server(error) from None
         assert isinstance(response.stream, AsyncIterable)
@@ -282,7 +282,7 @@ class GuardedConnection(httpcore2.AsyncHTTPConnection):
 
 
 class _Body:
-    """A body that knows whether it was read to the end; its connection serves on only then."""
+    """A response body; its connection is reused only if the body was read to the end."""
 
     def __init__(self, connection: GuardedConnection, stream: AsyncIterable[bytes]) -> None:
         self._connection = connection
@@ -291,7 +291,7 @@ class _Body:
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         try:
-            # Closed at once when it is left: what is left open ends whenever the collector finds it.
+            # Close the stream on exit; otherwise it stays open until it is garbage collected.
             async with aclosing(cast(AsyncGenerator[bytes, None], aiter(self._stream))) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -309,31 +309,31 @@ class _Body:
 
 
 class GuardedPool(httpcore2.AsyncConnectionPool):
-    """Connections of one event loop."""
+    """The connections of one event loop."""
 
     def __init__(self, guard: AddressGuard, tls: Callable[[], ssl.SSLContext], size: int, http2: bool) -> None:
         super().__init__(max_connections=size, keepalive_expiry=IDLE_SECONDS)
         self.guard, self._tls, self._h2 = guard, tls, http2
 
     def create_connection(self, origin: httpcore2.Origin) -> GuardedConnection:
-        """A connection that is not yet open."""
+        """Create a connection, which is not yet open."""
         assert isinstance(origin, TrustedOrigin)
         context = self._tls() if origin.scheme == b"https" else None
         return GuardedConnection(origin, self.guard, context, self._h2 and context is not None)
 
 
 def _has_more(connection: object) -> bool:
-    """Whether a server sent more than its answer, which would be taken for the answer to the next request.
+    """Whether the server sent extra bytes after its response, which would be read as the next response.
 
-    The library looks at the socket for that, but not at what it has read off it already: the one thing that is read
-    here of its privates. HTTP/2 frames its answers and needs no such look.
+    The library checks the socket for such bytes but not its own buffer, so this reads a private attribute of it. HTTP/2
+    frames its responses and does not need the check.
     """
     parser = getattr(getattr(connection, "_connection", None), "_h11_state", None)
     return parser is not None and parser.trailing_data[0] != b""
 
 
 def _blame_server(error: BaseException) -> BaseException:
-    """HTTP/2's own exceptions, and a status that is no number, are the server's fault."""
+    """Turn exceptions of the HTTP/2 libraries and malformed statuses into `RemoteProtocolError`."""
     if isinstance(error, ValueError) or type(error).__module__.partition(".")[0] in ("h2", "hpack", "hyperframe"):
         return httpcore2.RemoteProtocolError("not HTTP/2")
     return error

@@ -1,10 +1,10 @@
-"""`GuardedClient`: the way out for every request to an address that this process did not choose itself.
+"""`GuardedClient`: sends every request to an address that this process did not choose itself.
 
-It connects to public addresses and to what the operator has allowed, checked at the moment of connecting. Nothing of
-the environment, no proxy, no cookie and no `.netrc` has a say. Credentials go to their own origin only; redirects are
-followed within one origin, for GET and HEAD, which are also repeated if a kept connection turns out to be closed.
-One deadline covers name lookup, connecting, TLS, sending and reading.
-Failures are `CallError`s in our own words; none chains the library's exception, which holds the request.
+It connects only to public addresses and to those the operator has allowed, checked at the moment of connecting. Proxy
+settings, cookies and `.netrc` are ignored. Credentials are sent to their own origin only. GET and HEAD follow redirects
+within one origin and are repeated if a kept connection turns out to be closed. One deadline covers name lookup,
+connecting, TLS, sending and reading. Failures are `CallError`s that never chain the library's exceptions, since those
+hold the request.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ MAX_BYTES = 8 * 1024 * 1024
 MAX_CONNECTIONS = 100
 
 Certificate = str | tuple[str, ...]
-"""A client certificate: one PEM file, or certificate and key, or these and the key's password."""
+"""A client certificate: a PEM file, or a tuple of certificate, key and optionally the key's password."""
 
 
 def _silence_library_logs() -> None:
-    """The libraries below log every header, credentials included, to whoever turns on debugging for everything."""
+    """Raise the log level of libraries that log all headers, credentials included, at debug level."""
     import logging
 
     for name in ("hpack", "httpcore2"):
@@ -48,12 +48,12 @@ def _silence_library_logs() -> None:
 
 
 class GuardedClient(Closing):
-    """Sends requests from threads and event loops; see the module for what it guards against.
+    """Sends requests from threads and event loops; the module docstring lists what it guards against.
 
-    `verify` is True (the system's certificate authorities), the path of a file with others, which then are the only
-    ones trusted, or False. `cert` is a client certificate. `pool` bounds the connections of all threads, and of each
-    event loop. With `http2` that is spoken where a server offers it over TLS and the `http2` extra is installed.
-    `resolve` turns a host and port into addresses, instead of the system.
+    `verify` is True (the system's certificate authorities), the path of a CA file that replaces them, or False. `cert`
+    is a client certificate. `pool` limits the connections of all threads together, and of each event loop. `http2`
+    enables HTTP/2 over TLS where the server offers it and the extra `http2` is installed. `resolve` maps host and port
+    to addresses in place of the system's resolver.
     """
 
     def __init__(
@@ -81,10 +81,13 @@ class GuardedClient(Closing):
         self._guard: AddressGuard | None = None
         self._pools: PerLoop[GuardedPool] = PerLoop(self._make_pool)
         if isinstance(verify, str) or cert is not None:
-            self._tls()  # a file that cannot be read is said so now, not with the first call
+            self._tls()  # report an unreadable file now rather than with the first request
 
     async def asend(self, outgoing: Outgoing) -> Incoming:
-        """Make the request and wait for the whole answer. A thread's connections live on the loop of links."""
+        """Send the request and read the whole response.
+
+        From a thread, use `send`: its connections live on the shared event loop of `links`.
+        """
         async with self.astream(outgoing) as answer:
             body = await answer.read_all(self.max_bytes)
             return Incoming(status=answer.status, headers=answer.headers, body=body, url=answer.url)
@@ -92,19 +95,19 @@ class GuardedClient(Closing):
     send = link_loop.sync_twin(asend)
 
     def astream(self, outgoing: Outgoing) -> AbstractAsyncContextManager[StreamedAnswer]:
-        """Make the request and give the answer as soon as its head is there; leaving hangs up on what is not read.
+        """Send the request and yield the response once its head has arrived; leaving the block discards the rest.
 
-        The size of the body is the caller's to limit. The request's deadline, if it has one, ends the block too.
+        The caller limits the size of the body. The request's deadline, if any, also ends the block.
         """
         return self._open_answer(outgoing, time.monotonic())
 
     def close(self) -> None:
-        """Hang up everywhere; pools of running loops are closed by their own loops, soon."""
+        """Close all connections; pools of running event loops are closed by those loops shortly afterwards."""
         self._mark_closed()
         self._pools.close()
 
     async def aclose(self) -> None:
-        """`close`, and this loop's own pool is closed when it returns."""
+        """`close`, and wait until the pool of the current event loop is closed."""
         self._mark_closed()
         await self._pools.aclose()
 
@@ -135,13 +138,13 @@ class GuardedClient(Closing):
                 raise
         else:
             return
-        # Outside of the handler, so that nothing is chained to it.
+        # Raised outside the handler, so that nothing is chained to it.
         raise fault
 
     async def _read_head(
         self, pool: GuardedPool, request: RedirectingRequest
     ) -> tuple[httpcore2.Response, StreamedAnswer]:
-        """The head of the answer in the end, behind every redirect."""
+        """Send the request and follow redirects; return the final response with its head read."""
         from toolyard.links.http.exchange import LIBRARY, explain_error
 
         while True:
@@ -180,7 +183,7 @@ class GuardedClient(Closing):
             return self._guard
 
     def _tls(self) -> ssl.SSLContext:
-        """Reading the authorities takes a while, so it is done once, and not at all without TLS."""
+        """The SSL context, created on first use: loading the certificate authorities is slow."""
         if self._context is None:
             self._context = self._make_tls()
         return self._context
@@ -206,7 +209,7 @@ class GuardedClient(Closing):
 
 
 def _make_context(verify: bool | str) -> ssl.SSLContext:
-    """How certificates are judged: by the system's authorities, by those in a file, or not at all."""
+    """Create an SSL context that trusts the system's authorities, those in a file, or any certificate."""
     if isinstance(verify, str):
         import ssl
 
@@ -225,7 +228,7 @@ def _load_certificate(context: ssl.SSLContext, cert: Certificate) -> None:
 
 
 def _refuse_password() -> str:
-    """Instead of asking at the terminal."""
+    """Password callback that raises, where OpenSSL would prompt at the terminal."""
     raise ConfigError("the key of the client certificate needs a password; give cert=(certificate, key, password)")
 
 

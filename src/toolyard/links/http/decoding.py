@@ -1,4 +1,4 @@
-"""A body as it comes in: never more of it than allowed, neither on the wire nor decoded."""
+"""Incremental decoding of response bodies, with limits on bytes received and decoded."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import zlib
 
 ACCEPTED = "gzip, deflate"
 MAX_MEMBERS = 256
-"""A gzip body may be several one after another; each costs a copy of what follows it."""
+"""Maximum number of members of a gzip body; each costs a copy of the data that follows it."""
 MANY_PIECES = 10_000
 SMALL_PIECE = 64
-"""Bytes; of many pieces the average must be more."""
+"""Minimum average size, in bytes, of a body's chunks once there are `MANY_PIECES`."""
 MOST_AT_ONCE = 64 * 1024 * 1024
-"""Bytes that one piece of a streamed body may become when it is decoded."""
+"""Maximum number of bytes that one chunk of a streamed body may decode to."""
 _GZIP = 16 + zlib.MAX_WBITS
 _ZLIB_HEADER = 2
 _ZLIB_METHOD = 8
@@ -19,23 +19,23 @@ _ZLIB_CHECK = 31
 
 
 class TooLargeError(Exception):
-    """More bytes than allowed."""
+    """The body has more bytes than allowed."""
 
 
 class UndecodableError(Exception):
-    """Not what its content-encoding says."""
+    """The body does not match its content-encoding."""
 
 
 class TruncatedError(Exception):
-    """Ends before its content-encoding does."""
+    """The compressed body is incomplete."""
 
 
 class CrumbsError(Exception):
-    """In pieces so small that putting them together costs more than they are worth."""
+    """The body arrives in chunks so small that assembling them is too expensive."""
 
 
 class DecodedBody:
-    """Collects one body, decoded; `encoding` is the value of its content-encoding header."""
+    """Collects and decodes one body; `encoding` is the value of its content-encoding header."""
 
     def __init__(self, limit: int, encoding: str = "") -> None:
         self._limit = limit
@@ -52,7 +52,7 @@ class DecodedBody:
             raise UndecodableError
 
     def add(self, chunk: bytes) -> None:
-        """The next bytes off the wire."""
+        """Add the next bytes received."""
         self._received += len(chunk)
         self._pieces += 1
         if self._received > self._limit:
@@ -60,7 +60,7 @@ class DecodedBody:
         if self._pieces > MANY_PIECES and self._received < self._pieces * SMALL_PIECE:
             raise CrumbsError
         if self._inflate is None:
-            # One buffer, not a list of chunks: a server may send a byte at a time.
+            # One buffer, not a list of chunks, since a server may send one byte at a time.
             self._data += chunk
             return
         try:
@@ -69,21 +69,21 @@ class DecodedBody:
             raise UndecodableError from None
 
     def whole(self) -> bytes:
-        """All of it."""
-        # A body of no bytes is one without encoding: answers to HEAD, and 204, name one all the same.
+        """Return the whole decoded body."""
+        # An empty body needs no decoding: responses to HEAD, and 204, may have a content-encoding too.
         if self._inflate is not None and self._received and not self._inflate.ended():
             raise TruncatedError
         return bytes(self._data)
 
 
 class StreamedBody(DecodedBody):
-    """A body that has no end in sight: each piece is decoded and handed on."""
+    """Decodes an endless body chunk by chunk."""
 
     def __init__(self, encoding: str) -> None:
         super().__init__(MOST_AT_ONCE, encoding)
 
     def decode(self, chunk: bytes) -> bytes:
-        """What the next bytes off the wire stand for."""
+        """Decode the next bytes received."""
         if self._inflate is None:
             return chunk
         self._received = self._pieces = 0
@@ -94,20 +94,20 @@ class StreamedBody(DecodedBody):
 
 
 class _Inflate:
-    """One compressed stream."""
+    """Decompresses one zlib stream."""
 
     def __init__(self, window: int) -> None:
         self._window = window
         self._stream = zlib.decompressobj(window)
 
     def into(self, data: bytearray, chunk: bytes, limit: int) -> None:
-        """Decode the chunk behind what is there already."""
+        """Append the decoded chunk to `data`, which must not exceed `limit` bytes."""
         data += self._stream.decompress(chunk, limit - len(data) + 1)
         if len(data) > limit:
             raise TooLargeError
 
     def ended(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether the compressed stream is complete."""
         return self._stream.eof
 
 
@@ -131,7 +131,7 @@ class _Gzip(_Inflate):
 
 
 class _Deflate(_Inflate):
-    """By the standard in zlib's wrapping; some servers leave that out."""
+    """`deflate`, which by the standard has a zlib header; some servers omit it."""
 
     def __init__(self) -> None:
         super().__init__(zlib.MAX_WBITS)

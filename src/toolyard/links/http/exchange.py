@@ -1,4 +1,4 @@
-"""One request through `GuardedClient`, from redirect to redirect, the answer to it, and what can go wrong meanwhile."""
+"""One request of `GuardedClient` with its redirects, the response to it, and the mapping of failures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LIBRARY = (
     TruncatedError,
     UndecodableError,
 )
-"""What an exchange may raise that is no `CallError` yet."""
+"""Exceptions of an exchange that still have to be mapped to a `CallError`."""
 
 _REASONS = {
     errno.ECONNREFUSED: "connection refused",
@@ -67,7 +67,7 @@ _REASONS = {
 
 
 class RedirectingRequest:
-    """The state of one `send`."""
+    """The state of one request of `GuardedClient`, across redirects and repeats."""
 
     def __init__(self, guard: AddressGuard, outgoing: Outgoing, begun: float) -> None:
         self.guard = guard
@@ -85,12 +85,12 @@ class RedirectingRequest:
 
     @property
     def needs_credential(self) -> bool:
-        """Whether the credential is meant for where this goes."""
+        """Whether the credential is for the current target's origin."""
         credential = self._outgoing.credential
         return credential is not None and credential.origin == self.target.origin
 
     def left(self) -> float | None:
-        """Seconds until the deadline; `CallTimeout` if there are none."""
+        """Seconds until the deadline, None without one; raises `CallTimeout` if it has passed."""
         if self._outgoing.deadline is None:
             return None
         left = self._outgoing.deadline - time.monotonic()
@@ -99,7 +99,7 @@ class RedirectingRequest:
         return left
 
     def write_request(self, left: float | None) -> httpcore2.Request:
-        """The request for where the redirects have led to."""
+        """Build the library's request for the current target."""
         outgoing, target = self._outgoing, self.target
         headers = list(self._headers)
         if outgoing.credential is not None:
@@ -120,7 +120,7 @@ class RedirectingRequest:
         )
 
     def open_answer(self, response: httpcore2.Response) -> StreamedAnswer | None:
-        """The answer, whose head is acceptable; None if it is a redirect, which has then been followed."""
+        """Check the head and return the response; None if it is a redirect, to which the target is then set."""
         self._check_head(response)
         answer = StreamedAnswer(self, response)
         credential = self._outgoing.credential
@@ -133,14 +133,14 @@ class RedirectingRequest:
             raise httpcore2.RemoteProtocolError("an unasked upgrade")
         names = [name.lower() for name, _ in response.headers]
         if b"content-length" in names and b"transfer-encoding" in names:
-            # Two ends for one message: whoever reads the other one finds an answer in what follows.
+            # Two lengths for one message: a reader of the other one would take the rest for a response.
             raise httpcore2.RemoteProtocolError("two lengths")
         self.exchange.answered = True
         if sum(len(name) + len(value) + 4 for name, value in response.headers) > MAX_HEADER_BYTES:
             raise _headers_too_large(self)
 
     def retries_after(self, error: Exception) -> bool:
-        """Whether to try again at once: the server hung up on a kept connection just when it was used again."""
+        """Whether to retry at once because the server closed a kept connection just as it was reused."""
         lost = isinstance(error, httpcore2.NetworkError) or "disconnected" in str(error)
         kept = self.exchange.sent and not self.exchange.fresh
         if not (lost and kept) or self.exchange.answered or not self._is_repeatable:
@@ -153,7 +153,7 @@ class RedirectingRequest:
         return self._outgoing.method in HARMLESS and not self._outgoing.once
 
     def _follow_redirect(self, answer: StreamedAnswer) -> bool:
-        """Whether this is a redirect that is followed."""
+        """Whether the response is a redirect to follow; if so, set the target."""
         location = next((value for name, value in answer.headers if name == "location"), None)
         if answer.status not in _REDIRECTS or not self._is_repeatable or location is None:
             return False
@@ -171,7 +171,7 @@ class RedirectingRequest:
         return True
 
     def _strip_credential(self, target: Target) -> Target:
-        """Without a key that a server might have sent back in a `Location`: what is kept here can be shown."""
+        """Remove a key that a `Location` header may have repeated, so that the target can be shown."""
         credential = self._outgoing.credential
         return target if credential is None else credential.clean(target)
 
@@ -182,7 +182,7 @@ class RedirectingRequest:
 
     @property
     def origin(self) -> str:
-        """Where the redirects have led to."""
+        """The origin of the current target."""
         return self.target.origin
 
     @property
@@ -197,14 +197,15 @@ class RedirectingRequest:
 
     @property
     def seconds(self) -> float | None:
-        """How long the request could take at most."""
+        """The time the request had in all; None without a deadline."""
         return None if self._outgoing.deadline is None else self._outgoing.deadline - self._begun
 
 
 class StreamedAnswer:
-    """One answer whose head is there. How much of its body is read is for the caller to limit.
+    """A response whose head has arrived; the caller limits how much of the body is read.
 
-    It is read once, by the task that opened it, and hung up on when that leaves `GuardedClient.astream`.
+    The body can be read once, by the task that opened it. Leaving `GuardedClient.astream` closes the connection if the
+    body was not read to its end.
     """
 
     __slots__ = ("_request", "_response", "headers", "status", "url")
@@ -213,18 +214,18 @@ class StreamedAnswer:
         self._request = request
         self._response = response
         self.url = request.target.url
-        """Where it comes from, without the credential."""
+        """The final URL after redirects, without the credential."""
         self.status = response.status
         self.headers = tuple(
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers
         )
 
     def header(self, name: str, default: str = "") -> str:
-        """The first header of that name, in lower case."""
+        """The first header of that name, which must be lower case."""
         return next((value for key, value in self.headers if key == name), default)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body as it comes, decoded; what goes wrong is a `CallError`."""
+        """Yield the decoded body chunk by chunk; failures are `CallError`s."""
         try:
             body = StreamedBody(self._encoding)
             async with aclosing(self._response.aiter_stream()) as pieces:
@@ -240,7 +241,7 @@ class StreamedAnswer:
         raise fault
 
     async def read_all(self, limit: int) -> bytes:
-        """All of the body; `CallError` if it is larger than the limit, on the wire or decoded."""
+        """Read the whole body; `CallError` if it exceeds `limit` bytes, as received or decoded."""
         try:
             declared = self.header("content-length")
             if self._request.method != "HEAD" and declared.isdigit() and int(declared[:20]) > limit:
@@ -254,7 +255,7 @@ class StreamedAnswer:
             fault = explain_error(error, self._request, limit)
             if fault is None:
                 raise
-        # Outside of the handler, so that the library's exception is not chained to it.
+        # Raised outside the handler, so that the library's exception is not chained to it.
         raise fault
 
     @property
@@ -263,9 +264,9 @@ class StreamedAnswer:
 
 
 def explain_error(error: Exception, now: RedirectingRequest, limit: int = 0) -> CallError | None:
-    """The failure in our words, origin and reason, never an address, a header or a body.
+    """Map a library exception to a `CallError` with origin and reason, but never an address, header or body.
 
-    None if the error is not the network's or the server's. `limit` is of the bytes of a body.
+    None if neither the network nor the server caused it. `limit` is the limit on the body, in bytes.
     """
     if now.guard.closed:
         return Unavailable(f"the client was closed while {now.origin} was called", retryable=False, effect=now.effect)
@@ -300,7 +301,7 @@ def _headers_too_large(now: RedirectingRequest) -> ToolFailed:
 
 
 def late_answer(now: RedirectingRequest) -> CallTimeout:
-    """The deadline has passed."""
+    """The error for a passed deadline."""
     within = "in time" if now.seconds is None else f"within {max(now.seconds, 0.0):.3g} s"
     return CallTimeout(f"{now.origin} did not answer {within}", effect=now.effect)
 
@@ -327,7 +328,7 @@ def _not_connected(error: httpcore2.ConnectError, now: RedirectingRequest) -> Ca
 
 
 def _first_cause(error: BaseException | None) -> OSError | None:
-    """The system's own error, around which libraries wrap theirs."""
+    """The innermost `OSError` of the chain, or None."""
     found = None
     while error is not None:
         if isinstance(error, OSError):
@@ -337,7 +338,7 @@ def _first_cause(error: BaseException | None) -> OSError | None:
 
 
 def _explain_protocol_error(error: Exception, now: RedirectingRequest) -> CallError:
-    """The library has one exception for an answer that ends too early and for one that is no HTTP."""
+    """Tell truncated responses from malformed ones, for which the library has only one exception."""
     text = str(error)
     if "buffer too long" in text and not now.exchange.answered:
         return _headers_too_large(now)
@@ -357,7 +358,7 @@ def _lost_connection(now: RedirectingRequest) -> Unavailable:
 
 
 def _check_headers(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    """The headers to send; `InvalidArguments` names the one that cannot be, and does not show its value."""
+    """Check the headers and add the defaults; `InvalidArguments` names an invalid one without showing its value."""
     for name, value in headers:
         if not _TOKEN.fullmatch(name):
             raise InvalidArguments("the name of a header holds characters that none may hold")

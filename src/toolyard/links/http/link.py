@@ -1,7 +1,7 @@
-"""`HttpLink`: one HTTP server that the operator named, by its address, with what goes along with every request to it.
+"""`HttpLink`: requests to one HTTP server that the operator configured, with common headers.
 
-What goes wrong on the way is an `Unavailable` or a `CallTimeout` in our own words; its `effect` says whether the
-request may have arrived. Headers, and with them secrets, are in no text and in no chained exception.
+Transport failures are `Unavailable` or `CallTimeout`; their `effect` tells whether the request may have arrived.
+Headers, which may hold secrets, appear in no message and no chained exception.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
 
 MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes of one answer."""
+"""Bytes of one response."""
 MAX_CONNECTIONS = 256
 _FOR_EVER = 1e8
 _CONNECT_PART = 0.9
-"""Of a request's time, in which a connection must be had."""
+"""The fraction of a request's time within which it must be connected."""
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolyard"}
 
@@ -40,11 +40,11 @@ _log = logging.getLogger(__name__)
 
 
 class HttpLink(Closing):
-    """A `GuardedClient` for one server, which may be anywhere: the operator named it.
+    """A `GuardedClient` for one server; private addresses are allowed since the operator configured it.
 
-    `headers` go with every request. `verify` is True (the system's certificate authorities), the path of a file
-    with others, or False. Credentials among the headers that would travel unencrypted to another machine are worth a
-    warning in the log, once. Redirects are answers.
+    `headers` are sent with every request. `verify` is True (the system's certificate authorities), the path of a CA
+    file, or False. If credentials among the headers would travel unencrypted to another machine, a warning is logged
+    once. Redirects are returned, not followed.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class HttpLink(Closing):
         headers: Mapping[str, str] = _NO_HEADERS,
         timeout: float | None = None,  # noqa: ASYNC109 - part of the request
     ) -> Incoming:
-        """Make a request and wait for the whole answer; `timeout` in place of the link's own limit.
+        """Send a request and read the whole response; `timeout` overrides the link's own.
 
-        `path` is percent-encoded already and is put behind the link's own address.
+        `path` must be percent-encoded already; it is appended to the link's URL.
         """
         seconds = self.timeout if timeout is None else timeout
         where = f"{path}?{urlencode(query)}" if query else path
@@ -88,7 +88,7 @@ class HttpLink(Closing):
             return await self._client.asend(outgoing)
         except CallError as error:
             fault = _blame_link(error)
-        # Outside of the handler, so that nothing is chained to it.
+        # Raised outside the handler, so that nothing is chained to it.
         raise fault
 
     send = link_loop.sync_twin(asend)
@@ -96,7 +96,7 @@ class HttpLink(Closing):
     def astream(
         self, path: str, *, headers: Mapping[str, str] = _NO_HEADERS
     ) -> AbstractAsyncContextManager[StreamedAnswer]:
-        """`GET` something that has no end: only connecting is limited in time."""
+        """`GET` an endless stream: only the time for connecting is limited."""
         return self._client.astream(self._make_outgoing("GET", path, None, headers, self.timeout, None))
 
     def _make_outgoing(
@@ -121,24 +121,24 @@ class HttpLink(Closing):
         )
 
     def close(self) -> None:
-        """Hang up everywhere; connections of running loops are closed by their own loops, soon."""
+        """Close all connections; those of running event loops are closed by those loops shortly afterwards."""
         self._client.close()
 
     async def aclose(self) -> None:
-        """`close`, and this loop's own connections are closed when it returns."""
+        """`close`, and wait until the connections of the current event loop are closed."""
         await self._client.aclose()
 
     def __repr__(self) -> str:
         return f"HttpLink({self.url!r})"
 
     def check_open(self) -> None:
-        """Refuse to go on with one that was closed."""
+        """Raise `ToolyardError` if the link is closed."""
         if self._client.closed:
             raise ToolyardError(f"the link to {self.url} is closed; make a new one")
 
 
 def _blame_link(error: CallError) -> CallError:
-    """The same failure as one of the link: behind it are many tools, of which none has failed."""
+    """Turn `ToolFailed` into `Unavailable`: the link serves many tools, and none of them has failed."""
     if not isinstance(error, ToolFailed):
         return error
     fault = Unavailable(error.info.message)

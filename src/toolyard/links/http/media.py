@@ -1,4 +1,4 @@
-"""Media types: how a body of one is written and read, and which of those offered is used."""
+"""Media types: what kind of body each has, and which of several to use."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _TEXTS = frozenset(
 _ANYTHING = frozenset({"*/*", "application/*", "*"})
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"})
 _LONGEST = 127
-"""Characters of a type and of a subtype each, by RFC 6838; what is longer is no type."""
+"""Longest type and subtype, in characters, by RFC 6838."""
 
 
 def bare_media_type(media_type: str) -> str:
-    """Without parameters, in lower case."""
+    """The type without parameters, in lower case; `application/octet-stream` if it is too long to be valid."""
     name = media_type.partition(";")[0].strip().lower()
     return name if len(name) <= 2 * _LONGEST + 1 else "application/octet-stream"
 
 
 @lru_cache(maxsize=1024)
 def media_kind(media_type: str) -> MediaKind:
-    """What a body of this type is made of; one for any type is JSON."""
+    """The kind of body of a media type; wildcards count as JSON."""
     name = bare_media_type(media_type)
     if name in _TEXTS:
         return "text"
@@ -47,7 +47,7 @@ def media_kind(media_type: str) -> MediaKind:
 
 @lru_cache(maxsize=1024)
 def charset_of(media_type: str) -> str | None:
-    """The character set a type names, if Python knows it."""
+    """Python's name of the type's charset; None if it is missing or unknown."""
     import codecs
 
     for parameter in media_type.split(";")[1:]:
@@ -57,7 +57,7 @@ def charset_of(media_type: str) -> str | None:
                 found = codecs.lookup(value.strip().strip("\"'"))
             except (LookupError, ValueError):
                 return None
-            # Some codecs of Python turn bytes into bytes, and some are for parts of a text only.
+            # Some of Python's codecs map bytes to bytes, or do not decode whole texts.
             return found.name if getattr(found, "_is_text_encoding", True) and found.name not in _NO_CHARSETS else None
     return None
 
@@ -68,11 +68,11 @@ _USUAL = frozenset(
         "application/octet-stream",
     }
 )
-"""What a service that takes several of a kind surely means; the others are for few."""
+"""The common types, preferred over others of the same kind."""
 
 
 def choose_media_type(media_types: Iterable[str]) -> str | None:
-    """The one to use: JSON before forms before text before bytes; of each the usual type before its variants."""
+    """Choose the media type to use: JSON, then forms, text, binary; common types first within a kind. None if empty."""
     known = list(media_types)
     if len(known) == 1:
         return known[0]
@@ -85,7 +85,7 @@ def _rank_media_type(media_type: str) -> tuple[int, bool, bool]:
 
 
 def concrete_media_type(media_type: str) -> str:
-    """The type a request can name: one with a wildcard says nothing."""
+    """Replace a wildcard by a type that a request can send."""
     if "*" not in media_type:
         return media_type
     if media_kind(media_type) == "json":

@@ -1,4 +1,4 @@
-"""What goes out and what comes back, and the credential that goes along: what every part of `links/http` shares."""
+"""Requests, responses and credentials: the types that all of `links/http` shares."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from toolyard.model.errors import ConfigError
 from toolyard.parsing import parse_json
 
 MAX_DEPTH = 256
-"""Levels of an answer: a value as deep as a tool may return, and what is around it."""
+"""Nesting levels of a JSON body: the deepest value a tool may return, plus its envelope."""
 HARMLESS = frozenset({"GET", "HEAD"})
-"""Methods that change nothing, so that they may be repeated and follow redirects."""
+"""Methods without side effects, which may be repeated and may follow redirects."""
 
 FRAMING_HEADERS = frozenset(
     {
@@ -26,16 +26,16 @@ FRAMING_HEADERS = frozenset(
         *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
     }
 )
-"""Headers that say where a message ends, or whom it is for: one that differs from the truth is an attack."""
+"""Headers that define a message's length, connection or recipient; a caller that set them could smuggle requests."""
 
 Headers = list[tuple[str, str]]
 
 
 class Credential(ABC):
-    """Something secret for one origin, `https://host[:port]`.
+    """A secret bound to one origin, `https://host[:port]`.
 
-    `GuardedClient` attaches it to requests for that origin and to no other. It shows its kind and origin, never what
-    it holds, and cannot be pickled.
+    `GuardedClient` attaches it to requests for that origin only. Its repr shows kind and origin but never the secret,
+    and it cannot be pickled.
     """
 
     def __init__(self, origin: str) -> None:
@@ -47,25 +47,25 @@ class Credential(ABC):
     @property
     @abstractmethod
     def secrets(self) -> tuple[str, ...]:
-        """What must be shown nowhere, in the spellings in which it is sent."""
+        """Values that must never appear in logs or errors, in every encoding in which they are sent."""
 
     @abstractmethod
     def attach(self, target: Target, headers: Headers) -> Target:
-        """Add to the headers, or return a changed target. Called for the credential's own origin only."""
+        """Add the secret to the headers, or return a changed target. Called for the credential's own origin only."""
 
     def apply(self, target: Target, headers: Headers) -> Target:
-        """`attach` if the target is of the credential's origin; else nothing happens."""
+        """`attach` if the target has the credential's origin; else return it unchanged."""
         return self.attach(target, headers) if target.origin == self.origin else target
 
     def clean(self, target: Target) -> Target:
-        """The target without what `attach` put into it."""
+        """Remove from the target what `attach` added."""
         return target
 
     async def prepare(self, send: Send, outgoing: Outgoing) -> None:  # noqa: B027 - most need nothing
-        """Get what is needed before the request can be sent."""
+        """Fetch whatever is needed before the request can be sent, such as a token."""
 
     def refused(self) -> None:  # noqa: B027 - most cannot do anything about it
-        """The origin answered 401."""
+        """Called when the origin answered 401."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} for {self.origin}>"
@@ -75,42 +75,42 @@ class Credential(ABC):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. The URL is percent-encoded already; what is not URL syntax is refused."""
+    """One request. The URL must be percent-encoded already; anything else is refused."""
 
     method: str
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     deadline: float | None = None
-    """By `time.monotonic`; None means that only connecting is limited."""
+    """A `time.monotonic` value; None limits only the time for connecting."""
     connect_seconds: float | None = None
-    """For connecting, where that is to end before the deadline does: then it is known that nothing was sent."""
+    """Limit for connecting, if shorter than the deadline: a failure then proves that nothing was sent."""
     credential: Credential | None = None
     named: tuple[str, ...] = ()
-    """`host` or `host:port`, spelled as in `AddressRule.of(...).hosts`, that the operator named for this call."""
+    """`host` or `host:port`, as in `AddressRule.of(...).hosts`: allowed by the operator for this request."""
     once: bool = False
-    """Sent once: redirects are answers, and a lost connection is a failure. Both are then the caller's to see to."""
+    """Never repeat the request: redirects are returned and a lost connection fails."""
 
     def __repr__(self) -> str:
-        # URL, headers and body may hold secrets.
+        # URL, headers and body may contain secrets.
         return f"<Outgoing {self.method} {self.credential or ''}>"
 
 
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, whole and decoded; header names are in lower case, in the order they came, repeated if they were."""
+    """One complete, decoded response. Header names are lower case; order and repetition are preserved."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
     url: str
-    """Where it came from in the end, without the credential."""
+    """The final URL after redirects, without the credential."""
 
     def header(self, name: str, default: str = "") -> str:
-        """The first header of that name, in lower case."""
+        """The first header of that name, which must be lower case."""
         return next((value for key, value in self.headers if key == name), default)
 
     def json(self, what: str = "answer") -> Any:
-        """The body as strict JSON; `MalformedSource` if it is not."""
+        """Parse the body as strict JSON; `MalformedSource` if it is not."""
         return parse_json(self.body, what=what, max_depth=MAX_DEPTH)
 
 
@@ -118,7 +118,7 @@ Send = Callable[[Outgoing], Awaitable[Incoming]]
 
 
 def status_phrase(status: int) -> str:
-    """` Not Found`, to be put behind a number; nothing for one that has no name."""
+    """The phrase with a leading space, such as ` Not Found`; empty for unknown codes."""
     try:
         return f" {HTTPStatus(status).phrase}"
     except ValueError:
@@ -126,19 +126,19 @@ def status_phrase(status: int) -> str:
 
 
 def set_header(headers: Headers, name: str, value: str) -> None:
-    """Set the header, instead of any of that name."""
+    """Set the header, replacing all of that name."""
     headers[:] = [item for item in headers if item[0].lower() != name.lower()]
     headers.append((name, value))
 
 
 RETRYABLE = frozenset({408, 425, 429, 502, 503, 504})
-"""Not now, these say, rather than no."""
+"""Statuses of temporary failures."""
 _LONGEST = 86_400.0
 _DIGITS = 9
 
 
 def retry_after(text: str, now: float) -> float | None:
-    """Seconds that `Retry-After` asks to wait, at most a day; None if it says nothing that can be understood."""
+    """Seconds to wait by a `Retry-After` header, at most a day; None if it is missing or malformed."""
     text = text.strip()
     if not text:
         return None

@@ -1,7 +1,7 @@
-"""`Target`: where a request goes, read from a URL in one way only.
+"""`Target`: the destination of a request, parsed from a URL by one parser only.
 
-Two readers that disagree on a URL are how a checked address becomes another one, so what the standards leave open
-is refused, and what was read here is what is sent: no other reader sees the URL again.
+If two parsers read a URL differently, the address that was checked may not be the one connected to. So anything the
+standards leave ambiguous is refused, and the request is built from the parsed parts.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ _LONGEST = 64 * 1024
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One URL, taken apart."""
+    """A parsed URL."""
 
     scheme: str
     host: str
-    """In its one spelling, IPv6 without brackets."""
+    """In canonical form, IPv6 without brackets."""
     port: int
     path: str
-    """What the server is asked for, the query included; begins with a slash."""
+    """The path with the query; starts with a slash."""
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port in one spelling: the port only where it is not the scheme's own."""
+        """Scheme, host and port in canonical form, without the scheme's default port."""
         return f"{self.scheme}://{self.authority}"
 
     @property
     def authority(self) -> str:
-        """Host and port as a request names them."""
+        """Host and port as in the `Host` header."""
         if self.port == _PORTS[self.scheme]:
             return f"[{self.host}]" if ":" in self.host else self.host
         return with_port(self.host, self.port)
 
     @property
     def url(self) -> str:
-        """All of it."""
+        """The complete URL."""
         return f"{self.origin}{self.path}"
 
     @property
     def is_exposed(self) -> bool:
-        """True if requests leave this machine, and are readable when they do."""
+        """Whether requests leave this machine unencrypted."""
         if self.scheme != "http" or self.host == "localhost" or self.host.endswith(".localhost"):
             return False
         address = read_address(self.host)
         return address is None or not address.is_loopback
 
     def with_query(self, name: str, value: str) -> Target:
-        """The same with this one value for a query parameter, instead of any it has."""
+        """Return a copy with the query parameter set to `value`, replacing all of that name."""
         bare = self.without_query(name)
         sign = "&" if "?" in bare.path else "?"
         return msgspec.structs.replace(bare, path=f"{bare.path}{sign}{quote(name, safe='')}={quote(value, safe='')}")
 
     def without_query(self, name: str) -> Target:
-        """The same without a query parameter."""
+        """Return a copy without the query parameter."""
         path, sign, query = self.path.partition("?")
         kept = [item for item in query.split("&") if unquote_plus(item.partition("=")[0]) != name]
         if not sign or kept == query.split("&"):
@@ -72,8 +72,8 @@ class Target(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, path=path + (f"?{'&'.join(kept)}" if kept else ""))
 
     def redirected(self, location: str) -> Target:
-        """Where a `Location` leads from here; `Blocked` if nowhere that can be asked."""
-        # A header's text is bytes; those that no URL may hold are sent escaped, as browsers do.
+        """Resolve a `Location` header against this target; `Blocked` if the result is not a valid URL."""
+        # Escape bytes that are not allowed in a URL, as browsers do.
         escaped = quote_from_bytes(location.encode("latin-1", "replace"), safe=_KEPT)
         try:
             joined = urljoin(self.url, escaped).partition("#")[0]
@@ -83,7 +83,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def read_url(url: str) -> Target:
-    """The URL taken apart; `Blocked` says what is wrong, and shows none of it: it may hold a secret."""
+    """Parse a URL; `Blocked` says what is wrong without quoting the URL, which may contain a secret."""
     if not isinstance(url, str) or len(url) > _LONGEST:
         raise Blocked("the address to call is not a URL, or too long for one")
     found = _URL.fullmatch(url)
@@ -102,7 +102,7 @@ def read_url(url: str) -> Target:
 
 
 def read_base_url(value: Any, where: str) -> str:
-    """The address that paths are put behind, in one spelling and without a slash at its end; else a `ConfigError`."""
+    """Return a base URL in canonical form, without a trailing slash; `ConfigError` if it is invalid."""
     try:
         target = read_url(value)
     except Blocked as error:
@@ -113,7 +113,7 @@ def read_base_url(value: Any, where: str) -> str:
 
 
 def read_origin(origin: str) -> str:
-    """`https://host[:port]` in its one spelling; `ValueError` if it is more than that, or less."""
+    """Return `https://host[:port]` in canonical form; `ValueError` if it is not exactly an origin."""
     try:
         target = read_url(origin)
     except Blocked as error:

@@ -1,4 +1,4 @@
-"""Language models: one small way to ask them, with limits, another try, a ledger and a journal."""
+"""A small client for language models, with rate limits, retries, a usage ledger and an answer journal."""
 
 from toolyard.links.lm.client import LMClient
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config

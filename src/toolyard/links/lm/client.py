@@ -1,6 +1,6 @@
-"""`LMClient`: one way to ask a language model, whoever runs it.
+"""`LMClient`: one interface to language models of any provider.
 
-journal -> place among those who ask at once -> requests and tokens a minute -> try, and try again -> ledger
+A request passes through: journal -> concurrency limit -> rate limits -> attempts with retries -> usage ledger.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _LONGEST_ASKED = 60.0
-"""Seconds that a request without a deadline is kept waiting because a server asked for it."""
+"""The longest `Retry-After`, in seconds, that a request without a deadline waits for."""
 _USUAL_ANSWER = 256
-"""Tokens that an answer is taken for beforehand, where nothing limits it."""
+"""Tokens reserved for an answer when `max_tokens` is not set."""
 
 
 class LMClient(Closing):
-    """Asks the model of an `lm_config`. Any number of tasks, threads and loops may share it.
+    """Asks the model of an `lm_config`; safe to share between tasks, threads and event loops.
 
-    `sleep` and `clock` are for tests.
+    `sleep` and `clock` are replaceable for tests. Close the client to release its connections and the journal.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class LMClient(Closing):
     ) -> None:
         self.config = config if isinstance(config, LMConfig) else read_lm_config(config, where)
         self.ledger = UsageLedger(self.config.prices)
-        """Tokens and money by model."""
+        """Requests, tokens and cost by model."""
         self._sleep = sleep or _sleep
         self._clock = clock
         self._places = Gate(self.config.max_concurrent)
@@ -58,7 +58,7 @@ class LMClient(Closing):
             self._journal = LMJournal(self.config.journal, self.config.type)
 
     def request(self, messages: tuple[Message, ...], response_format: dict[str, Any] | None = None) -> LMRequest:
-        """A request with all that the config says about how to ask."""
+        """Create a request with the model and sampling settings of the config."""
         config = self.config
         return LMRequest(
             model=config.model,
@@ -71,7 +71,7 @@ class LMClient(Closing):
         )
 
     async def complete(self, request: LMRequest, *, deadline: float | None = None) -> LMAnswer:
-        """What the model says; a `CallError` if it cannot be had by `deadline`, a `time.monotonic()` moment."""
+        """Return the model's answer; `CallError` if there is none by `deadline`, a `time.monotonic()` value."""
         answer = None if self._journal is None else await self._journal.find(request)
         if answer is not None:
             self.ledger.add(request.model, answer)
@@ -79,10 +79,10 @@ class LMClient(Closing):
             try:
                 answer = await self._ask_with_retries(request, deadline)
             except CallError as error:
-                # Whatever was lost on the way: a model that was asked has changed nothing.
+                # Asking a model changes nothing, so whatever failed, there was no effect.
                 error.info = msgspec.structs.replace(error.info, effect="none")
                 raise
-            # Paid for, whatever becomes of it: another process may have answered first, or the disk be full.
+            # Count it before keeping it: it is paid for even if another process was first or the disk is full.
             self.ledger.add(request.model, answer)
             if self._journal is not None:
                 answer = await self._journal.keep(request, answer)
@@ -90,16 +90,16 @@ class LMClient(Closing):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be shown nowhere."""
+        """Values that must never appear in logs or errors."""
         return self.config.secrets
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections and the journal."""
         self._backend.close()
         self._close_journal()
 
     async def aclose(self) -> None:
-        """`close` for async code."""
+        """Async version of `close`."""
         await self._backend.aclose()
         self._close_journal()
 
@@ -120,7 +120,7 @@ class LMClient(Closing):
         try:
             attempt = 1
             while True:
-                # Not part of the try: who has no time left to wait is not to make others wait, too.
+                # Outside the `try`: running out of time here must not pause the other requests.
                 tokens = await self._await_turn(request, deadline)
                 try:
                     return await self._ask_once(request, deadline, tokens)
@@ -134,7 +134,7 @@ class LMClient(Closing):
             self._places.leave()
 
     async def _await_turn(self, request: LMRequest, deadline: float | None) -> int:
-        """Wait until it may be asked; gives the tokens that were reserved for it."""
+        """Wait for the rate limits; return the number of tokens reserved."""
         tokens = 0
         if self.config.tokens_per_minute is not None:
             tokens = request.likely_tokens + (request.max_tokens or _USUAL_ANSWER)
@@ -158,7 +158,7 @@ class LMClient(Closing):
     def _pause_before_retry(
         self, request: LMRequest, error: CallError, attempt: int, deadline: float | None
     ) -> float | None:
-        """Seconds before the next try; None if there is none to be made."""
+        """Seconds until the next attempt; None if the request should not be retried."""
         if not error.info.retryable or isinstance(error, CallTimeout) or attempt > self.config.retries:
             return None
         most = _LONGEST_ASKED if deadline is None else deadline - self._clock()
@@ -166,19 +166,19 @@ class LMClient(Closing):
         if pause is None:
             pause = backoff_delay(attempt, _FIRST_PAUSE, _LONGEST_PAUSE, chance=_chance_of(request, attempt))
         else:
-            # Who has no deadline is not to be kept waiting for a day because another was told to.
+            # Cap the shared pause: one server's `Retry-After` of a day must not block requests without a deadline.
             self._limits.pause(pause if pause < most else min(pause, _LONGEST_ASKED))
         return pause if pause < most else None
 
 
 async def _sleep(seconds: float) -> None:
-    import asyncio  # whoever has results made without a model need not load it
+    import asyncio  # not needed by processes that never ask a model
 
     await asyncio.sleep(seconds)
 
 
 def _chance_of(request: LMRequest, attempt: int) -> float:
-    """A number from 0 to 1, another for each request, so that those that failed together come back apart."""
+    """A number from 0 to 1, derived from the request: requests that failed together retry at different times."""
     at = 8 * ((attempt - 1) % 8)
     return int(request.key[at : at + 8], 16) / 2**32
 

@@ -1,4 +1,4 @@
-"""`LMConfig`: the block `lm_config`, read strictly."""
+"""`LMConfig`: the `lm_config` block of a config, strictly validated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolyard.words.redactor import find_credentials
 Format = Literal["json_schema", "json_object", "text"]
 
 _GGUF = ".gguf"
-"""How the name of a file ends that is a language model."""
+"""The file name suffix of local models."""
 _HOMES = {
     "openai": "https://api.openai.com/v1",
     "ollama": "http://localhost:11434",
@@ -29,12 +29,12 @@ _HOMES = {
 }
 _FIELD = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _SECRET = 6
-"""Characters from which a header's value is worth hiding."""
+"""Shortest header value, in characters, that is treated as a secret."""
 _ONLY_ON_A_WIRE = ("base_url", "api_key", "headers", "verify", "ca")
 
 
 class Prices(TypedDict, total=False):
-    """Money for a million tokens."""
+    """Price per million tokens, in any currency."""
 
     prompt: Annotated[float | None, Meta(ge=0, description="Of what the model is told.")]
     completion: Annotated[float | None, Meta(ge=0, description="Of what it says.")]
@@ -51,14 +51,14 @@ def _check_field(value: str | None, where: str) -> str | None:
 
 
 class WorldOptions(TypedDict, total=False):
-    """What there is in a session that nothing real is behind, before anything happens in it."""
+    """The initial contents of a simulated session."""
 
     seed: Annotated[int | str, Meta(description="What the entities are drawn from; the simulator's if not given.")]
     entities: Annotated[int, Meta(ge=0, le=1000, description="How many there are of each kind.")]
 
 
 class LMOptions(TypedDict, total=False):
-    """The keys of `lm_config` and what they hold, for config files and type checkers."""
+    """The keys of `lm_config` and their types, for config files and type checkers."""
 
     type: Annotated[Text, Meta(description="Who is asked: openai, ollama, anthropic or llama; schema for no model.")]
     model_id_or_path: Annotated[
@@ -94,7 +94,7 @@ class LMOptions(TypedDict, total=False):
 
 
 class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model to ask, where, and within which limits; make one by `read_lm_config`, which checks it."""
+    """Which model to ask, where, and within which limits; create it with `read_lm_config`, which validates."""
 
     type: str
     model: str
@@ -103,16 +103,16 @@ class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     verify: bool | str = True
     timeout: float = 120.0
-    """Seconds one request may take."""
+    """Seconds per request."""
     retries: int = 4
     max_concurrent: int = 100
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     prices: tuple[float, float] = (0.0, 0.0)
-    """Money for a million tokens, of prompt and of completion."""
+    """Price per million tokens, of prompt and of completion."""
     journal: str | None = None
     response_format: Format = "json_schema"
-    """The most that the server can be held to."""
+    """The strictest response format that the server supports."""
     strict: bool = False
     temperature: float | None = None
     max_tokens: int | None = None
@@ -121,13 +121,13 @@ class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be shown nowhere."""
+        """Values that must never appear in logs or errors: the API key and all but very short header values."""
         told = tuple(value for _, value in self.headers if len(value) >= _SECRET)
         return told if self.api_key is None else (self.api_key, *told)
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """Of the secrets, what answers must not repeat."""
+        """The subset of `secrets` that is redacted from answers."""
         told = tuple(part for item in self.headers for part in find_credentials(*item))
         return told if self.api_key is None else (self.api_key, *told)
 
@@ -136,10 +136,10 @@ class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
-    """The block as a config; `ConfigError` says which key is wrong, and shows no secret."""
+    """Validate the block; `ConfigError` names the invalid key and shows no secret."""
     known = option_type(LMOptions).keys
     if isinstance(block, Mapping):
-        # `model` and `url` are what most other libraries call these.
+        # Other libraries call these `model` and `url`, too short for `nearest` to find them.
         short = {key: name for key in block if key not in known for name in known if str(key) in name}
         for key, name in short.items():
             if not nearest(key, known):
@@ -160,7 +160,7 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
     if kind != "llama":
         given["base_url"] = base = read_base_url(given.get("base_url", _HOMES[kind]), f"{where}.base_url")
         if kind == "openai" and base == read_url(base).origin:
-            # Whoever names only the machine means the place where all these servers have it.
+            # OpenAI-compatible servers have their API below `/v1`, so a bare origin means that path.
             given["base_url"] = f"{base}/v1"
     return LMConfig(
         **given
@@ -174,7 +174,7 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
 
 
 def _check_fitting(block: Mapping[str, Any], kind: str, where: str) -> None:
-    """Refuse what this provider would ignore."""
+    """Reject keys that this provider would ignore."""
     unused = [key for key in _ONLY_ON_A_WIRE if kind == "llama" and key in block]
     unused += [key for key in ("stateful", "world") if key in block]
     if kind == "anthropic" and "seed" in block:

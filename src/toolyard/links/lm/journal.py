@@ -1,7 +1,7 @@
-"""`LMJournal`: every request that was answered, in a file, by a hash of all of it.
+"""`LMJournal`: a file of answered requests, keyed by a hash of the whole request.
 
-The same request is answered from there and nobody is asked, so a run can be replayed, or taken up where it stopped.
-Any number of processes may share the file; whoever answers a request first has answered it for all.
+Equal requests are answered from the file without asking the model, so a run can be replayed or resumed. Any number of
+processes may share the file; the first answer to a request is the one all of them use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder(LMAnswer).decode
 
 
 class LMJournal:
-    """One SQLite file; a thread of its own reads and writes it, since a disk may be slow."""
+    """One SQLite file, accessed by a dedicated thread so that a slow disk does not block the event loop."""
 
     def __init__(self, path: str | Path, provider: str) -> None:
         self._path = Path(path)
@@ -44,19 +44,19 @@ class LMJournal:
         self._threads = Threads(1, "toolyard-lm-journal")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # What models are asked is nobody else's to read.
+            # Prompts may be confidential: readable by this user only.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
             self._link = _open_table(self._path)
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"journal: {str(path)!r} cannot be opened as a journal: {error}") from None
 
     async def find(self, request: LMRequest) -> LMAnswer | None:
-        """The answer that is kept for it."""
+        """The stored answer to the request, or None."""
         key = self._key_of(request)
         return await self._run_in_thread(lambda: self._read_answer(key))
 
     async def keep(self, request: LMRequest, answer: LMAnswer) -> LMAnswer:
-        """Keep an answer; the one to use is returned: that of another process, if it was there first."""
+        """Store an answer; return the stored one, which is another process's if that was first."""
         key = self._key_of(request)
         row = (key, self._provider, request.model, _encode(request), _encode(answer), time.time())
 
@@ -68,7 +68,7 @@ class LMJournal:
         return await self._run_in_thread(write)
 
     def close(self) -> None:
-        """Close the file, after what is being written."""
+        """Close the file once pending writes are done."""
         self._threads.submit(self._link.close).result()
         self._threads.close()
 

