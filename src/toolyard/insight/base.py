@@ -30,11 +30,11 @@ from toolyard.plugins import View
 class EnrichmentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What every enrichment has."""
 
-    force: Annotated[bool, Meta(description="Work out again what is there already.")]
+    force: Annotated[bool, Meta(description="Recompute existing results.")]
     cache: Annotated[
         str | Path | bool | None,
         Meta(
-            description="Folder that keeps what was worked out; false for none, null for the usual one.",
+            description="Cache folder; false for no cache, null for the default.",
         ),
     ]
 
@@ -51,13 +51,13 @@ class VectorOptions(EnrichmentOptions, frozen=True, kw_only=True):
         Any,
         Meta(
             extra={"locate": locate_model},
-            description="What makes vectors: a name, a folder, or a mapping for a server; the built-in one if none.",
+            description="Embedding model: a name, a folder, or a mapping for a server; by default the built-in one.",
         ),
     ]
 
 
 class ToolEnrichment(ABC):
-    """Studies the tools of a snapshot; returns changed tools and artifacts, and mutates nothing.
+    """Analyses the tools of a snapshot. Returns changed tools and artifacts; modifies nothing in place.
 
     `reads` and `writes` name artifacts ("embeddings") and fields of tools ("tool.output_parameters"). They alone
     decide the order in which enrichments run, whatever the order in which they are given. One that reads
@@ -117,7 +117,7 @@ How = Literal["direct", "first", "each", "wrap"]
 
 
 class Feed(msgspec.Struct, frozen=True):
-    """One value that one tool gives and another takes: `users[].user_id` -> `user_id`."""
+    """One value that one tool returns and another accepts: `users[].user_id` -> `user_id`."""
 
     output: str
     """Path in the answer of the source: names joined by dots, `[]` behind a list."""
@@ -131,7 +131,7 @@ class Feed(msgspec.Struct, frozen=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """That the answer of one tool can feed another."""
+    """Results of one tool can be used as parameters of another."""
 
     source: str
     """Qualified name."""
@@ -151,7 +151,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Sample(list[Tool]):
-    """A list of tools that also says how they belong together.
+    """A list of tools, with how they are related.
 
     `roles` has one word for each tool, in the same order ("chain", "seed", "successor", "distractor", "gold", ...).
     With the same registry, options and `seed` the same sample is drawn again.

@@ -52,7 +52,7 @@ class ScriptBinding(msgspec.Struct, frozen=True):
     """How the worker process is made; equal for equal options: those who ask for the same share one pool."""
     isolation: Literal["process", "inprocess"] = "process"
     timeout: float | None = None
-    """Seconds that a call may take."""
+    """Deadline of a call in seconds."""
     takes_ctx: bool = False
     is_async: bool = False
     simulates: bool = False
@@ -161,7 +161,7 @@ AuthField = tuple[str, str | tuple[str, ...]]
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """How an MCP server is reached. Equal for equal options: those who ask for the same share one connection."""
+    """How an MCP server is reached. Equal servers share one connection."""
 
     name: str
     """What reports and errors call it: its address without a query, or `stdio: ` and its command."""
@@ -186,7 +186,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpBinding(msgspec.Struct, frozen=True):
-    """A tool of an MCP server, under the name it has there."""
+    """A tool of an MCP server, by its name there."""
 
     server: str
     tool_name: str

@@ -53,7 +53,7 @@ class ToolCall(DataclassStruct, frozen=True):
 
 
 class ToolResult(DataclassStruct, frozen=True):
-    """The answer to one call: `result` (plain JSON), or `error` with its `error_info`."""
+    """The result of one call: `result` (plain JSON), or `error` with its `error_info`."""
 
     call_id: str | None
     name: str
@@ -116,7 +116,7 @@ _AS_RESULT = "result"
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What a tool or an engine returns where JSON is not all there is to say.
+    """Returned by a tool or an engine when JSON is not enough: images, audio, links, resources.
 
     `value` is the answer for programs. Without one it is the text, if there is nothing but text, else the blocks.
     """
@@ -215,7 +215,7 @@ Notify = Callable[[Notice], None]
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Handed to a tool that declares a `ctx` parameter; models never see or set it."""
+    """Passed to a tool that declares a `ctx` parameter. Models never see or set it."""
 
     tool: Tool
     call_id: str | None = None
@@ -230,11 +230,11 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told of progress; None if nobody asked."""
 
     def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the caller how far the call has got; nothing happens if nobody asked."""
+        """Report progress to the caller, if it asked for progress."""
         if self.notify is not None:
             self.notify(Progress(progress, total, message))
 
     def log(self, data: Any, level: Level = "info", logger: str | None = None) -> None:
-        """Tell the caller something, before the answer; nothing happens if nobody asked."""
+        """Send the caller a message before the result, if it asked for messages."""
         if self.notify is not None:
             self.notify(LogLine(data, level, logger))

@@ -61,7 +61,7 @@ Effect = Literal["none", "done", "unknown"]
 
 
 class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
-    """What went wrong with one call, in a form that programs and models can act on.
+    """Why a call failed, in a form that programs and models can act on.
 
     `effect` says whether the outside world may have changed, which is what a caller must know
     before it retries.
@@ -104,7 +104,7 @@ class _Facts(TypedDict, total=False):
 
 
 class ToolyardError(Exception):
-    """Base of everything toolyard raises on purpose."""
+    """Base class of all errors that toolyard raises."""
 
     code: ClassVar[str] = "server.error"
     http_status: ClassVar[int] = 500
@@ -120,7 +120,7 @@ class ToolyardError(Exception):
 
 
 class ConfigError(ToolyardError, ValueError):
-    """A config file or option is wrong; the text says where and names the nearest valid key."""
+    """A config file or option is invalid; the text says where and names the nearest valid key."""
 
 
 class PluginError(ToolyardError):
@@ -132,11 +132,11 @@ class UnknownPluginError(PluginError, KeyError):
 
 
 class DuplicatePluginError(PluginError, ValueError):
-    """Two classes claim one plugin name."""
+    """Two classes are registered under one plugin name."""
 
 
 class DefinitionError(ToolyardError, ValueError, code="request.invalid_shape", http_status=400):
-    """A tool definition cannot be admitted to a registry."""
+    """A tool definition is invalid."""
 
 
 class DuplicateToolError(DefinitionError, code="tool.exists", http_status=409):
@@ -164,7 +164,7 @@ class SourceUnavailable(SourceError):
 
 
 class MalformedSource(SourceError, ValueError):
-    """The source was read, but what it says is wrong at `where` (file, line, tool)."""
+    """The content of a source is invalid at `where` (file, line, tool)."""
 
     def __init__(self, message: str, *, where: str = "") -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -193,11 +193,11 @@ class SessionError(ToolyardError, code="session.unavailable", http_status=503):
 
 
 class SessionBusyError(SessionError, TimeoutError, code="session.busy", http_status=409, retryable=True):
-    """The session did not become free in time: a call in it is still running. Nothing of the batch was run."""
+    """The session did not become free in time; a call is still running. No call of the batch was run."""
 
 
 class SessionFullError(SessionError, code="session.full", http_status=507):
-    """The session holds as many bytes as it may, or all in memory together do. Nothing of the batch was run."""
+    """The session, or all in-memory sessions together, have reached their size limit. No call of the batch was run."""
 
 
 class SessionExistsError(SessionError, ValueError, code="session.exists", http_status=409):
@@ -205,15 +205,15 @@ class SessionExistsError(SessionError, ValueError, code="session.exists", http_s
 
 
 class UnknownEntryError(SessionError, ValueError, code="session.no_entry", http_status=404):
-    """A place in a session's history that is none: behind its end, or no number of entries at all."""
+    """The history of the session has no such entry."""
 
 
 class UnknownSessionError(SessionError, KeyError, code="session.not_found", http_status=404):
-    """The session was never set up, or is over."""
+    """The session was never set up, or has ended."""
 
 
 class ApprovalError(ToolyardError, code="approval.decided", http_status=409):
-    """An approval is not what it would have to be for this: it is decided, used or expired, or cannot be used."""
+    """The approval is decided, used, expired, or can no longer be used."""
 
 
 class ApprovalExpiredError(ApprovalError, code="approval.expired"):
@@ -221,11 +221,11 @@ class ApprovalExpiredError(ApprovalError, code="approval.expired"):
 
 
 class ApprovalForbiddenError(ApprovalError, code="approval.forbidden", http_status=403):
-    """The decision is somebody else's."""
+    """The caller may not decide on this approval."""
 
 
 class UnknownApprovalError(ApprovalError, KeyError, code="approval.not_found", http_status=404):
-    """No approval has that id, or none that whoever asks may see."""
+    """No approval has that id, or the caller may not see it."""
 
 
 class CallError(ToolyardError, code="tool.execution_error"):
@@ -354,7 +354,7 @@ class SamplingError(ToolyardError):
 
 
 class SyncInAsyncError(ToolyardError, RuntimeError):
-    """A sync method was called on the home loop; the text names its a-twin."""
+    """A sync method was called on the home loop; the text names its async twin."""
 
 
 # In the order of definition: of two with one code it is the later, the tool's own failure.

@@ -72,7 +72,7 @@ Schema = dict[str, Any]
 
 
 class Effects(enum.StrEnum):
-    """What a call may do to the world outside the session."""
+    """What a call may change outside the session."""
 
     READ = "read"
     WRITE = "write"

@@ -111,7 +111,7 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[_F], _F]: ...
 
 
 def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Mark a function or method as a tool, with or without brackets; it is called as before.
+    """Mark a function or method as a tool, with or without arguments. The function stays callable as before.
 
     Nothing is derived yet, so that importing a module never fails over an annotation: that is reported
     when a loader, or `tool_from`, makes the tool. The options are those of `function_tool`.

@@ -115,7 +115,7 @@ class ChangeLock:
 
 
 class ToolRegistry(Closing):
-    """Every tool an application knows. If construction succeeds, it is consistent.
+    """All tools of an application. Construction fails if they are inconsistent.
 
     Readers never block and never see a change half done: `add`, `attach`, `remove` and `refresh` build
     a complete new snapshot and swap one reference, or raise and leave everything as it was.
@@ -198,7 +198,7 @@ class ToolRegistry(Closing):
         return tool if _is_within(tool, namespaces) else None
 
     def bind(self, call: ToolCall, *, coerce: bool = True) -> Bound:
-        """The overload and the arguments the call would run with, or the `CallError` it would give."""
+        """The overload and the arguments that the call would run with; raises the `CallError` it would return."""
         if coerce:
             return bind(self.snapshot, call)
         candidates = find(self.snapshot, call.name)
@@ -236,7 +236,7 @@ class ToolRegistry(Closing):
         *,
         threshold: float | None = None,
     ) -> SearchResults:
-        """Hits with `.tool`, `.score` and `.fit`, best first: at most `k`, none if the query is about nothing here.
+        """At most `k` hits with `.tool`, `.score` and `.fit`, best first; none for an unrelated query.
 
         `.fit` is `sure`, `likely` or `nearest`, which may not be it; `.score` is the probability that it is. With a
         `threshold`, that is what the best hit must reach, whatever the query is about; 0 gives the nearest of all.
@@ -285,7 +285,7 @@ class ToolRegistry(Closing):
         self._watcher.follow(loader)
 
     def remove(self, name: str) -> list[Tool]:
-        """Take out every overload of a qualified name and return them; it stays out on `refresh`."""
+        """Remove and return every overload of a qualified name. `refresh` does not bring it back."""
         with self._change:
             removed = self.snapshot.get(name)
             if not removed:
@@ -299,7 +299,7 @@ class ToolRegistry(Closing):
             return removed
 
     def enrich(self, *enrichments: Enrichment) -> None:
-        """Run more enrichments: now, and after every change. They and those before run in the order they need."""
+        """Add enrichments, which run now and after every change, in the order they need."""
         with self._change:
             before = self._enrichments
             self._enrichments = in_order((*before, *enrichments))
@@ -407,7 +407,7 @@ class ToolRegistry(Closing):
         return sorted({tool.name for tool in self.snapshot.tools if _is_within(tool, namespaces)})
 
     def to_dicts(self, qualified: bool = False) -> list[dict[str, Any]]:
-        """Every tool as plain data of the caller's own; with `qualified`, `name` is the qualified name."""
+        """A copy of every tool as plain data. With `qualified`, `name` is the qualified name."""
         definitions = [tool.to_dict(qualified=qualified) for tool in self.snapshot.tools]
         with paused_gc():
             for definition in definitions:
@@ -418,7 +418,7 @@ class ToolRegistry(Closing):
         return definitions
 
     def close(self) -> None:
-        """Close every loader, whatever one of them raises; the tools stay readable."""
+        """Close every loader, even if one raises. The tools stay readable."""
         self._watcher.close()
         with ExitStack() as closing:
             for part in self._parts:

@@ -40,7 +40,7 @@ class TypedEntry(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """A dispatcher for `model -> model` functions. One per agent or test; safe to share by threads."""
+    """A dispatcher for `model -> model` functions. Safe to share by threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class Registry:
         tags: tuple[str, ...] = (),
         version: str | None = None,
     ) -> Callable[[F], F]:
-        """Decorator that registers a function and returns it unchanged; a name taken is a ValueError.
+        """Decorator that registers a function and returns it unchanged; a duplicate name is a ValueError.
 
         State a tool needs (a connection, a client) is bound beforehand, by closure or `functools.partial`.
         """

@@ -72,7 +72,7 @@ _NOT_WORD = re.compile(r"[^a-z0-9]")
 
 
 class Redactor:
-    """Hides secrets in text and in JSON values. Thread safe; `add` takes effect on the next call.
+    """Removes secrets from text and JSON values. Thread safe; `add` takes effect on the next call.
 
     `patterns` are extra regular expressions whose whole match is hidden (the first group, if they have
     one); they come from the operator, so that their running time is theirs to answer for.

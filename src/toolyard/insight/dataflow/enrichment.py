@@ -40,12 +40,12 @@ NEIGHBORS = 10
 class DataflowOptions(VectorOptions, frozen=True, kw_only=True):
     """Of the enrichment that finds which outputs feed which inputs."""
 
-    max_neighbors: Annotated[int, Meta(ge=1, description="Feeds that are kept for each parameter and each source.")]
-    min_score: Annotated[float, Meta(ge=0, le=1, description="Least score of a feed that is kept.")]
+    max_neighbors: Annotated[int, Meta(ge=1, description="Edges to keep for each parameter and each source.")]
+    min_score: Annotated[float, Meta(ge=0, le=1, description="Minimum score of an edge.")]
 
 
 class DataflowEnrichment(ToolEnrichment):
-    """Writes the artifact `dataflow`.
+    """Finds which results can be used as which parameters; artifact `dataflow`.
 
     `model` is an embedding model as `embeddings` takes it; without one it is that of `embeddings`, or the usual one;
     without its weights, texts are compared by their words. An edge is kept if its probability is `min_score` or more
@@ -76,7 +76,7 @@ class DataflowEnrichment(ToolEnrichment):
         self._items = ItemCache(cache)
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """The tools as they are, and the artifact."""
+        """The unchanged tools, and the artifact."""
         tools = snapshot.tools
         if not self._chosen:
             self.embedder = told_embedder(snapshot) or self.embedder

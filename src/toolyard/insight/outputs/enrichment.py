@@ -173,16 +173,17 @@ class OutputOptions(EnrichmentOptions, frozen=True, kw_only=True):
     """Of the enrichment that says what tools return."""
 
     lm_config: Annotated[
-        LMOptions | None, Meta(description="The model that is asked; without one, rules and examples decide.")
+        LMOptions | None, Meta(description="Language model to use; by default rules and examples are used.")
     ]
-    infer: Annotated[Literal["rules", "examples"] | None, Meta(description="What to go by: rules, or examples alone.")]
-    results: Annotated[
-        str | Path | list[dict[str, Any]] | None, Meta(description="File or list of results that tools gave.")
+    infer: Annotated[
+        Literal["rules", "examples"] | None,
+        Meta(description="Infer schemas by rules and examples, or from examples only."),
     ]
+    results: Annotated[str | Path | list[dict[str, Any]] | None, Meta(description="File or list of recorded results.")]
 
 
 class OutputParametersEnrichment(ToolEnrichment):
-    """Gives tools without an output schema one; others are left alone.
+    """Infers an output schema for tools that have none.
 
     `lm_config` names a model to ask, or `{type: schema}` for rules that read name, description and parameters; rules
     are also what there is without it. `infer: examples` takes the schema from recorded `results`: a cassette, a trace,

@@ -280,7 +280,7 @@ class SampleRequest(Generic[O]):
 
 
 class ToolSampler(Generic[O]):
-    """Draws tools that belong together in some way.
+    """Draws sets of related tools.
 
     Options given to `sample` win over those of the constructor; one that is given as None is back at its default, so
     that `namespace=None` draws from all. (`k` and `seed` as None are not given.) Nothing is written to a sampler after
@@ -313,7 +313,7 @@ class ToolSampler(Generic[O]):
         self._check_inner()
 
     def sample(self, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Sample:
-        """Exactly `k` tools, or `SamplingError` with those that were found.
+        """Exactly `k` tools; otherwise `SamplingError` with those that were found.
 
         The same registry, options and seed give the same sample. With a seed among the options of the constructor
         that is every call; `series` draws different ones from one seed.
@@ -321,7 +321,7 @@ class ToolSampler(Generic[O]):
         return self.sample_from(self._take_snapshot(), {**overrides, "k": k, "seed": seed})
 
     def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
-        """`n` samples, each with a seed of its own derived from the one given."""
+        """`n` samples, each with its own seed, derived from the one given."""
         start = self._series_seed(seed)
         for number in range(n):
             yield self.sample(k, seed=derive_seed(start, "series", number), **overrides)
@@ -358,7 +358,7 @@ class ToolSampler(Generic[O]):
         return ask
 
     def count(self, options: O, seed: int) -> int | None:
-        """How many tools a call wants; None if nobody has said."""
+        """The number of tools to draw; None if not set."""
         return options.k
 
     def require(self, view: View) -> None:

@@ -40,7 +40,7 @@ class FlowOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ChainSampler(ToolSampler[FlowOptions]):
-    """A -> B -> C ...: `k` tools of different names, likelier along strong edges.
+    """A chain A -> B -> C of `k` tools with different names; strong edges are more likely.
 
     The search goes back on dead ends and begins again elsewhere, so a chain that exists is found, if `max_tries`
     steps are enough for it.

@@ -111,7 +111,7 @@ class MixOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class MixSampler(ToolSampler[MixOptions]):
-    """One of several samplers, chosen by weight. The sample is as that one draws it; `details` says which it was."""
+    """A sample of one of several samplers, chosen by weight; `details` names it."""
 
     sampler_name = "tc/mix"
     topology = "mix"
@@ -194,7 +194,7 @@ class CoverageOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_
 
 
 class CoverageSampler(ToolSampler[CoverageOptions]):
-    """Samples of another sampler, built around the tools that were used least.
+    """Samples of another sampler, built around the least used tools.
 
     `sample` keeps no count: give `usage`. `series` counts along, and goes on until every tool that the inner sampler
     can place at all has had its turn.
@@ -317,7 +317,7 @@ class SparseOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class SparseSampler(ToolSampler[SparseOptions]):
-    """Relevant tools, from any other sampler, and distractors, which are like them but not nearly the same."""
+    """Relevant tools from another sampler, and similar tools as distractors, without near duplicates."""
 
     sampler_name = "tc/sparse"
     topology = "sparse"

@@ -79,7 +79,7 @@ class NeighborSamplerOptions(SamplerOptions, frozen=True, kw_only=True, forbid_u
 
 
 class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
-    """A seed and tools like it, none of them nearly the same as another.
+    """A tool and similar ones, without near duplicates.
 
     Where the neighbors of the seed are too few, theirs come in, and so on.
     """
@@ -177,7 +177,7 @@ class ConflictOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ConflictSampler(ToolSampler[ConflictOptions]):
-    """One gold tool and others that look like it but are called, or answer, in another way.
+    """One correct tool and others that look like it but have other parameters or results.
 
     Tools of the same bare name in other namespaces come first. Tools that differ in nothing but their namespace are
     no conflict, and left out.
@@ -335,7 +335,7 @@ class IrrelevantOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknow
 
 
 class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
-    """Tools that do not fit a need. The right answer to it is to call none of them; `details` says what is needed."""
+    """Tools that do not help with a need. The right answer is to call none of them; `details` has the need."""
 
     sampler_name = "tc/irrelevant"
     topology = "irrelevant"

@@ -185,7 +185,7 @@ class SessionStore(ABC):
         self._group.submit(write, done)
 
     def add_lazily(self, row: LogRow) -> None:
-        """Have a row of a log written with the next transaction, whoever's it is, or soon. Never waits."""
+        """Write a log row with the next transaction, or soon. Never waits."""
         self._check_process()
         self._lazy_rows.add(row)
 
