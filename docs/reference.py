@@ -23,24 +23,42 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 DOCS = Path(__file__).resolve().parent
 SRC = DOCS.parent / "src" / "toolyard"
 REMEDIES: dict[str, dict[str, list[str]]] = tomllib.loads((DOCS / "errors.toml").read_text())
-_HEADING = "\nWritten by `make docs-reference` from the code.\n"
+_HEADING = "\n<!-- Written by `make docs-reference` from the code. -->\n"
 _COMMANDS = """\
-All take `--json`, `--quiet` and `--verbose`, and end with 0; 1 for findings, a failed call or a name that is not there;
-2 where nothing could be done; 3 where a call waits for approval; 130 when interrupted. Those that work on tools find
-their file as the first word (`toolyard search yard.yaml "QUERY"`, `toolyard call my_tools.py::add a=1`), by `-c FILE`,
-in `$TOOLYARD_CONFIG`, as `./toolyard.yaml`; else they take the tools that ship with toolyard. `--skip-bad` leaves out
-entries that a strict load would refuse.
+Every command takes `--json`, `--quiet` and `--verbose`.
+
+| exit status | meaning |
+|---|---|
+| 0 | success |
+| 1 | findings, a failed call, or a name that does not exist |
+| 2 | invalid usage or configuration |
+| 3 | a call is held for approval |
+| 130 | interrupted |
+
+Commands that work on tools take their file from the first argument (`toolyard search yard.yaml "QUERY"`,
+`toolyard call my_tools.py::add a=1`), from `-c FILE`, from `$TOOLYARD_CONFIG`, or from `./toolyard.yaml`, in this
+order. Without a file they use the tools that ship with toolyard. `--skip-bad` skips entries that a strict load
+would reject.
 """
 _ERRORS = """\
-A failed call is a result with `error_info`: `code`, `message`, `retryable`, `effect` (`none`: nothing happened,
-`unknown`: nobody can tell), perhaps `retry_after`, `hint` and `details`. The same code comes on every face; over HTTP
-the status says it, too. In Python each code has [a class](python-api.md#errors).
+A failed call is a result with `error_info`:
+
+| field | meaning |
+|---|---|
+| `code` | one of the codes below; the same from Python, the command line, HTTP and MCP |
+| `message` | what went wrong |
+| `retryable` | whether the same call may succeed later |
+| `effect` | `none`: nothing was changed. `unknown`: something may have been changed |
+| `retry_after`, `hint`, `details` | optional |
+
+Over HTTP the status expresses the code, too. In Python each code has [an exception class](python-api.md#errors).
 """
 _HTTP_API = """\
-The whole, with every schema, is at `/openapi.json` of a server. With keys, send `Authorization: Bearer TOKEN`. Besides
-these there are `/mcp` and `/sse` ([MCP](mcp-server.md)) and `/console/` ([console](console.md)).
+A server publishes this API with all schemas at `/openapi.json`. If the server has keys, send
+`Authorization: Bearer TOKEN`. It also serves `/mcp` and `/sse` ([MCP](mcp-server.md)) and `/console/`
+([console](console.md)).
 """
-_PYTHON_API = "All from `toolyard`. Every method of an engine has an a-twin (`aexecute`) for async code.\n"
+_PYTHON_API = "Import every name from `toolyard`. Every method of an engine has an async twin: `aexecute` and so on.\n"
 
 
 def write_commands() -> str:
@@ -144,7 +162,7 @@ def write_http_api() -> str:
                 schema = _follow(document, next(iter(_follow(document, body)["content"].values()))["schema"])
                 fields = ", ".join(f"`{name}`" for name in schema.get("properties", {}))
                 parts.append(f"Body: {fields or _say_type(schema)}.\n")
-            parts.append(f"Answers: {', '.join(operation['responses'])}.\n")
+            parts.append(f"Responses: {', '.join(operation['responses'])}.\n")
     return "\n".join(parts)
 
 
@@ -198,7 +216,7 @@ def _describe_samplers() -> Iterator[str]:
     from toolyard.insight.samplers.base import SamplerOptions
     from toolyard.plugins import SAMPLERS
 
-    yield "## Samplers\n\nOf `sampler(TYPE, ...)`, and `toolyard sample TYPE -o OPTION=VALUE`. All take:\n"
+    yield "## Samplers\n\nOptions of `sampler(TYPE, ...)` and `toolyard sample TYPE -o OPTION=VALUE`. All take:\n"
     yield from _write_options(SamplerOptions)
     for name in SAMPLERS.names():
         cls = SAMPLERS.get(name)
@@ -206,7 +224,7 @@ def _describe_samplers() -> Iterator[str]:
             continue
         needed = ", ".join(f"[`{artifact}`](configuration.md#{artifact})" for artifact in cls.required_artifacts)
         inner = {"sampler", "samplers"} & set(cls.options_type.__struct_fields__)
-        needed = needed or ("what the samplers inside it need" if inner else "nothing")
+        needed = needed or ("what its inner samplers need" if inner else "nothing")
         yield f"### `{name}`\n\n{_first_words(cls)} Needs: {needed}.\n"
         yield from _write_options(cls.options_type, but=SamplerOptions.__struct_fields__)
 
@@ -236,13 +254,18 @@ def _code_of(error: type) -> str:
 
 
 def _describe_class(name: str, cls: type) -> Iterator[str]:
+    import toolyard
+
+    bases = [base for base in cls.__mro__[1:] if getattr(toolyard, base.__name__, None) is base]
     yield f"### `{name}`\n"
     yield f"```text\n{name}{_signature(cls)}\n```\n"
-    yield _first_words(cls) + "\n"
+    inherits = f" Also has the methods of `{bases[0].__name__}`." if bases else ""
+    yield _first_words(cls) + inherits + "\n"
     rows = [
         f"- `{method}{_signature(value)}`: {_first_words(value)}"
         for method, value in inspect.getmembers(cls, callable)
         if not method.startswith("_") and _is_ours(value) and not _is_twin(cls, method)
+        if not any(hasattr(base, method) for base in bases)
     ]
     if rows:
         yield from [*rows, ""]
@@ -317,21 +340,21 @@ def _first_words(value: Any) -> str:
     return " ".join(words.split())
 
 
-_INTRODUCTION = """# Configuration
-
-Every key of a config file, written by `make docs-reference` from the options that the code declares. `toolyard schema`
-prints the same as JSON Schema, for editors. Any text may hold `${VARIABLES}`, or `${VARIABLE:-default}`; relative paths
-are taken from the folder of the config file.
+_INTRODUCTION = f"""# Configuration
+{_HEADING}
+Every key of a config file. `toolyard schema` prints the same as JSON Schema, for editors. Any text may contain
+`${{VARIABLE}}` or `${{VARIABLE:-default}}`; an unset variable without a default is an error. Relative paths
+are relative to the folder of the config file.
 
 ```yaml
 tools:
   registry: [...]      # where tools come from
-  engines: {...}       # how calls are answered
-  enrichments: [...]   # what is learned about tools
-sessions: {...}
-policy: {...}
-tracing: {...}
-server: {...}
+  engines: {{...}}       # how calls are executed
+  enrichments: [...]   # what is added to the tools
+sessions: {{...}}
+policy: {{...}}
+tracing: {{...}}
+server: {{...}}
 ```
 """
 _KINDS = {"registry": "Sources", "engines": "Engines", "enrichments": "Enrichments"}
@@ -355,7 +378,7 @@ def write_configuration() -> str:
 
 def _describe_plugins(title: str, key: str, schema: Mapping[str, Any]) -> Iterator[str]:
     items = schema.get("items") or schema["additionalProperties"]
-    yield from (f"## {title}", "", f"Each under `tools.{key}`, by its `type`.", "")
+    yield from (f"## {title}", "", f"Under `tools.{key}`, selected by `type`.", "")
     for case in items["allOf"]:
         options = case["then"]
         about = " ".join(options["description"].split("\n\n")[0].split())

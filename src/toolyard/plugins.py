@@ -164,7 +164,7 @@ class PluginTable(Generic[T]):
         self._lock = threading.RLock()
 
     def register(self, name: str) -> Callable[[C], C]:
-        """Class decorator that registers a class as `name`; `DuplicatePluginError` if the name is taken."""
+        """Class decorator that registers a class as `name`; a duplicate name is an error."""
         written = f'@register_{self.kind.replace(" ", "_")}("name") above a class'
         if not isinstance(name, str) or not name.strip():
             said = f"{name!r} is no name" if isinstance(name, str) else f"the name is missing before {name!r}"

@@ -37,6 +37,8 @@ class Page(NamedTuple):
 
 
 def read_pages() -> list[Page]:
-    """The README and every page that people wrote."""
-    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [Page(path.stem, path.read_text()) for path in paths if path.stem not in GENERATED]
+    """The README and every handwritten page, named by its path below `docs`: two of them are a README."""
+    docs = ROOT / "docs"
+    pages = [Page(path.relative_to(docs).with_suffix("").as_posix(), path.read_text()) for path in docs.rglob("*.md")]
+    written = sorted(page for page in pages if page.name not in GENERATED)
+    return [Page("README", (ROOT / "README.md").read_text()), *written]

@@ -36,27 +36,25 @@ Spelling = Literal["qualified", "bare"]
 class McpBlock(msgspec.Struct, frozen=True, kw_only=True):
     """How the tools are served to MCP clients, at /mcp and /sse and by `toolyard mcp`; limits are of one worker."""
 
-    enabled: Annotated[bool, Meta(description="Whether `toolyard serve` has /mcp and /sse.")] = True
+    enabled: Annotated[bool, Meta(description="Serve /mcp and /sse.")] = True
     expose: Annotated[
         Expose,
-        Meta(description="What clients see: all tools, or search_tools and call_tool to find and call them with."),
+        Meta(description="What clients see: all tools, or only search_tools and call_tool."),
     ] = "all"
     names: Annotated[
         Spelling,
-        Meta(description="How lists spell names: with the namespace, or bare where no other tool has that name."),
+        Meta(description="Names in lists: with the namespace, or bare if no other tool has the name."),
     ] = "qualified"
-    sessions: Annotated[bool, Meta(description="Whether there are tools to begin and branch sessions with.")] = False
-    instructions: Annotated[Text, Meta(description="What clients are told about the server.")] = ""
-    page_size: Annotated[int, Meta(ge=1, description="Tools on a page of a list.")] = 1000
+    sessions: Annotated[bool, Meta(description="Add tools that open, fork and close sessions.")] = False
+    instructions: Annotated[Text, Meta(description="Instructions for clients about the server.")] = ""
+    page_size: Annotated[int, Meta(ge=1, description="Tools per page of a list.")] = 1000
     session_idle_seconds: Annotated[
-        float, Meta(gt=0, description="Seconds after which a client that sent nothing is forgotten.")
+        float, Meta(gt=0, description="Seconds of inactivity after which an MCP session is dropped.")
     ] = 1800.0
     max_sessions: Annotated[
-        int, Meta(ge=1, description="Clients that are remembered; beyond, the longest unused is forgotten.")
+        int, Meta(ge=1, description="MCP sessions that are kept; beyond that, the least recently used is dropped.")
     ] = 10_000
-    max_streams: Annotated[
-        int, Meta(ge=1, description="Streams that are open at once, on which clients wait for news.")
-    ] = 1000
+    max_streams: Annotated[int, Meta(ge=1, description="Maximum number of open notification streams.")] = 1000
 
 
 def _check_webhook_url(url: str, where: str) -> str:
@@ -70,18 +68,18 @@ def _check_webhook_url(url: str, where: str) -> str:
 
 
 class WebhookBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """A receiver that is told of every call that is held."""
+    """Webhook that receives an event for every held call."""
 
     # An address may hold a token, so it is shown no more than the secret.
     url: Annotated[
         Text,
         Meta(
-            description="Address that events are sent to: https:// to public addresses, or http:// to this machine.",
+            description="URL that receives events: https:// for public addresses, or http:// for this machine.",
             extra={"check": _check_webhook_url, "secret": True},
         ),
     ]
     secret: Annotated[
-        Text, Meta(description="What events are signed with, such as ${WEBHOOK_SECRET}.", extra={"secret": True})
+        Text, Meta(description="Secret for signing events, such as ${WEBHOOK_SECRET}.", extra={"secret": True})
     ]
 
     def __post_init__(self) -> None:
@@ -92,9 +90,9 @@ class WebhookBlock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalsBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told of calls that wait for somebody's word."""
+    """Notifications about held calls."""
 
-    webhook: Annotated[WebhookBlock | None, Meta(description="A receiver that is told of every call that is held.")] = (
+    webhook: Annotated[WebhookBlock | None, Meta(description="Webhook that receives an event for every held call.")] = (
         None
     )
 
@@ -104,70 +102,68 @@ HIGHEST_PORT = 65535
 
 
 class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `toolyard serve` listens, and how much it takes on; limits are those of one worker."""
+    """Address and limits of `toolyard serve`; limits apply to each worker."""
 
-    host: Annotated[Text, Meta(description="Name or address to listen at.")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=HIGHEST_PORT, description="Port to listen at, 0 for any.")] = 8000
-    auto_port: Annotated[bool, Meta(description="Take the next free port if that one is in use.")] = False
+    host: Annotated[Text, Meta(description="Host name or IP address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=HIGHEST_PORT, description="Port to listen on; 0 for any free port.")] = 8000
+    auto_port: Annotated[bool, Meta(description="Use the next free port if this one is taken.")] = False
     workers: Annotated[
-        int, Meta(ge=1, description="Processes that answer; more than one needs a shared session store.")
+        int, Meta(ge=1, description="Number of worker processes; more than one needs a shared session store.")
     ] = 1
     # None: not given, which is not the same as none.
     domains: Annotated[
         tuple[Text, ...] | None,
         Meta(
-            description="Domains of tools to serve beside the sources: a list, or text with commas.",
+            description="Domains to serve in addition to the sources: a list, or comma-separated text.",
             extra={"split": ","},
         ),
     ] = None
     strict: Annotated[bool, Meta(description="Refuse to start if anything could not be loaded.")] = False
     allowed_hosts: Annotated[
-        tuple[Text, ...], Meta(description="Host names to answer to, beside loopback's and its own.")
+        tuple[Text, ...], Meta(description="Accepted Host headers, in addition to loopback and the server's own host.")
     ] = ()
     public_url: Annotated[
         str | None,
         Meta(
             pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$",
-            description="Address that clients know the server by, such as https://tools.example.com; "
-            "not given: the one that a request names.",
+            description="URL under which clients reach the server, such as https://tools.example.com; by "
+            "default the one in the request.",
         ),
     ] = None
     allowed_origins: Annotated[tuple[Text, ...], Meta(description="Origins of web pages that may send requests.")] = ()
-    max_body_bytes: Annotated[int, Meta(ge=1, description="Size of the largest request.")] = 4 * 1024 * 1024
-    max_depth: Annotated[int, Meta(ge=1, description="Deepest nesting of a request.")] = 100
+    max_body_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of a request body.")] = 4 * 1024 * 1024
+    max_depth: Annotated[int, Meta(ge=1, description="Maximum nesting of a request body.")] = 100
     max_values: Annotated[
-        int, Meta(ge=1, description="Numbers, texts, lists and objects in a request over 64 KiB.")
+        int, Meta(ge=1, description="Maximum number of JSON values in a request body over 64 KiB.")
     ] = 100_000
-    header_timeout: Annotated[float, Meta(gt=0, description="Seconds for the head of a request to arrive.")] = 10.0
+    header_timeout: Annotated[float, Meta(gt=0, description="Seconds for the headers of a request to arrive.")] = 10.0
     body_timeout: Annotated[
-        float, Meta(gt=0, description="Seconds for a body to arrive, with more for a large one that keeps coming.")
+        float, Meta(gt=0, description="Seconds for a body to arrive; large bodies that keep arriving get more.")
     ] = 30.0
     idle_timeout: Annotated[
         float,
-        Meta(gt=0, description="Seconds a connection may rest between requests, or leave its answer unread."),
+        Meta(gt=0, description="Seconds that a connection may be idle, or leave a response unread."),
     ] = 15.0
     shutdown_timeout: Annotated[
-        float, Meta(gt=0, description="Seconds that running calls have to end when the server is stopped.")
+        float, Meta(gt=0, description="Seconds for running calls to finish when the server stops.")
     ] = 20.0
     max_connections: Annotated[
-        int, Meta(ge=1, description="Most connections; beyond, the longest idle one is closed.")
+        int, Meta(ge=1, description="Maximum number of connections; beyond that, the longest idle one is closed.")
     ] = 4096
-    max_requests: Annotated[int, Meta(ge=1, description="Most requests that run at once.")] = 256
-    max_waiting: Annotated[int, Meta(ge=0, description="Most requests that wait for their turn.")] = 1024
-    call_timeout: Annotated[float, Meta(gt=0, description="Seconds that one call may take.")] = 60.0
-    rate: Annotated[float, Meta(gt=0, description="Requests a second of one key.")] = 500.0
-    burst: Annotated[float, Meta(ge=1, description="Requests of one key that may come at once.")] = 1000.0
-    concurrency: Annotated[int, Meta(ge=1, description="Requests of one key that run at once.")] = 64
+    max_requests: Annotated[int, Meta(ge=1, description="Maximum number of concurrent requests.")] = 256
+    max_waiting: Annotated[int, Meta(ge=0, description="Maximum number of queued requests.")] = 1024
+    call_timeout: Annotated[float, Meta(gt=0, description="Deadline of a call in seconds.")] = 60.0
+    rate: Annotated[float, Meta(gt=0, description="Requests per second of one key.")] = 500.0
+    burst: Annotated[float, Meta(ge=1, description="Burst of requests of one key.")] = 1000.0
+    concurrency: Annotated[int, Meta(ge=1, description="Concurrent requests of one key.")] = 64
     sessions_per_key: Annotated[
-        int, Meta(ge=1, description="Sessions that one key may have, in all workers together.")
+        int, Meta(ge=1, description="Maximum number of sessions of one key, across all workers.")
     ] = 1000
-    metrics: Annotated[bool, Meta(description="Whether /metrics is there.")] = True
-    page: Annotated[bool, Meta(description="Whether the console is there.")] = True
-    mcp: Annotated[McpBlock, Meta(description="How the tools are served to MCP clients.")] = McpBlock()
-    approvals: Annotated[ApprovalsBlock, Meta(description="Who is told of calls that wait for somebody's word.")] = (
-        ApprovalsBlock()
-    )
-    log: Annotated[LogStyle, Meta(description="How requests are logged.")] = "text"
+    metrics: Annotated[bool, Meta(description="Serve /metrics.")] = True
+    page: Annotated[bool, Meta(description="Serve the console.")] = True
+    mcp: Annotated[McpBlock, Meta(description="How tools are served to MCP clients.")] = McpBlock()
+    approvals: Annotated[ApprovalsBlock, Meta(description="Notifications about held calls.")] = ApprovalsBlock()
+    log: Annotated[LogStyle, Meta(description="Format of the request log.")] = "text"
 
 
 MEMORY = "memory"
@@ -175,18 +171,19 @@ MEMORY = "memory"
 
 
 class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """Where sessions live, for how long, and how many there may be."""
+    """Where sessions are stored, for how long, and how many."""
 
     store: Annotated[
         Text,
         Meta(
-            description="memory: gone with the process. sqlite: a file, for one machine. postgres: for several nodes."
+            description="memory: lost when the process ends. sqlite: a file, for one machine. postgres: "
+            "for several machines."
         ),
     ] = MEMORY
     ttl: Annotated[
-        float | None, Meta(gt=0, description="Seconds after its last use that a session ends; never, if not given.")
+        float | None, Meta(gt=0, description="Seconds after its last use at which a session ends; by default never.")
     ] = None
-    max_open: Annotated[int, Meta(ge=1, description="Most sessions at once.")] = MAX_OPEN
+    max_open: Annotated[int, Meta(ge=1, description="Maximum number of open sessions.")] = MAX_OPEN
     options: dict[str, Any] = {}
     """Of the store."""
     yard: str = ""
@@ -200,9 +197,9 @@ class MemoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the process's memory sessions may take."""
 
     max_session_bytes: Annotated[
-        int, Meta(ge=1, description="Most bytes that one session in memory may hold; its next call is then refused.")
+        int, Meta(ge=1, description="Maximum bytes of one in-memory session; further calls are refused.")
     ] = MAX_SESSION_BYTES
-    max_bytes: Annotated[int, Meta(ge=1, description="Most bytes that all sessions in memory may hold.")] = MAX_BYTES
+    max_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of all in-memory sessions together.")] = MAX_BYTES
 
 
 TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")

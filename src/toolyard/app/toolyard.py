@@ -413,7 +413,7 @@ def _check_gain(other: str, option: str, entry: PluginEntry, config: Config, ask
 
 
 class Toolyard(Closing):
-    """A registry and the engine that answers its tools.
+    """A registry and the engine that executes its tools, built from a config.
 
     with Toolyard.from_config("yard.yaml") as yard:
         yard.tool_engine.setup("s1")
@@ -431,7 +431,7 @@ class Toolyard(Closing):
     def from_config(
         cls, config: ConfigLike, *, env: Mapping[str, str] | None = None, approver: Approver | None = None
     ) -> Toolyard:
-        """Everything a config names: a file, or a mapping of the same form. Any fault in it raises.
+        """Build everything in a config: a file, or a mapping of the same form. Any error in it raises.
 
         Relative paths are taken from the config's folder. `approver` decides on calls that the policy asks about.
         """
@@ -446,7 +446,7 @@ class Toolyard(Closing):
         return frozenset[str]().union(*(loader.namespaces for loader in loaders))
 
     def offered_tools(self) -> list[Tool]:
-        """What to tell a model of: every tool but those that the policy denies whatever the arguments."""
+        """The tools to offer a model: all but those that the policy always denies."""
         policy, tools = self.tool_engine.policy, self.tool_registry.all_tools()
         return tools if policy is None else policy.list_offered(tools)
 
@@ -456,7 +456,7 @@ class Toolyard(Closing):
         return made
 
     def close(self) -> None:
-        """Close engines, sessions, tracing and sources, whatever one of them raises."""
+        """Close engines, sessions, tracing and sources, even if one raises."""
         with ExitStack() as closing:
             closing.callback(self.tool_registry.close)
             closing.callback(self.tool_engine.close)

@@ -38,7 +38,7 @@ class Answerer(Protocol):
         """The value, or a coroutine that gives it."""
 
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
-        """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
+        """The function to call in place of `answer`, for a tool that needs only its arguments; else None."""
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
         """The engine that answers when the tool is simulated, for a caller that may also execute it or may not.

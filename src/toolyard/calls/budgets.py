@@ -30,21 +30,21 @@ _WITHIN = {
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """At most so many calls of the matching tools: those that were let through, whether or not they then failed.
+    """Limits the number of calls of the matching tools. Calls that were allowed count, even if they then fail.
 
     `per="session"` counts the matching tools together within a session, `per="tool"` each one for itself,
     `per="yard"` all of them in this process, whatever the session; a simulation counts there like any call.
     Calls without a session count together for the key they are made with, as in a session that this process keeps.
     """
 
-    max_calls: Annotated[int, Meta(ge=0, description="Calls that may run; 0 allows none.")]
-    tools: Annotated[ToolGlobs, Meta(description="Which tools count; all of them if not given.")] = ("*",)
+    max_calls: Annotated[int, Meta(ge=0, description="Number of calls that may run; 0 allows none.")]
+    tools: Annotated[ToolGlobs, Meta(description="Tools that count, as globs; by default all.")] = ("*",)
     per: Annotated[
         Per,
         Meta(
-            description="session: the matching tools together, in each session; tool: each matching tool for "
-            "itself, in each session; yard: the matching tools together, in the whole process. Calls without a "
-            "session count together for their key."
+            description="session: all matching tools together, per session. tool: each matching tool "
+            "separately, per session. yard: all matching tools, in the whole process. Calls "
+            "without a session are counted per key."
         ),
     ] = "session"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CallEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One answered call. Arguments and result are there only if tracing was told to include them."""
+    """One finished call. Arguments and result are included only if tracing is configured to."""
 
     time: float
     """Seconds since the epoch when the call began."""

@@ -67,18 +67,18 @@ _LONGEST = 86_400.0
 class FaultRule(msgspec.Struct, frozen=True, kw_only=True):
     """When a fault happens and what it is; `read_rule` makes one."""
 
-    type: Annotated[FaultType, Meta(description="What goes wrong.")]
-    tool: Annotated[ToolGlobs, Meta(description="Globs of qualified names; every tool if not given.")] = ("*",)
-    probability: Annotated[float, Meta(ge=0, le=1, description="Of each call.")] = 1.0
-    every: Annotated[int, Meta(ge=1, description="Only every so many of the session's matching calls.")] = 1
-    after: Annotated[int, Meta(ge=0, description="Not the first so many matching calls of a session.")] = 0
-    message: Annotated[Text | None, Meta(description="What the caller is told.")] = None
-    seconds: Annotated[float, Meta(ge=0, le=_LONGEST, description="How long the call takes before that.")] = 0.0
-    retry_after: Annotated[
-        float | None, Meta(ge=0, le=_LONGEST, description="Seconds after which to try again, as the error says.")
-    ] = None
+    type: Annotated[FaultType, Meta(description="Kind of fault.")]
+    tool: Annotated[ToolGlobs, Meta(description="Globs of qualified names; by default every tool.")] = ("*",)
+    probability: Annotated[float, Meta(ge=0, le=1, description="Probability for each call.")] = 1.0
+    every: Annotated[int, Meta(ge=1, description="Apply to every n-th matching call of a session.")] = 1
+    after: Annotated[int, Meta(ge=0, description="Skip this many matching calls at the start of a session.")] = 0
+    message: Annotated[Text | None, Meta(description="Error message.")] = None
+    seconds: Annotated[float, Meta(ge=0, le=_LONGEST, description="Delay before the fault.")] = 0.0
+    retry_after: Annotated[float | None, Meta(ge=0, le=_LONGEST, description="Seconds reported as `retry_after`.")] = (
+        None
+    )
     after_call: Annotated[
-        bool, Meta(description="True: the tool is called, and then its answer is lost. Some types leave no choice.")
+        bool, Meta(description="Call the tool first, then lose its result. For some types this is fixed.")
     ] = False
 
     @property
@@ -136,7 +136,7 @@ def _schema_of_types(kinds: list[str]) -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "required": ["type"],
-        "properties": {**properties, "type": {"enum": kinds, "description": "What goes wrong."}},
+        "properties": {**properties, "type": {"enum": kinds, "description": "Kind of fault."}},
     }
 
 
@@ -152,12 +152,12 @@ def read_rule(value: Any, where: str) -> FaultRule:
 
 
 class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that fail, or are answered wrongly, on purpose."""
+    """Failures and delays to inject."""
 
-    seed: Annotated[int, Meta(description="Another seed, other calls that fail.")] = 0
+    seed: Annotated[int, Meta(description="Seed of the random choices; another seed makes other calls fail.")] = 0
     rules: Annotated[
         tuple[Annotated[Any, Meta(extra_json_schema=_rule_schema(), extra={"check": read_rule})], ...],
-        Meta(description="The faults there are to be; each is tried on every call."),
+        Meta(description="Faults to inject; each rule is checked for every call."),
     ]
 
 

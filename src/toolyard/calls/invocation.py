@@ -19,7 +19,7 @@ from toolyard.sessions.state import EngineState, setup_of
 
 
 class Invocation(msgspec.Struct, eq=False):
-    """A call that is bound and allowed. `answer` gets it and returns the value, or raises.
+    """A call that is bound and allowed. Passed to `answer`, which returns the value or raises.
 
     `arguments` are the engine's own: valid, repaired, with defaults filled in. `deadline` is a `time.monotonic()`
     moment that everything done for the call must respect; None for no limit.
@@ -87,12 +87,12 @@ class Invocation(msgspec.Struct, eq=False):
         return setup_of(self.session.state)[1]
 
     def notify(self, notice: Notice) -> None:
-        """Tell the caller something before the answer; nothing happens if it did not ask for that."""
+        """Send the caller a message before the result, if it asked for messages."""
         if self.listener is not None:
             self.listener(notice)
 
     def history(self) -> list[Entry]:
-        """Every call answered so far in this session, by whichever engine, eldest first."""
+        """Every call of this session so far, by any engine, oldest first."""
         return [read_entry(entry) for entry in self.session.history]
 
     @property
@@ -105,7 +105,7 @@ class Invocation(msgspec.Struct, eq=False):
         )
 
     def tool_context(self) -> ToolContext:
-        """What a tool that declares `ctx` gets."""
+        """The `ToolContext` for a tool that declares `ctx`."""
         return ToolContext(
             tool=self.tool,
             call_id=self.call.call_id,

@@ -39,8 +39,8 @@ new_call_number = itertools.count(secrets.randbits(62)).__next__
 class CallLogOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the call log is kept."""
 
-    max_rows: Annotated[int, Meta(ge=1, description="Calls that are kept; the oldest go first.")] = 100_000
-    days: Annotated[float, Meta(gt=0, le=36_500, description="Days that a call is kept.")] = 30.0
+    max_rows: Annotated[int, Meta(ge=1, description="Number of calls to keep; the oldest are removed first.")] = 100_000
+    days: Annotated[float, Meta(gt=0, le=36_500, description="Days to keep a call.")] = 30.0
 
 
 class BegunCall(msgspec.Struct, frozen=True, gc=False):

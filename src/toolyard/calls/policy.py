@@ -33,16 +33,17 @@ _EXPIRES = 900.0
 _REMEMBERED = 4096
 
 _SomeEffects = Annotated[
-    tuple[Effects, ...], Meta(min_length=1, description="Only tools that do this to the world.", extra={"one": True})
+    tuple[Effects, ...],
+    Meta(min_length=1, description="Match only tools with one of these effects.", extra={"one": True}),
 ]
 _SomeTags = Annotated[
-    tuple[Text, ...], Meta(min_length=1, description="Only tools that carry any of these tags.", extra={"one": True})
+    tuple[Text, ...], Meta(min_length=1, description="Match only tools with one of these tags.", extra={"one": True})
 ]
 _SomeKeys = Annotated[
     tuple[Text, ...],
     Meta(
         min_length=1,
-        description="Only calls made with a key whose name or id matches any of these globs.",
+        description="Match only calls with a key of these names or ids (globs).",
         extra={"one": True},
     ),
 ]
@@ -50,30 +51,30 @@ _SomeSessions = Annotated[
     tuple[Text, ...],
     Meta(
         min_length=1,
-        description="Only calls in sessions whose id matches any of these globs. Callers over a wire choose that "
-        "id: what a rule allows by it is theirs only if the rule names their keys, too.",
+        description="Match only calls in sessions with these ids (globs). Remote callers choose the id, "
+        "so a rule that allows by it applies to them only together with `keys`.",
         extra={"one": True},
     ),
 ]
 _Seconds = Annotated[
     float,
-    Meta(gt=0, le=KEEP, description="Of `ask`: seconds until a call that waits, or was approved, must be asked anew."),
+    Meta(gt=0, le=KEEP, description="For `ask`: seconds until a pending or approved call expires."),
 ]
 _Approvers = Annotated[
     tuple[Text, ...],
     Meta(
         min_length=1,
-        description="Of `ask`: only keys whose name or id matches any of these globs may decide; they need the verb "
-        "`approve`, too. Without it, every key with that verb may.",
+        description="For `ask`: globs of names or ids of keys that may decide. These keys also need the "
+        "verb `approve`. By default, every key with that verb may decide.",
         extra={"one": True},
     ),
 ]
-_SelfApproval = Annotated[bool, Meta(description="Of `ask`: whoever makes the call may approve it themselves.")]
-_Previews = Annotated[bool, Meta(description="Of `ask`: foresee what the call would change, where that can be done.")]
+_SelfApproval = Annotated[bool, Meta(description="For `ask`: callers may approve their own calls.")]
+_Previews = Annotated[bool, Meta(description="For `ask`: predict what the call would change, if possible.")]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One line of a policy: what to do with the calls that fulfil every condition given.
+    """One rule of a policy: what to do with calls that match all of its conditions.
 
     `tools` are globs of qualified names, case-sensitive, where `*` crosses `::` as well (write `[[]` for a
     literal bracket); `tags` holds for a tool with any of them; `keys` are globs of the name or id of the key that the
@@ -114,9 +115,11 @@ class Rule(msgspec.Struct, frozen=True):
 class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to do with the calls that fulfil every condition given."""
 
-    allow: Annotated[ToolGlobs | UnsetType, Meta(description="The tools to allow: globs of qualified names.")] = UNSET
-    deny: Annotated[ToolGlobs | UnsetType, Meta(description="The tools to deny: globs of qualified names.")] = UNSET
-    ask: Annotated[ToolGlobs | UnsetType, Meta(description="The tools to ask: globs of qualified names.")] = UNSET
+    allow: Annotated[ToolGlobs | UnsetType, Meta(description="Tools to allow: globs of qualified names.")] = UNSET
+    deny: Annotated[ToolGlobs | UnsetType, Meta(description="Tools to deny: globs of qualified names.")] = UNSET
+    ask: Annotated[ToolGlobs | UnsetType, Meta(description="Tools that need approval: globs of qualified names.")] = (
+        UNSET
+    )
     effects: _SomeEffects | UnsetType = UNSET
     tags: _SomeTags | UnsetType = UNSET
     sessions: _SomeSessions | UnsetType = UNSET
@@ -153,10 +156,10 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which calls may run."""
 
-    default: Annotated[Action, Meta(description="What happens to a call no rule matches.")] = "allow"
+    default: Annotated[Action, Meta(description="Applies to calls that no rule matches.")] = "allow"
     rules: Annotated[
         tuple[RuleOptions, ...],
-        Meta(description="Tried in order; the first whose conditions all hold decides."),
+        Meta(description="Rules, checked in order; the first that matches decides."),
     ] = ()
     budgets: Annotated[tuple[Budget, ...], Meta(description="Limits on the number of calls.")] = ()
 
@@ -224,7 +227,7 @@ class RuleLine:
 
 
 class Policy:
-    """Rules, budgets and an approver, asked before every call. Never changes after it is made; thread safe.
+    """Rules, budgets and an approver, checked before every call. Immutable and thread safe.
 
     Without rules everything is allowed; `default="deny"` turns that round in one line.
     """
@@ -313,7 +316,7 @@ class Policy:
         keys: Sequence[str] | None = None,
         shared: dict[str, int] | None = None,
     ) -> RuleLine | None:
-        """Raise `Denied` unless this call may run now; the rule that asks, if it must be approved first.
+        """Raise `Denied` unless the call may run. Returns the rule if the call needs approval first.
 
         `keys` are id and name of the key it is made with, none over a wire without keys; None is the program itself.
         `counts` says how often each tool (by qualified name) ran in this session so far; it is read only if
@@ -335,7 +338,7 @@ class Policy:
         return None
 
     def spend(self, tool: Tool, shared: dict[str, int] | None) -> Callable[[], None]:
-        """Count a call that was approved; `Denied` if a budget ran out before it was.
+        """Count an approved call; `Denied` if a budget was used up in the meantime.
 
         What it returns takes that back, if the call is never begun.
         """
@@ -348,7 +351,7 @@ class Policy:
         return any(line.keys is not None for line in self._lines)
 
     def always_denies(self, tool: Tool, keys: Sequence[str] | None) -> bool:
-        """True if no call of the tool with these keys can pass, whatever its session and its arguments."""
+        """True if calls of the tool with these keys are denied in every session, whatever the arguments."""
         if any(self.budgets[number].max_calls == 0 for number in self._ledger.matching(tool.qualified_name)):
             return True
         for line in self._lines_for(tool):
@@ -361,15 +364,15 @@ class Policy:
         raise AssertionError("the default matches every call")
 
     def list_offered(self, tools: Iterable[Tool]) -> list[Tool]:
-        """What a program tells a model of: all but what it is denied itself, whatever the arguments."""
+        """The tools to offer a model: all that the policy does not deny to the program itself."""
         return [tool for tool in tools if not self.always_denies(tool, None)]
 
     def foresee_action(self, tool: Tool) -> Action:
-        """What happens to a call of the tool by the program itself, in a session that no rule names."""
+        """The action for a call by the program itself, in a session that no rule names."""
         return self._find_line(tool, "", None).action
 
     def may_ask(self, tool: Tool, keys: Sequence[str]) -> bool:
-        """True if calls of the tool over a wire with these keys wait for approval, at least in some sessions."""
+        """True if remote calls of the tool with these keys need approval in at least some sessions."""
         for line in self._lines_for(tool):
             if line.may_hold_for(keys):
                 if line.action == "ask":

@@ -29,33 +29,37 @@ def count_values(max_bytes: int) -> int:
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a call may take and what is done about it; checked at construction."""
 
-    timeout: Annotated[float | None, Meta(gt=0, description="Seconds a call may take; null for no limit.")] = None
-    output_check: Annotated[OutputCheck, Meta(description="What to do about an answer its schema does not allow.")] = (
-        "warn"
-    )
+    timeout: Annotated[float | None, Meta(gt=0, description="Deadline of a call in seconds; null for none.")] = None
+    output_check: Annotated[
+        OutputCheck, Meta(description="What to do with results that do not match the output schema.")
+    ] = "warn"
     max_concurrent_calls: Annotated[
-        int | None, Meta(ge=1, description="Calls of this engine that run at once; null for no limit.")
+        int | None, Meta(ge=1, description="Concurrent calls of this engine; null for no limit.")
     ] = None
     max_concurrent_calls_per_tool: Annotated[
         int | Mapping[ToolGlob, Annotated[int, Meta(ge=1)]] | None,
-        Meta(ge=1, description="Calls of one tool that run at once: one number for all, or globs of names to numbers."),
+        Meta(
+            ge=1,
+            description="Concurrent calls of one tool: one number for all tools, or a mapping of "
+            "name globs to numbers.",
+        ),
     ] = None
     max_result_bytes: Annotated[
-        int, Meta(ge=1, description="Size of the largest answer that is taken; of many values, one for every 32 bytes.")
+        int, Meta(ge=1, description="Maximum bytes of a result, and one JSON value for every 32 of them.")
     ] = MAX_RESULT_BYTES
-    retries: Annotated[int, Meta(ge=0, description="Tries after the first, where a repeat is harmless.")] = 0
-    retry_delay: Annotated[float, Meta(ge=0, description="Seconds before the first repeat.")] = 0.2
-    threads: Annotated[int, Meta(ge=1, description="Threads for tools that block.")] = 64
-    abandoned: Annotated[Abandoned, Meta(description="Whether a call that overran its deadline keeps the session.")] = (
-        "hold"
-    )
+    retries: Annotated[int, Meta(ge=0, description="Number of retries, where a repeat is safe.")] = 0
+    retry_delay: Annotated[float, Meta(ge=0, description="Seconds before the first retry.")] = 0.2
+    threads: Annotated[int, Meta(ge=1, description="Number of threads for blocking tools.")] = 64
+    abandoned: Annotated[
+        Abandoned, Meta(description="Whether a call that missed its deadline keeps the session until it ends.")
+    ] = "hold"
     namespaces: Annotated[
-        Sequence[Text] | None, Meta(description="Namespaces whose tools the engine answers; null for all.")
+        Sequence[Text] | None, Meta(description="Namespaces whose tools the engine executes; null for all.")
     ] = None
     faults: Annotated[
         FaultPlan | None,
         Meta(
-            description="Calls that fail, or are answered wrongly, on purpose.",
+            description="Failures and delays to inject.",
             extra_json_schema={"anyOf": [FAULTS_SCHEMA, {"type": "null"}]},
             extra={"check": FaultPlan.read},
         ),

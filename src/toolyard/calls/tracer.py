@@ -33,34 +33,35 @@ class LoggingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One line per call to Python's logging."""
 
     logger: Annotated[Text, Meta(description="Name of the logger.")] = "toolyard.calls"
-    level: Annotated[Level, Meta(description="Of calls that work; failures are warnings.")] = "info"
+    level: Annotated[Level, Meta(description="Level for successful calls; failures are warnings.")] = "info"
 
 
 class JsonlOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One JSON object per call, a line each, appended to a file."""
+    """Append one JSON object per call to a file."""
 
-    path: Annotated[Text, Meta(description="The file to append to, relative to the config file.")]
+    path: Annotated[Text, Meta(description="File to append to, relative to the config file.")]
     max_bytes: Annotated[
-        int | UnsetType, Meta(ge=1, description="Beyond this the file is moved to `<path>.1` and a new one begun.")
+        int | UnsetType,
+        Meta(ge=1, description="Size at which the file is renamed to `<path>.1` and a new one started."),
     ] = UNSET
 
 
 class TracingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told about calls, and how much."""
+    """Where records of calls are sent, and what they contain."""
 
     logging: Annotated[
         bool | LoggingOptions,
-        Meta(description="One line per call to Python's logging; true for the usual logger and level."),
+        Meta(description="Log one line per call with Python's logging; true for the default logger and level."),
     ] = False
-    jsonl: Annotated[
-        JsonlOptions | UnsetType, Meta(description="One JSON object per call, a line each, appended to a file.")
-    ] = UNSET
-    opentelemetry: Annotated[bool, Meta(description="One span per call, to the process's tracer provider.")] = False
-    arguments: Annotated[bool, Meta(description="Tell the arguments of calls too.")] = False
-    results: Annotated[bool, Meta(description="Tell the results of calls too.")] = False
+    jsonl: Annotated[JsonlOptions | UnsetType, Meta(description="Append one JSON object per call to a file.")] = UNSET
+    opentelemetry: Annotated[bool, Meta(description="Create one span per call in the process's tracer provider.")] = (
+        False
+    )
+    arguments: Annotated[bool, Meta(description="Include the arguments of calls.")] = False
+    results: Annotated[bool, Meta(description="Include the results of calls.")] = False
     log: Annotated[
         bool | CallLogOptions | UnsetType,
-        Meta(description="One row per call beside the sessions, for `toolyard calls`; on in servers, if not given."),
+        Meta(description="Keep one row per call in the session store, for `toolyard calls`; by default on in servers."),
     ] = UNSET
 
 
@@ -100,7 +101,7 @@ _UNKNOWN = ("", None, None, None)
 
 
 class Tracer:
-    """The one way out for what is known of a call.
+    """Sends records of calls to sinks.
 
     Arguments and results leave only if switched on, and they and error texts pass the redactor here,
     so that no sink has to be trusted with secrets. A sink that raises is counted in `failures` and
@@ -176,7 +177,7 @@ class Tracer:
         return cls(sinks, arguments=options.arguments, results=options.results, redactor=redactor)
 
     def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> list[object] | None:
-        """Open the spans of one call, where it will run. Hand the answer to `end`, whatever happens."""
+        """Open the spans of one call, in the thread or task that will run it. Always pass the result to `end`."""
         if not self._spans:
             return None
         # Without the arguments: what a sink does not get, it cannot let out past the redactor.
@@ -186,7 +187,7 @@ class Tracer:
         return [self._ask(name, sink, "begin", tool, told, session_id, mode) for name, sink in self._spans]
 
     def announce(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
-        """Tell the journal that a call has begun."""
+        """Record in the journal that a call has begun."""
         if self.journal is not None and self.journal.is_followed:
             self._ask("journal", self.journal, "begin", number, tool, session, mode)
 
@@ -197,7 +198,7 @@ class Tracer:
         return told, None if rows is _MISSED else rows
 
     def end(self, token: list[object] | None, event: CallEvent, *, stored: bool = False) -> None:
-        """Tell every sink. Call it in the thread or task that called `begin`.
+        """Send the record to every sink. Call it in the thread or task that called `begin`.
 
         `stored`: the event came from `write_rows`, and the store has its rows.
         """
@@ -213,7 +214,7 @@ class Tracer:
             self._ask(name, plain, "emit", told)
 
     def close(self) -> None:
-        """Close every sink, whatever one of them raises."""
+        """Close every sink, even if one raises."""
         for name, sink in self._named:
             self._ask(name, sink, "close")
 

@@ -46,7 +46,7 @@ Port = Annotated[int | None, Parameter(help="Port to listen at; 0 for any that i
 Domains = Annotated[
     str | None, Parameter(help="Domains of tools to serve, with commas between them; without a config: core.")
 ]
-AutoPort = Annotated[bool | None, Parameter(help="Take the next free port if that one is in use.")]
+AutoPort = Annotated[bool | None, Parameter(help="Use the next free port if this one is taken.")]
 Processes = Annotated[
     int | None, Parameter(help="Processes that answer; more than one needs a sqlite or postgres `sessions` block.")
 ]
@@ -230,7 +230,7 @@ Names = Annotated[
     str | None,
     Parameter(help="How tools are called: qualified, or `bare`: without the namespace where that is unique."),
 ]
-Sessions = Annotated[bool | None, Parameter(help="Whether there are tools to begin and branch sessions with.")]
+Sessions = Annotated[bool | None, Parameter(help="Add tools that open, fork and close sessions.")]
 
 
 def mcp(

@@ -259,7 +259,7 @@ class RemoteToolEngine(Closing):
     simulate = home_loop.sync_twin(asimulate)
 
     async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
-        """End a session; nothing happens if there is none."""
+        """End a session, if it exists."""
         _check_owner(owner)
         if _may_exist(session_id):
             await self._ask("DELETE", _session_path(session_id))
@@ -299,7 +299,7 @@ class RemoteToolEngine(Closing):
     get_session_history = home_loop.sync_twin(aget_session_history)
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """Equal for sessions with equal histories, whatever their ids and however they were forked."""
+        """Equal for sessions with equal histories, whatever their ids and forks."""
         body = await self._ask("GET", _session_path(session_id, owner=owner))
         return _read_field(self._wire.url, body, "state_hash", str)
 
@@ -321,7 +321,7 @@ class RemoteToolEngine(Closing):
         at_b: int | None = None,
         owner: str | None = None,
     ) -> WorldDiff:
-        """What was added, removed and changed between the worlds of two sessions, or of two points of one."""
+        """What was added, removed and changed between the worlds of two sessions, or two entries of one."""
         path, query = _session_path(session_id, "/diff", owner), _entry_query(at_a=at_a, at_b=at_b)
         if other_id is not None:
             _session_path(other_id)

@@ -73,7 +73,7 @@ _KINDS: Mapping[str, type] = {
 
 
 class ToolEngine(SessionReading, Closing):
-    """Answers calls in sessions. Every method has an a-twin for async code.
+    """Executes calls in sessions. Every method has an async twin, such as `aexecute`.
 
     `execute` appends every call and its result to the session; `simulate` leaves no trace in it. Both may be
     called from any number of threads and tasks: calls in one session take turns, in the order they came.
@@ -170,13 +170,13 @@ class ToolEngine(SessionReading, Closing):
         self._making = Lock()
 
     def keep_journal(self, options: CallLogOptions) -> Journal:
-        """Log calls from now on, beside the sessions."""
+        """Log calls from now on, in the session store."""
         journal = self.journal = open_journal(self.sessions.store, options)
         self._tracer = self._path.tracer = (self._tracer or Tracer()).with_journal(journal)
         return journal
 
     def answer(self, invocation: Invocation) -> Any:
-        """The one method to override: the call's value, or an exception. May be `async def`."""
+        """Override this: return the result of the call, or raise. May be `async def`."""
         raise NoEngine(
             f"{type(self).__name__} cannot answer {invocation.tool.qualified_name}", hint="override answer(invocation)"
         )
@@ -206,15 +206,15 @@ class ToolEngine(SessionReading, Closing):
         return self._path.approvals
 
     def route(self, tool: Tool) -> Answerer:
-        """The engine whose limits apply to the tool and which answers it: this one, unless it routes."""
+        """The engine that executes the tool and whose limits apply: this one, unless it routes."""
         return self
 
     def as_part(self) -> ToolEngine | OverridingEngine:
-        """Itself as a part of another engine: one that overrides `execute` is asked call by call."""
+        """Itself as part of another engine; one that overrides `execute` is called once per call."""
         return OverridingEngine(self) if self.overrides.answers_batches else self
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
-        """Who answers when the tool is simulated; raises `Denied` if that would change something.
+        """The engine that answers when the tool is simulated; `Denied` if that would change something.
 
         Itself: what it keeps in the session is thrown away, and its `answer` is told the mode. See `EffectfulEngine`.
         """
@@ -230,18 +230,18 @@ class ToolEngine(SessionReading, Closing):
         self._root = root
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
-        """Called when a session is over, whichever engine it belonged to."""
+        """Called when a session has ended, whichever engine it belonged to."""
         for part in self._parts:
             if isinstance(part, (ToolEngine, OverridingEngine)):
                 part.ended(session_id, owner)
 
     def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
-        """Tools with that binding are answered by what `make` gives, once there are any."""
+        """Use the engine that `make` returns for tools with that binding, once there are any."""
         self._makers[binding] = make
         self._path.plans.clear()  # who answers which tool has changed
 
     def part(self, name: str) -> ToolEngine:
-        """The engine of that name among those that answer; for what only that kind of engine can do."""
+        """The part with that name, for methods that only its class has."""
         for binding in self._makers:
             self._engine_for(binding)
         found = {engine.name: engine for engine in self._answering_engines()}
@@ -278,7 +278,7 @@ class ToolEngine(SessionReading, Closing):
         return part
 
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
-        """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
+        """The function to call in place of `answer`, for a tool that needs only its arguments; else None."""
         return None
 
     def blocks(self, tool: Tool) -> bool:
@@ -295,7 +295,7 @@ class ToolEngine(SessionReading, Closing):
         owner: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one here.
+        """Open a session: empty, with the `get_session_state` of another, or as a fork.
 
         A fork shares the history it begins with, all of it or the first `at` entries: nothing is copied, and engines
         find what they kept behind the last of these. `owner`, if given, is needed again to find the session. Whatever
@@ -316,7 +316,7 @@ class ToolEngine(SessionReading, Closing):
         """For an engine whose parts keep sessions of their own; one that raises undoes what was begun."""
 
     def first_states(self) -> dict[str, dict[str, Any]]:
-        """What engines keep in a session from its beginning, by their names; `initial_state` takes its place."""
+        """Initial state of the engines in a session, by their names; `initial_state` replaces it."""
         return {}
 
     def execute(
@@ -328,7 +328,7 @@ class ToolEngine(SessionReading, Closing):
         owner: str | None = None,
         context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
-        """Answer the calls in order and append each, with its result, to the session.
+        """Run the calls in order and append each, with its result, to the session.
 
         Later calls see what earlier ones left. A failing call is a result with `error_info`, and never loses the
         others. `timeout` limits each call in place of the engine's own. Code that is being simulated executes
@@ -352,7 +352,7 @@ class ToolEngine(SessionReading, Closing):
         owner: str | None = None,
         context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
-        """Answer the calls as `execute` would now, and leave the session exactly as it was."""
+        """Answer the calls as `execute` would, and leave the session unchanged."""
         if self.overrides.asimulate and not self.overrides.simulate:
             from toolyard.loop.home import home_loop
 
@@ -367,7 +367,7 @@ class ToolEngine(SessionReading, Closing):
         return run_batch(self._path, session, tool_calls, Batch("simulate", timeout, context))
 
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
-        """End a session; nothing happens if there is none."""
+        """End a session, if it exists."""
         self.sessions.drop(session_id, owner)
         self.ended(session_id, owner)
 
@@ -432,7 +432,7 @@ class ToolEngine(SessionReading, Closing):
         return await arun_batch(self._path, session, tool_calls, Batch("simulate", timeout, context, on_loop=True))
 
     async def arun(self, request: CallRequest) -> list[ToolResult]:
-        """Everything `aexecute` and `asimulate` can do and more, for the other side of a wire."""
+        """`aexecute` and `asimulate` with all options, for servers."""
         if request.mode == "execute" and current_simulation() is not None:
             request = replace(request, mode="simulate")
         if request.session_id is None:
@@ -466,7 +466,7 @@ class ToolEngine(SessionReading, Closing):
         return await arun_request(self._path, session, request)
 
     def takes(self, tool: Tool) -> bool:
-        """True if it knows how to answer that tool, as far as its binding tells."""
+        """True if it can execute the tool, judging by its binding."""
         return True
 
     @property
@@ -475,7 +475,7 @@ class ToolEngine(SessionReading, Closing):
         return self.overrides.answers_batches
 
     def close(self) -> None:
-        """Let go of its parts, of threads, of the session store and of tracing; sessions in memory end."""
+        """Close the engine, its parts, threads, session store and tracing. In-memory sessions end."""
         for part in self._parts:
             part.close()
         self.threads.close()

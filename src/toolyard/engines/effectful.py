@@ -25,11 +25,11 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     simulate: Annotated[
         Simulate,
         Meta(
-            description="What a simulation may really call: what changes nothing, or, for callers who may also "
-            "execute, everything."
+            description="What `simulate` may run: tools without effects, or everything for callers who "
+            "may also execute."
         ),
     ]
-    simulate_with: Annotated[Any, Meta(description="The engine that answers what a simulation may not call.")]
+    simulate_with: Annotated[Any, Meta(description="Engine that answers calls which `simulate` may not run.")]
 
 
 class EffectfulEngine(ToolEngine):

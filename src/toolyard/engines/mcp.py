@@ -43,17 +43,18 @@ _log = logging.getLogger(__name__)
 class McpEngineOptions(McpServerOptions, frozen=True, kw_only=True):
     """Of the engine that calls tools of MCP servers."""
 
-    connection: Annotated[Connection, Meta(description="Whether sessions share a connection, or have one each.")]
+    connection: Annotated[Connection, Meta(description="Whether sessions share one connection or have their own.")]
     max_session_connections: Annotated[
-        int, Meta(ge=1, description="Connections of sessions that are kept; beyond, the longest unused is closed.")
+        int,
+        Meta(ge=1, description="Session connections that are kept; beyond that, the least recently used is closed."),
     ]
-    on_progress: Annotated[Any, Meta(description="A function that is told how far calls have got; from Python alone.")]
-    json_text: Annotated[bool, Meta(description="Whether JSON in a text is meant as a value.")]
+    on_progress: Annotated[Any, Meta(description="Function that receives progress of calls; only from Python.")]
+    json_text: Annotated[bool, Meta(description="Parse JSON in text content as a value.")]
 
 
 @register_tool_engine("mcp")
 class MCPToolEngine(OutwardEngine):
-    """Calls tools of MCP servers, each over the connection that its source keeps.
+    """Calls tools of MCP servers over the connections of their sources.
 
     `url` or `command` and what goes with them, as for `MCPToolLoader`, stand for the server of every tool. With
     `connection="per_session"` each session has a connection of its own, for servers that remember what was said;

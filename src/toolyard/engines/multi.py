@@ -22,7 +22,7 @@ K = TypeVar("K")
 
 @register_tool_engine("multi")
 class MultiToolEngine(ToolEngine):
-    """Routes each tool to the engine of its namespace, of the source it came from, of its binding, or the default.
+    """Routes each call to the engine of the tool's namespace, its source, its binding, or to the default.
 
     `MultiToolEngine({namespace: engine})` answers with the tools that its engines have in these namespaces.
     The session is this engine's: history is shared by all of them, batches keep their order, and each call
@@ -71,7 +71,7 @@ class MultiToolEngine(ToolEngine):
         return self._some_need_sessions
 
     def first_states(self) -> dict[str, dict[str, Any]]:
-        """Those of every engine."""
+        """The initial states of all engines."""
         return {name: state for engine in self._answering_engines() for name, state in engine.first_states().items()}
 
     def route(self, tool: Tool) -> Answerer:

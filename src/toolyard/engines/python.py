@@ -89,7 +89,7 @@ class PythonToolEngine(EffectfulEngine):
 
 @register_tool_engine("scripts")
 class ScriptToolEngine(PythonToolEngine):
-    """Calls the handler of a script file, in a process that is kept for the next call and ended when it hangs.
+    """Runs scripts in worker processes, which are reused, and killed if they hang.
 
     How scripts are held (sandbox, limits, workers) is said where they are loaded, by `ScriptToolLoader`; each of its
     directories has workers of its own. A call has until its tool's TOOL_TIMEOUT or the caller's own limit, whichever

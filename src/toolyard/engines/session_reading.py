@@ -33,7 +33,7 @@ class SessionReading:
     sessions: Sessions
 
     def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
-        """`tool_executions`, a list of `{"tool_call", "tool_output"}`, beside each engine's own state.
+        """`tool_executions`, a list of `{"tool_call", "tool_output"}`, and the state of each engine.
 
         None if there is no such session. The data is the caller's own, and good as `initial_state`.
         """
@@ -49,7 +49,7 @@ class SessionReading:
         return self.sessions.calls(session_id, owner, after=after, limit=limit)
 
     def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """Equal for sessions with equal histories, whatever their ids and however they were forked."""
+        """Equal for sessions with equal histories, whatever their ids and forks."""
         return self.sessions.state_hash(session_id, owner)
 
     def world_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
@@ -67,7 +67,7 @@ class SessionReading:
         at_b: int | None = None,
         owner: str | None = None,
     ) -> WorldDiff:
-        """What was added, removed and changed between the worlds of two sessions, or of two points of one.
+        """What was added, removed and changed between the worlds of two sessions, or two entries of one.
 
         `at_a` is a number of entries of the first, `at_b` of the second; None is the end.
         """

@@ -30,11 +30,11 @@ from toolyard.plugins import View
 class EnrichmentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of every enrichment."""
 
-    force: Annotated[bool, Meta(description="Work out again what is there already.")]
+    force: Annotated[bool, Meta(description="Recompute existing results.")]
     cache: Annotated[
         str | Path | bool | None,
         Meta(
-            description="Folder that keeps what was worked out; false for none, null for the usual one.",
+            description="Cache folder; false for no cache, null for the default.",
         ),
     ]
 
@@ -51,13 +51,13 @@ class VectorOptions(EnrichmentOptions, frozen=True, kw_only=True):
         Any,
         Meta(
             extra={"locate": locate_model},
-            description="What makes vectors: a name, a folder, or a mapping for a server; the built-in one if none.",
+            description="Embedding model: a name, a folder, or a mapping for a server; by default the built-in one.",
         ),
     ]
 
 
 class ToolEnrichment(ABC):
-    """Analyses the tools of a snapshot; returns changed tools and artifacts, and mutates nothing.
+    """Analyses the tools of a snapshot. Returns changed tools and artifacts; modifies nothing in place.
 
     `reads` and `writes` name artifacts ("embeddings") and fields of tools ("tool.output_parameters"). They alone
     determine the order in which enrichments run, whatever order they are configured in. An enrichment that reads
@@ -117,7 +117,7 @@ How = Literal["direct", "first", "each", "wrap"]
 
 
 class Feed(msgspec.Struct, frozen=True):
-    """An output value of one tool that fits a parameter of another: `users[].user_id` -> `user_id`."""
+    """One value that one tool returns and another accepts: `users[].user_id` -> `user_id`."""
 
     output: str
     """Path in the source's result: names joined by dots, with `[]` after a list."""
@@ -131,7 +131,7 @@ class Feed(msgspec.Struct, frozen=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """A dataflow edge: the source's result can feed the target's arguments."""
+    """Results of one tool can be used as parameters of another."""
 
     source: str
     """Qualified name, as is `target`."""
@@ -151,7 +151,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Sample(list[Tool]):
-    """A list of tools that also describes how they are related.
+    """A list of tools, with how they are related.
 
     `roles` has one role per tool, in the same order ("chain", "seed", "successor", "distractor", "gold", ...). The same
     registry, options and `seed` give the same sample.

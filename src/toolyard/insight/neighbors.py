@@ -30,10 +30,10 @@ _ITSELF = -2.0
 class NeighborsOptions(VectorOptions, frozen=True, kw_only=True):
     """Options of `NeighborsEnrichment`."""
 
-    max_candidates: Annotated[int, Meta(ge=1, description="Tools that are compared closely with each.")]
-    max_neighbors: Annotated[int, Meta(ge=1, description="Neighbours that are kept for each tool.")]
+    max_candidates: Annotated[int, Meta(ge=1, description="Candidates to compare with each tool.")]
+    max_neighbors: Annotated[int, Meta(ge=1, description="Neighbours to keep for each tool.")]
     duplicate_sim_thresh: Annotated[
-        float, Meta(gt=0, le=1, description="Similarity from which two tools count as the same.")
+        float, Meta(gt=0, le=1, description="Similarity above which two tools count as duplicates.")
     ]
 
 
@@ -176,7 +176,7 @@ class Neighbors(Mapping[str, Any]):
 
 
 class NeighborsEnrichment(ToolEnrichment):
-    """Finds the tools most similar to each tool.
+    """Finds the most similar tools of each tool.
 
     By default it uses the vectors of `embeddings`, which also cover the parameters of a tool. With a `model`, or
     without that artifact, it computes vectors itself.

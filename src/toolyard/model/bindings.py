@@ -51,7 +51,7 @@ class ScriptBinding(msgspec.Struct, frozen=True):
     """Options of the worker process. Bindings with equal settings share one pool."""
     isolation: Literal["process", "inprocess"] = "process"
     timeout: float | None = None
-    """Seconds that a call may take; None for no limit."""
+    """Deadline of a call in seconds."""
     takes_ctx: bool = False
     is_async: bool = False
     simulates: bool = False
@@ -160,7 +160,7 @@ AuthField = tuple[str, str | tuple[str, ...]]
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """How an MCP server is reached. Engines and sources with equal values share one connection."""
+    """How an MCP server is reached. Equal servers share one connection."""
 
     name: str
     """Its name in reports and errors: its address without a query, or `stdio: ` and its command."""
@@ -185,7 +185,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpBinding(msgspec.Struct, frozen=True):
-    """A tool of an MCP server, by its name on that server."""
+    """A tool of an MCP server, by its name there."""
 
     server: str
     tool_name: str

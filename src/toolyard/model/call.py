@@ -53,7 +53,7 @@ class ToolCall(DataclassStruct, frozen=True):
 
 
 class ToolResult(DataclassStruct, frozen=True):
-    """The outcome of one call: `result` (plain JSON), or `error` with its `error_info`."""
+    """The result of one call: `result` (plain JSON), or `error` with its `error_info`."""
 
     call_id: str | None
     name: str
@@ -116,7 +116,7 @@ _AS_RESULT = "result"
 
 
 class Content(msgspec.Struct, frozen=True):
-    """Return value of a tool or engine for results that are more than JSON.
+    """Returned by a tool or an engine when JSON is not enough: images, audio, links, resources.
 
     `value` is the result for programs. It defaults to the joined text if every block is text, else to the blocks.
     """
@@ -215,7 +215,7 @@ Notify = Callable[[Notice], None]
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Passed to a tool that declares a `ctx` parameter; models never see or set it."""
+    """Passed to a tool that declares a `ctx` parameter. Models never see or set it."""
 
     tool: Tool
     call_id: str | None = None
@@ -230,11 +230,11 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Receives progress and log messages; None if the caller did not ask for them."""
 
     def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to the caller; does nothing unless the caller asked for it."""
+        """Report progress to the caller, if it asked for progress."""
         if self.notify is not None:
             self.notify(Progress(progress, total, message))
 
     def log(self, data: Any, level: Level = "info", logger: str | None = None) -> None:
-        """Send a log message to the caller before the result; does nothing unless the caller asked for it."""
+        """Send the caller a message before the result, if it asked for messages."""
         if self.notify is not None:
             self.notify(LogLine(data, level, logger))

@@ -61,7 +61,7 @@ Effect = Literal["none", "done", "unknown"]
 
 
 class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
-    """Why one call failed, in a form that programs and models can act on.
+    """Why a call failed, in a form that programs and models can act on.
 
     `effect` says whether the outside world may have changed; check it before a retry.
     """
@@ -103,7 +103,7 @@ class _Facts(TypedDict, total=False):
 
 
 class ToolyardError(Exception):
-    """Base class of all exceptions that toolyard raises on purpose."""
+    """Base class of all errors that toolyard raises."""
 
     code: ClassVar[str] = "server.error"
     http_status: ClassVar[int] = 500
@@ -119,7 +119,7 @@ class ToolyardError(Exception):
 
 
 class ConfigError(ToolyardError, ValueError):
-    """A config file or option is invalid; the message gives the place and the nearest valid key."""
+    """A config file or option is invalid; the text says where and names the nearest valid key."""
 
 
 class PluginError(ToolyardError):
@@ -131,11 +131,11 @@ class UnknownPluginError(PluginError, KeyError):
 
 
 class DuplicatePluginError(PluginError, ValueError):
-    """Two classes claim one plugin name."""
+    """Two classes are registered under one plugin name."""
 
 
 class DefinitionError(ToolyardError, ValueError, code="request.invalid_shape", http_status=400):
-    """A tool definition cannot be admitted to a registry."""
+    """A tool definition is invalid."""
 
 
 class DuplicateToolError(DefinitionError, code="tool.exists", http_status=409):
@@ -163,7 +163,7 @@ class SourceUnavailable(SourceError):
 
 
 class MalformedSource(SourceError, ValueError):
-    """The source was read, but its content is invalid at `where` (file, line, tool)."""
+    """The content of a source is invalid at `where` (file, line, tool)."""
 
     def __init__(self, message: str, *, where: str = "") -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -192,11 +192,11 @@ class SessionError(ToolyardError, code="session.unavailable", http_status=503):
 
 
 class SessionBusyError(SessionError, TimeoutError, code="session.busy", http_status=409, retryable=True):
-    """A call in the session is still running and the wait for its turn timed out. No call of the batch ran."""
+    """The session did not become free in time; a call is still running. No call of the batch was run."""
 
 
 class SessionFullError(SessionError, code="session.full", http_status=507):
-    """The byte limit of the session, or of all sessions in memory, is reached. No call of the batch ran."""
+    """The session, or all in-memory sessions together, have reached their size limit. No call of the batch was run."""
 
 
 class SessionExistsError(SessionError, ValueError, code="session.exists", http_status=409):
@@ -204,15 +204,15 @@ class SessionExistsError(SessionError, ValueError, code="session.exists", http_s
 
 
 class UnknownEntryError(SessionError, ValueError, code="session.no_entry", http_status=404):
-    """The position given is past the end of the session's history, or is not a number of entries."""
+    """The history of the session has no such entry."""
 
 
 class UnknownSessionError(SessionError, KeyError, code="session.not_found", http_status=404):
-    """The session was never set up, or was torn down."""
+    """The session was never set up, or has ended."""
 
 
 class ApprovalError(ToolyardError, code="approval.decided", http_status=409):
-    """The approval is in the wrong state for the operation: decided, used, expired, or not usable for this call."""
+    """The approval is decided, used, expired, or can no longer be used."""
 
 
 class ApprovalExpiredError(ApprovalError, code="approval.expired"):
@@ -220,11 +220,11 @@ class ApprovalExpiredError(ApprovalError, code="approval.expired"):
 
 
 class ApprovalForbiddenError(ApprovalError, code="approval.forbidden", http_status=403):
-    """The caller may not decide this approval."""
+    """The caller may not decide on this approval."""
 
 
 class UnknownApprovalError(ApprovalError, KeyError, code="approval.not_found", http_status=404):
-    """No approval visible to the caller has this id."""
+    """No approval has that id, or the caller may not see it."""
 
 
 class CallError(ToolyardError, code="tool.execution_error"):
@@ -353,7 +353,7 @@ class SamplingError(ToolyardError):
 
 
 class SyncInAsyncError(ToolyardError, RuntimeError):
-    """A sync method was called on the home loop; the message names its async twin."""
+    """A sync method was called on the home loop; the text names its async twin."""
 
 
 # In definition order, so `ToolFailed` replaces `CallError` as the class of their common code.

@@ -71,7 +71,7 @@ Schema = dict[str, Any]
 
 
 class Effects(enum.StrEnum):
-    """Whether a call may change anything outside the session."""
+    """What a call may change outside the session."""
 
     READ = "read"
     WRITE = "write"

@@ -111,7 +111,7 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[_F], _F]: ...
 
 
 def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Mark a function or method as a tool, as `@tool` or `@tool(...)`; the function itself is unchanged.
+    """Mark a function or method as a tool, with or without arguments. The function stays callable as before.
 
     Nothing is derived yet, so importing a module never fails because of an annotation; a loader or `tool_from`
     reports that when it makes the tool. The options are those of `function_tool`.

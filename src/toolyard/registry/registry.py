@@ -115,7 +115,7 @@ class ChangeLock:
 
 
 class ToolRegistry(Closing):
-    """Every tool an application knows. If construction succeeds, it is consistent.
+    """All tools of an application. Construction fails if they are inconsistent.
 
     Readers never block and never see a partial change: `add`, `attach`, `remove` and `refresh` build a complete new
     snapshot and swap one reference, or raise and change nothing. The registry closes its loaders.
@@ -199,7 +199,7 @@ class ToolRegistry(Closing):
         return tool if _is_within(tool, namespaces) else None
 
     def bind(self, call: ToolCall, *, coerce: bool = True) -> Bound:
-        """The overload and arguments that the call would run with; raises the `CallError` that the call would."""
+        """The overload and the arguments that the call would run with; raises the `CallError` it would return."""
         if coerce:
             return bind(self.snapshot, call)
         candidates = find(self.snapshot, call.name)
@@ -237,7 +237,7 @@ class ToolRegistry(Closing):
         *,
         threshold: float | None = None,
     ) -> SearchResults:
-        """At most `k` hits with `.tool`, `.score` and `.fit`, best first; none if no tool is relevant to the query.
+        """At most `k` hits with `.tool`, `.score` and `.fit`, best first; none for an unrelated query.
 
         `.score` is the probability that the tool is the one wanted; `.fit` is `sure`, `likely` or `nearest`, which may
         be irrelevant. With a `threshold`, only that decides whether there are hits: the best one must reach it, so 0
@@ -287,7 +287,7 @@ class ToolRegistry(Closing):
         self._watcher.follow(loader)
 
     def remove(self, name: str) -> list[Tool]:
-        """Remove every overload of a qualified name and return them; `refresh` does not bring them back."""
+        """Remove and return every overload of a qualified name. `refresh` does not bring it back."""
         with self._change:
             removed = self.snapshot.get(name)
             if not removed:
@@ -301,7 +301,7 @@ class ToolRegistry(Closing):
             return removed
 
     def enrich(self, *enrichments: Enrichment) -> None:
-        """Add enrichments; all run now and after every change, ordered by what they read and write."""
+        """Add enrichments, which run now and after every change, in the order they need."""
         with self._change:
             before = self._enrichments
             self._enrichments = in_order((*before, *enrichments))
@@ -409,7 +409,7 @@ class ToolRegistry(Closing):
         return sorted({tool.name for tool in self.snapshot.tools if _is_within(tool, namespaces)})
 
     def to_dicts(self, qualified: bool = False) -> list[dict[str, Any]]:
-        """Every tool as plain data, which the caller may change; with `qualified`, `name` is the qualified name."""
+        """A copy of every tool as plain data. With `qualified`, `name` is the qualified name."""
         definitions = [tool.to_dict(qualified=qualified) for tool in self.snapshot.tools]
         with paused_gc():
             for definition in definitions:
@@ -420,7 +420,7 @@ class ToolRegistry(Closing):
         return definitions
 
     def close(self) -> None:
-        """Close every loader, even if one of them raises; the tools stay readable."""
+        """Close every loader, even if one raises. The tools stay readable."""
         self._watcher.close()
         with ExitStack() as closing:
             for part in self._parts:

@@ -39,7 +39,7 @@ class TypedEntry(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """A dispatcher for `model -> model` functions. Create one per agent or test. Thread-safe."""
+    """A dispatcher for `model -> model` functions. Safe to share by threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class Registry:
         tags: tuple[str, ...] = (),
         version: str | None = None,
     ) -> Callable[[F], F]:
-        """Decorator that registers a function and returns it unchanged; a name already taken is a ValueError.
+        """Decorator that registers a function and returns it unchanged; a duplicate name is a ValueError.
 
         Bind state that a tool needs (a connection, a client) beforehand, by closure or `functools.partial`.
         """

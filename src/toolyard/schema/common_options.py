@@ -69,8 +69,10 @@ class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
     headers: Annotated[
         Mapping[str, str] | None, Meta(extra={"check": check_headers}, description="Headers of every request.")
     ]
-    verify: Annotated[bool, Meta(description="Whether the server's certificate is checked.")]
-    ca: Annotated[str | None, Meta(extra={"locate": locate_file}, description="File of the authorities to trust.")]
+    verify: Annotated[bool, Meta(description="Verify the server's certificate.")]
+    ca: Annotated[
+        str | None, Meta(extra={"locate": locate_file}, description="File with the certificate authorities to trust.")
+    ]
     cert: Annotated[
         str | Sequence[str] | None,
         Meta(
@@ -84,8 +86,8 @@ ConnectTimeout = Annotated[
     float | None,
     Meta(
         gt=0,
-        description="Seconds that a server has to start or to be reached, and to answer; "
-        "not given: 30 for a command, 10 for a url.",
+        description="Seconds for a server to start or connect, and to respond; by default 30 for a "
+        "command, 10 for a url.",
     ),
 ]
 
@@ -93,20 +95,22 @@ ConnectTimeout = Annotated[
 class McpServerOptions(TlsOptions, frozen=True, kw_only=True):
     """How an MCP server is reached."""
 
-    url: Annotated[str | None, Meta(description="Where the server is; or give its command.")]
-    command: Annotated[str | Sequence[str] | None, Meta(description="The program that is the server; or give its url.")]
+    url: Annotated[str | None, Meta(description="URL of the server; alternatively set `command`.")]
+    command: Annotated[
+        str | Sequence[str] | None, Meta(description="Command that starts the server; alternatively set `url`.")
+    ]
     args: Annotated[Sequence[str | int | float], Meta(description="Arguments of the command.")]
     env: Annotated[
         Mapping[str, str | int | float] | None,
-        Meta(description="Variables that the started server gets beside a few usual ones."),
+        Meta(description="Environment variables of the server process, in addition to a few standard ones."),
     ]
-    cwd: Annotated[str | Path | None, Meta(description="Folder that the server is started in.")]
-    transport: Annotated[Text, Meta(description="How to talk: auto, http, sse or stdio.")]
+    cwd: Annotated[str | Path | None, Meta(description="Working directory of the server process.")]
+    transport: Annotated[Text, Meta(description="Transport: auto, http, sse or stdio.")]
     auth: Annotated[
         Mapping[str, Any] | None,
         Meta(
             extra={"locate": locate_token_store},
-            description="Credentials: a mapping with a type, one of bearer, basic, api_key, oauth2, oauth.",
+            description="Credentials: a mapping with the type bearer, basic, api_key, oauth2 or oauth.",
         ),
     ]
     connect_timeout: ConnectTimeout
@@ -114,14 +118,14 @@ class McpServerOptions(TlsOptions, frozen=True, kw_only=True):
         Any,
         Meta(
             extra={"locate": locate_file},
-            description="Folders that the server may work in, as it is told when it asks.",
+            description="Folders to report when the server asks for its roots.",
         ),
     ]
     sampling: Annotated[
-        Any, Meta(description="A function that answers when the server asks for a model's words; from Python alone.")
+        Any, Meta(description="Function that handles sampling requests of the server; only from Python.")
     ]
     elicitation: Annotated[
-        Any, Meta(description="A function that answers when the server asks the user; from Python alone.")
+        Any, Meta(description="Function that handles elicitation requests of the server; only from Python.")
     ]
 
 
@@ -141,43 +145,43 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     sandbox: Annotated[
         Literal["auto", "bwrap", "landlock", "rlimits"],
-        Meta(description="The least that keeps scripts in; auto takes the best there is."),
+        Meta(description="Required sandbox level; auto uses the strongest available."),
     ] = "auto"
-    workers: Annotated[int, Meta(ge=1, description="Processes at once.")] = 2
+    workers: Annotated[int, Meta(ge=1, description="Maximum number of processes.")] = 2
     """Each belongs to one script until another needs its place."""
-    memory_bytes: Annotated[int, Meta(ge=64 * MIB, description="Memory of each process.")] = 512 * MIB
+    memory_bytes: Annotated[int, Meta(ge=64 * MIB, description="Memory limit of each process, in bytes.")] = 512 * MIB
     """A script that forks has as much for every one of its processes."""
     cpu_seconds: Annotated[
         int | None,
-        Meta(ge=1, description="Seconds of processor time in a worker's whole life; null leaves it to the deadlines."),
+        Meta(ge=1, description="Total CPU seconds of a worker; null for no limit besides the deadlines."),
     ] = None
-    max_output_bytes: Annotated[int, Meta(ge=1, description="Bytes kept of what a call prints, from its end.")] = MIB
+    max_output_bytes: Annotated[int, Meta(ge=1, description="Bytes kept of the end of a call's output.")] = MIB
     """One half for stdout, one for stderr."""
     max_printed_bytes: int = 64 * MIB
     """A call that prints more than this is ended."""
-    max_answer_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer.")] = 8 * MIB
-    files: Annotated[int, Meta(ge=16, description="Files that a process may have open.")] = 64
+    max_answer_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of a result.")] = 8 * MIB
+    files: Annotated[int, Meta(ge=16, description="Maximum number of open files of a process.")] = 64
     processes: Annotated[
-        int, Meta(ge=1, description="Processes and threads that scripts may have besides the workers.")
+        int, Meta(ge=1, description="Maximum number of additional processes and threads of scripts.")
     ] = 32
     """All workers of one uid share them."""
-    file_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that a script may write.")] = 64 * MIB
+    file_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of a file that a script writes.")] = 64 * MIB
     """At level bwrap also of all of them together."""
     calls_per_worker: Annotated[
-        int, Meta(ge=1, description="Calls after which a process is replaced; 1 gives every call its own.")
+        int, Meta(ge=1, description="Calls after which a worker process is replaced; 1 starts one for every call.")
     ] = 200
     env: Annotated[
         tuple[str, ...],
-        Meta(description="Names of environment variables that scripts may see.", extra={"check": check_variable_names}),
+        Meta(description="Environment variables to pass to scripts.", extra={"check": check_variable_names}),
     ] = ()
     uid: Annotated[
         int | None,
-        Meta(ge=1, description="User that scripts run as when the server is root; null for one that no account has."),
+        Meta(ge=1, description="User of the scripts if the server runs as root; null for an unused uid."),
     ] = None
     """Without one, each server has a uid of its own."""
     imports: Annotated[
         Literal["site", "stdlib"],
-        Meta(description="Whether scripts may import installed packages, or the standard library alone."),
+        Meta(description="Whether scripts may import installed packages, or only the standard library."),
     ] = "site"
     start_seconds: float = 10.0
     declare_seconds: float = 5.0

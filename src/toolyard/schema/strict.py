@@ -33,7 +33,7 @@ _MOST_READ = 1_000
 
 
 class StrictModel(BaseModel):
-    """Base of typed tool inputs and outputs: an unknown key is an error, and errors do not print values."""
+    """Base class of typed tool inputs and outputs. Unknown keys are errors, and errors do not show values."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 

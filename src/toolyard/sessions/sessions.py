@@ -128,7 +128,7 @@ def full_error(session: Session) -> SessionFullError:
 
 
 class Sessions(SessionViews, SessionTurns):
-    """Opens, finds and ends sessions. Without a store they live as long as this object.
+    """Finds, opens and ends sessions. Without a store they live as long as this object.
 
     `ttl` ends sessions that many seconds after their last use. `max_open` limits their number. Without a store,
     `max_session_bytes` limits the size of each and `max_bytes` that of all. Owns the store: `close` closes it.
@@ -260,7 +260,7 @@ class Sessions(SessionViews, SessionTurns):
         return session
 
     def drop(self, session_id: str, owner: str | None = None) -> None:
-        """End a session; does nothing if there is none."""
+        """End a session, if it exists."""
         key = Key(owner or "", session_id)
         with self._change:
             session = self.at_hand.pop(key.slot, None)

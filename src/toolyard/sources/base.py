@@ -35,22 +35,23 @@ _POLICIES = ("raise", "skip")
 class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What every source has."""
 
-    namespace: Annotated[str, Meta(description="The namespace of the tools.")]
+    namespace: Annotated[str, Meta(description="Namespace of the tools.")]
     namespaces: Annotated[
         Literal["open", "locked"],
-        Meta(description="Whether an entry may name another namespace than the one given here, or is refused."),
+        Meta(description="open: an entry may name another namespace. locked: such entries are rejected."),
     ]
     on_error: Annotated[
-        Literal["raise", "skip"], Meta(description="Whether a bad entry is an error, or left out and reported.")
+        Literal["raise", "skip"],
+        Meta(description="raise: an invalid entry is an error. skip: it is rejected and reported."),
     ]
     on_duplicate: Annotated[
         Literal["raise", "skip"],
-        Meta(description="Whether a tool that is there already is an error, or left out and reported."),
+        Meta(description="raise: a duplicate is an error. skip: it is rejected and reported."),
     ]
 
 
 class ToolLoader(ABC):
-    """One origin of tools. Override `load`; the rest has defaults that fit."""
+    """A source of tools. Override `load`."""
 
     on_error: Policy = "raise"
     """A bad entry raises, or is listed and left out."""
@@ -88,13 +89,13 @@ class ToolLoader(ABC):
         return False
 
     def prepare(self) -> None:  # noqa: B027 - most sources are at hand
-        """Begin to connect, and return at once; called for all sources before the first is loaded."""
+        """Start connecting and return at once. Called for all sources before the first is loaded."""
 
     def watch(self, changed: Callable[[], None]) -> None:  # noqa: B027 - most sources do not tell
-        """Call `changed` from now on whenever there is something new to load; from any thread."""
+        """Call `changed`, from any thread, whenever there is something new to load."""
 
     def close(self) -> None:  # noqa: B027 - most sources hold no connection
-        """Let go of connections."""
+        """Close connections."""
 
     def _lock_namespaces(self, namespaces: str, given: str | Collection[str] | None) -> None:
         """Read the option; `given` is the namespace that the operator gave, or several, if any."""

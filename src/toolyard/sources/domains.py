@@ -41,13 +41,11 @@ def enabled_domains(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 class DomainOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of the domains that packages bring."""
 
-    domains: Annotated[
-        Sequence[str] | str, Meta(description="Domains of tools: names, or text with commas between them.")
-    ]
+    domains: Annotated[Sequence[str] | str, Meta(description="Domains to load: a list, or comma-separated text.")]
 
 
 class DomainToolLoader(ToolLoader):
-    """Tools of domains, each in a namespace named after its domain: `acme.weather` gives `weather::...`.
+    """Loads domains, each into the namespace of its name: `acme.weather` gives `weather::...`.
 
     A domain is a module of `toolyard.tools`, else an entry point of the group `toolyard.domains`, else a module
     path; `domains` lists them, or is text with commas between them. One that cannot be loaded is rejected with

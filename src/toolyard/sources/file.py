@@ -27,14 +27,15 @@ class FileOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of a catalog file."""
 
     path: Annotated[str | Path, Meta(description="The file: JSON, JSON lines or YAML.")]
-    max_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that is read.")]
+    max_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of the file.")]
 
 
 class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of tools that stand in the config itself."""
 
     tools: Annotated[
-        Sequence[Any] | Mapping[str, Any], Meta(description="The definitions: a list, or a mapping of names to them.")
+        Sequence[Any] | Mapping[str, Any],
+        Meta(description="Definitions: a list, or a mapping of names to definitions."),
     ]
 
 
@@ -77,7 +78,7 @@ def _is_lines(data: bytes) -> bool:
 
 
 class FileToolLoader(ToolLoader):
-    """Reads one catalog in any of the shapes above.
+    """Loads a catalog file.
 
     Namespace precedence: the tool's own key, then the argument, then the file's, then "default".
     """
@@ -115,7 +116,7 @@ class FileToolLoader(ToolLoader):
         return str(self.path)
 
     def load(self) -> list[Tool]:
-        """Every tool of the file; see `report` for what was rewritten or left out."""
+        """All tools of the file; `report` lists what was rewritten or rejected."""
         data = read_bytes(self.path, max_bytes=self.max_bytes)
         intake = Intake(self)
         with paused_gc():
@@ -179,7 +180,7 @@ class FileToolLoader(ToolLoader):
 
 
 class InlineToolLoader(ToolLoader):
-    """A list of definitions, or a mapping of names to definitions, in any catalog dialect."""
+    """Loads definitions that are written in the config: a list, or a mapping of names to definitions."""
 
     option_structs: ClassVar[tuple[type, ...]] = (InlineOptions,)
 

@@ -45,20 +45,20 @@ class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
         Any,
         Meta(
             extra={"locate": locate_script},
-            description="Module or Python file: its `@tool` functions, or all its public ones if none is decorated.",
+            description="Module or Python file: its `@tool` functions or, if none is decorated, all public functions.",
         ),
     ]
     on_error: Annotated[
         Literal["raise", "skip"],
         Meta(
-            description="Whether a bad entry is an error, or left out and reported. Not given: an error if it is "
-            "decorated, since somebody chose it."
+            description="raise: an invalid function is an error. skip: it is rejected and reported. By "
+            "default it is an error only if it is decorated."
         ),
     ]
 
 
 class PythonToolLoader(ToolLoader):
-    """Tools from Python objects.
+    """Loads Python functions.
 
     `target` is a module, its dotted path (`"pkg.mod"`, `"pkg.mod:attribute"`) or its file (`"tools.py"`,
     `"tools.py:attribute"`, run anew by every load): its `@tool` functions; a class or an instance: its `@tool` methods;

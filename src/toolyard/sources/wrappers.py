@@ -28,11 +28,11 @@ class WrappedToolLoader(ToolLoader):
         self.on_duplicate = inner.on_duplicate
 
     def load(self) -> list[Tool]:
-        """The inner source's tools, changed."""
+        """The tools of the inner source, changed."""
         return self._changed(self.inner.load())
 
     async def aload(self) -> list[Tool]:
-        """The inner source's tools, changed."""
+        """The tools of the inner source, changed."""
         return self._changed(await self.inner.aload())
 
     def change(self, tool: Tool) -> Tool | None:
@@ -89,7 +89,7 @@ class WrappedToolLoader(ToolLoader):
 
 
 class FilterToolLoader(WrappedToolLoader):
-    """Keeps the tools whose qualified name matches, by glob; a choice, so nothing is reported as lost."""
+    """Keeps the tools whose qualified name matches a glob. The others are not reported as rejected."""
 
     def __init__(self, inner: ToolLoader, *, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()) -> None:
         super().__init__(inner)
@@ -104,7 +104,7 @@ class FilterToolLoader(WrappedToolLoader):
 
 
 class RenameToolLoader(WrappedToolLoader):
-    """Gives tools other names: `{"old": "new"}`, by qualified or bare name; an unknown name is an error."""
+    """Renames tools: `{"old": "new"}`, by qualified or bare name. An unknown name is an error."""
 
     def __init__(self, inner: ToolLoader, names: Mapping[str, str]) -> None:
         super().__init__(inner)

@@ -71,7 +71,7 @@ _NOT_WORD = re.compile(r"[^a-z0-9]")
 
 
 class Redactor:
-    """Hides secrets in text and in JSON values. Thread-safe; `add` takes effect on the next call.
+    """Removes secrets from text and JSON values. Thread safe; `add` takes effect on the next call.
 
     `patterns` are additional regular expressions; their match is hidden, or the first group if they have one. They
     come from the operator, and their running time is not bounded.

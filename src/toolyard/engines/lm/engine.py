@@ -35,26 +35,26 @@ class LMEngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     lm_config: Annotated[
         LMOptions | None,
-        Meta(description="The model that is asked; without one, answers are made of the schemas alone."),
+        Meta(description="Language model to use; by default results are generated from the schemas."),
     ]
     error_categories: Annotated[
         Sequence[Mapping[str, Any]] | None,
-        Meta(description="Failures to simulate: type, probability and message of each."),
+        Meta(description="Errors to simulate, each with type, probability and message."),
     ]
-    instruction: Annotated[str | None, Meta(description="What the model is told, in place of the usual words.")]
+    instruction: Annotated[str | None, Meta(description="Instruction for the model, in place of the default.")]
     max_history_tokens: Annotated[
-        int | None, Meta(ge=0, description="Most of the session's history that the model is shown.")
+        int | None, Meta(ge=0, description="Maximum tokens of session history that the model sees.")
     ]
     repairs: Annotated[
-        int, Meta(ge=0, le=2, description="Times that a model may mend an answer that its schema does not allow.")
+        int, Meta(ge=0, le=2, description="Attempts of the model to correct an answer that does not match the schema.")
     ]
-    max_string_length: Annotated[int, Meta(ge=1, description="Longest text that is made up.")]
-    max_items: Annotated[int, Meta(ge=1, description="Longest list that is made up.")]
+    max_string_length: Annotated[int, Meta(ge=1, description="Maximum length of generated text.")]
+    max_items: Annotated[int, Meta(ge=1, description="Maximum length of generated lists.")]
 
 
 @register_tool_engine("lm")
 class LMToolEngine(ToolEngine):
-    """Has a model make up results that fit what the tools say of themselves and what the session has seen.
+    """Makes up results that are consistent with the tools' definitions and the session, with or without a model.
 
     `lm_config` says who plays: `type` is `openai` (any server that speaks its interface, by `base_url`), `ollama`,
     `anthropic`, `llama` (a small model in this process) or, if nothing is given, `schema`: results made from the

@@ -59,22 +59,25 @@ _NEVER_PLAYED = frozenset(kind.code for kind in (Denied, Interrupted, InvalidArg
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of the engine that records calls and answers from the recording."""
 
-    cassette: Annotated[str | Path, Meta(description="The file that holds the recorded calls.")]
+    cassette: Annotated[str | Path, Meta(description="Path of the cassette.")]
     mode: Annotated[
         ReplayMode,
-        Meta(description="Answer from the cassette, record, record what is missing, or pass everything on."),
+        Meta(
+            description="replay: answer from the cassette only. record: call and record. auto: record "
+            "what is missing. passthrough: call without recording."
+        ),
     ]
     engine: Annotated[Any, Meta(description="The engine that answers what is recorded.")]
     match: Annotated[
         ReplayMatch,
-        Meta(description="When a recorded call is the same: by its arguments, by everything, or by its turn."),
+        Meta(description="How recorded calls are matched: by arguments, by everything, or by order."),
     ]
-    repeat: Annotated[bool, Meta(description="Whether a recorded answer may be given more than once.")]
+    repeat: Annotated[bool, Meta(description="Whether a recorded result may be used more than once.")]
 
 
 @register_tool_engine("replay")
 class ReplayToolEngine(ToolEngine):
-    """Plays recorded calls back, and records those of another engine, to a file that people can read.
+    """Replays recorded calls, and records those of another engine in a readable file.
 
     `mode` "replay" answers from the cassette alone; "record" has every call answered by `engine` and adds it;
     "auto" plays what is there and records the rest, but for failures that a further try may not meet; "passthrough"

@@ -51,26 +51,26 @@ class RestEngineOptions(TlsOptions, frozen=True, kw_only=True):
 
     auth: Annotated[
         Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
-        Meta(description="One credential or several: mappings with a type, one of bearer, basic, api_key, oauth2."),
+        Meta(description="One credential or several: mappings with the type bearer, basic, api_key or oauth2."),
     ]
     base_url: Annotated[
-        str | None, Meta(description="Where the service of every tool is, in place of what its source says.")
+        str | None, Meta(description="Base URL of the service for all tools, in place of that of their source.")
     ]
-    allow_hosts: Annotated[
-        Sequence[str], Meta(description="Hosts that may be asked though they are private: name, or name:port.")
-    ]
+    allow_hosts: Annotated[Sequence[str], Meta(description="Private hosts that may be called: name or name:port.")]
     allow_networks: Annotated[
-        Sequence[str], Meta(description="Networks that may be asked though they are private, such as 10.0.0.0/8.")
+        Sequence[str], Meta(description="Private networks that may be called, such as 10.0.0.0/8.")
     ]
-    user_agent: Annotated[str | None, Meta(description="What the engine calls itself.")]
-    max_response_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer that is read.")]
-    max_connections: Annotated[int, Meta(ge=1, description="Connections that are open at once.")]
-    http2: Annotated[bool, Meta(description="Whether HTTP/2 is offered.")]
+    user_agent: Annotated[str | None, Meta(description="Name of the engine.")]
+    max_response_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of a response.")]
+    max_connections: Annotated[int, Meta(ge=1, description="Maximum number of open connections.")]
+    http2: Annotated[bool, Meta(description="Offer HTTP/2.")]
     idempotency_header: Annotated[
-        str | None, Meta(description="Header that carries the id of a call, so that it may be sent again.")
+        str | None, Meta(description="Header with an idempotency key, which makes retries safe.")
     ]
-    breaker_failures: Annotated[int, Meta(ge=1, description="Failures in a row after which a server is left alone.")]
-    breaker_pause: Annotated[float, Meta(ge=0, description="Seconds that it is left alone.")]
+    breaker_failures: Annotated[
+        int, Meta(ge=1, description="Consecutive failures after which the circuit breaker opens.")
+    ]
+    breaker_pause: Annotated[float, Meta(ge=0, description="Seconds that the circuit breaker stays open.")]
 
 
 def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
@@ -149,7 +149,7 @@ class _Sent(NamedTuple):
 
 @register_tool_engine("rest")
 class RESTToolEngine(OutwardEngine):
-    """Calls the HTTP operation behind a tool, and gives its answer: JSON, text, or bytes with their media type.
+    """Sends the HTTP request of a tool and returns the response: JSON, text, or bytes with their media type.
 
     `auth` is a credential or a list of them: `{"type": "bearer", "token": ...}`, `basic` (`user`, `password`),
     `api_key` (`in`, `name`, `value`) or `oauth2` (`token_url`, `client_id`, `client_secret`, `scopes`); each may

@@ -40,12 +40,12 @@ NEIGHBORS = 10
 class DataflowOptions(VectorOptions, frozen=True, kw_only=True):
     """Options of `DataflowEnrichment`."""
 
-    max_neighbors: Annotated[int, Meta(ge=1, description="Feeds that are kept for each parameter and each source.")]
-    min_score: Annotated[float, Meta(ge=0, le=1, description="Least score of a feed that is kept.")]
+    max_neighbors: Annotated[int, Meta(ge=1, description="Edges to keep for each parameter and each source.")]
+    min_score: Annotated[float, Meta(ge=0, le=1, description="Minimum score of an edge.")]
 
 
 class DataflowEnrichment(ToolEnrichment):
-    """Finds which tools can feed which others; writes the artifact `dataflow`, a `Dataflow`.
+    """Finds which results can be used as which parameters; artifact `dataflow`.
 
     `model` is an embedding model as in `embeddings`; by default that of `embeddings`, else the default model. If its
     weights are not installed, texts are compared by their words. An edge is kept if its probability is at least
@@ -76,7 +76,7 @@ class DataflowEnrichment(ToolEnrichment):
         self._items = ItemCache(cache)
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """Return the tools unchanged, and the artifact "dataflow"."""
+        """The unchanged tools, and the artifact."""
         tools = snapshot.tools
         if not self._chosen:
             self.embedder = told_embedder(snapshot) or self.embedder

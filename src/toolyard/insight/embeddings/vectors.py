@@ -228,7 +228,7 @@ class EmbeddingsEnrichment(ToolEnrichment):
         self._last: weakref.ref[Embeddings] | None = None
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-        """Return the tools unchanged, and the artifact "embeddings"."""
+        """The unchanged tools, and their vectors."""
         tools = snapshot.tools
         found = Embeddings(tools, self._make_matrix(tools), self.embedder.name, self.embedder)
         self._last = weakref.ref(found)

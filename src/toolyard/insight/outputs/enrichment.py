@@ -175,16 +175,17 @@ class OutputOptions(EnrichmentOptions, frozen=True, kw_only=True):
     """Options of `OutputParametersEnrichment`."""
 
     lm_config: Annotated[
-        LMOptions | None, Meta(description="The model that is asked; without one, rules and examples decide.")
+        LMOptions | None, Meta(description="Language model to use; by default rules and examples are used.")
     ]
-    infer: Annotated[Literal["rules", "examples"] | None, Meta(description="What to go by: rules, or examples alone.")]
-    results: Annotated[
-        str | Path | list[dict[str, Any]] | None, Meta(description="File or list of results that tools gave.")
+    infer: Annotated[
+        Literal["rules", "examples"] | None,
+        Meta(description="Infer schemas by rules and examples, or from examples only."),
     ]
+    results: Annotated[str | Path | list[dict[str, Any]] | None, Meta(description="File or list of recorded results.")]
 
 
 class OutputParametersEnrichment(ToolEnrichment):
-    """Adds an output schema to tools that have none; other tools are left unchanged.
+    """Infers an output schema for tools that have none.
 
     `lm_config` names a model to ask, or `{type: schema}` for rules based on name, description and parameters, which is
     also the default. `infer: examples` reads the schema from recorded `results`: a cassette, a trace, or the file of a

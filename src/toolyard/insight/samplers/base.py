@@ -284,7 +284,7 @@ class SampleRequest(Generic[O]):
 
 
 class ToolSampler(Generic[O]):
-    """Base class of samplers, which draw tools that are related in some way.
+    """Draws sets of related tools.
 
     Options of `sample` override those of the constructor; None restores the option's default, so `namespace=None` draws
     from all. (None for `k` or `seed` counts as not given.) A sampler is immutable after construction, so threads may
@@ -316,7 +316,7 @@ class ToolSampler(Generic[O]):
         self._check_inner()
 
     def sample(self, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Sample:
-        """Draw exactly `k` tools; `SamplingError` holds those that were found if there are fewer.
+        """Exactly `k` tools; otherwise `SamplingError` with those that were found.
 
         The same registry, options and seed give the same sample. A seed among the constructor's options therefore makes
         every call return the same one; `series` draws different samples from one seed.
@@ -324,7 +324,7 @@ class ToolSampler(Generic[O]):
         return self.sample_from(self._take_snapshot(), {**overrides, "k": k, "seed": seed})
 
     def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
-        """Yield `n` samples with different seeds, derived from the given one."""
+        """`n` samples, each with its own seed, derived from the one given."""
         start = self._series_seed(seed)
         for number in range(n):
             yield self.sample(k, seed=derive_seed(start, "series", number), **overrides)
@@ -361,7 +361,7 @@ class ToolSampler(Generic[O]):
         return ask
 
     def count(self, options: O, seed: int) -> int | None:
-        """The number of tools of a call; None if it is not set."""
+        """The number of tools to draw; None if not set."""
         return options.k
 
     def require(self, view: View) -> None:

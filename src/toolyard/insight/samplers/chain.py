@@ -40,7 +40,7 @@ class FlowOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ChainSampler(ToolSampler[FlowOptions]):
-    """A -> B -> C ...: `k` tools of different names; strong edges are preferred.
+    """A chain A -> B -> C of `k` tools with different names; strong edges are more likely.
 
     The search backtracks from dead ends and tries other starts, so it finds an existing chain if `max_tries` steps
     suffice.

@@ -32,7 +32,7 @@ class DagOptions(FlowOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DagSampler(ToolSampler[DagOptions]):
-    """A connected acyclic graph, in topological order: level by level."""
+    """A connected acyclic graph, in topological order."""
 
     sampler_name = "tc/dag"
     topology = "dag"

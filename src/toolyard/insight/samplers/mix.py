@@ -115,7 +115,7 @@ class MixOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class MixSampler(ToolSampler[MixOptions]):
-    """One of several samplers, chosen by weight. Its sample is returned with the sampler's name in `details`."""
+    """A sample of one of several samplers, chosen by weight; `details` names it."""
 
     sampler_name = "tc/mix"
     topology = "mix"
@@ -321,7 +321,7 @@ class SparseOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class SparseSampler(ToolSampler[SparseOptions]):
-    """Relevant tools from another sampler, and distractors that are similar but not near duplicates."""
+    """Relevant tools from another sampler, and similar tools as distractors, without near duplicates."""
 
     sampler_name = "tc/sparse"
     topology = "sparse"

@@ -80,7 +80,7 @@ class NeighborSamplerOptions(SamplerOptions, frozen=True, kw_only=True, forbid_u
 
 
 class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
-    """A seed and similar tools, without near duplicates.
+    """A tool and similar ones, without near duplicates.
 
     If the seed has too few neighbors, their neighbors are added, and so on.
     """
@@ -180,7 +180,7 @@ class ConflictOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ConflictSampler(ToolSampler[ConflictOptions]):
-    """A gold tool and others that look similar but differ in arguments, results or behaviour.
+    """One correct tool and others that look like it but have other parameters or results.
 
     Tools of the same bare name in other namespaces come first. Tools that differ only in their namespace are not a
     conflict, and are left out.
@@ -339,7 +339,7 @@ class IrrelevantOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknow
 
 
 class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
-    """Tools that do not meet a need, so that the right answer is to call none; `details` has the need."""
+    """Tools that do not help with a need. The right answer is to call none of them; `details` has the need."""
 
     sampler_name = "tc/irrelevant"
     topology = "irrelevant"

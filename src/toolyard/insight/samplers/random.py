@@ -83,7 +83,7 @@ class RandomOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class RandomSampler(ToolSampler[RandomOptions]):
-    """Any tools, in random order; several overloads of a name only if there are not enough names."""
+    """Any tools, in random order. Overloads are used only if there are not enough names."""
 
     sampler_name = "tc/random"
     topology = "set"

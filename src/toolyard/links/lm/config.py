@@ -36,8 +36,8 @@ _ONLY_ON_A_WIRE = ("base_url", "api_key", "headers", "verify", "ca")
 class Prices(TypedDict, total=False):
     """Price per million tokens, in any currency."""
 
-    prompt: Annotated[float | None, Meta(ge=0, description="Of what the model is told.")]
-    completion: Annotated[float | None, Meta(ge=0, description="Of what it says.")]
+    prompt: Annotated[float | None, Meta(ge=0, description="Price of prompt tokens.")]
+    completion: Annotated[float | None, Meta(ge=0, description="Price of completion tokens.")]
 
 
 def _locate_model(value: Any, base: Path) -> Any:
@@ -53,44 +53,51 @@ def _check_field(value: str | None, where: str) -> str | None:
 class WorldOptions(TypedDict, total=False):
     """The initial contents of a simulated session."""
 
-    seed: Annotated[int | str, Meta(description="What the entities are drawn from; the simulator's if not given.")]
-    entities: Annotated[int, Meta(ge=0, le=1000, description="How many there are of each kind.")]
+    seed: Annotated[int | str, Meta(description="Seed of the entities; by default that of the simulator.")]
+    entities: Annotated[int, Meta(ge=0, le=1000, description="Number of entities of each kind.")]
 
 
 class LMOptions(TypedDict, total=False):
     """The keys of `lm_config` and their types, for config files and type checkers."""
 
-    type: Annotated[Text, Meta(description="Who is asked: openai, ollama, anthropic or llama; schema for no model.")]
+    type: Annotated[Text, Meta(description="Provider: openai, ollama, anthropic or llama; schema for no model.")]
     model_id_or_path: Annotated[
-        Text | None, Meta(description="The model: its id, or its .gguf file.", extra={"locate": _locate_model})
+        Text | None, Meta(description="Id of the model, or path of its .gguf file.", extra={"locate": _locate_model})
     ]
-    base_url: Annotated[Text | None, Meta(description="Where the server is; the provider's own if not given.")]
+    base_url: Annotated[Text | None, Meta(description="URL of the server; by default that of the provider.")]
     api_key: Annotated[
-        Text | None, Meta(description="Key of the server; use ${VARIABLES}.", extra={"check": _check_field})
+        Text | None, Meta(description="API key of the server; use ${VARIABLES}.", extra={"check": _check_field})
     ]
     headers: Annotated[
         dict[str, str] | None, Meta(description="Headers of every request.", extra={"check": check_headers})
     ]
-    verify: Annotated[bool, Meta(description="Whether the server's certificate is checked.")]
-    ca: Annotated[Text | None, Meta(description="File of the authorities to trust.", extra={"locate": locate_file})]
-    timeout: Annotated[float | None, Meta(gt=0, description="Seconds one request may take.")]
-    retries: Annotated[int | None, Meta(ge=0, description="Tries after the first.")]
-    max_concurrent: Annotated[int | None, Meta(ge=1, description="Requests that run at once.")]
-    requests_per_minute: Annotated[int | None, Meta(ge=1, description="Most requests in a minute.")]
-    tokens_per_minute: Annotated[int | None, Meta(ge=1, description="Most tokens in a minute.")]
-    prices: Annotated[Prices | None, Meta(description="Money for a million tokens, for the report of what was used.")]
-    journal: Annotated[Text | None, Meta(description="File that keeps every answer.", extra={"locate": locate_file})]
-    response_format: Annotated[Format, Meta(description="The most that the server can be held to.")]
-    strict: Annotated[bool, Meta(description="Whether OpenAI is told to hold to the schema strictly.")]
-    temperature: Annotated[float | None, Meta(ge=0, description="How freely the model speaks.")]
-    max_tokens: Annotated[int | None, Meta(ge=1, description="Longest answer.")]
-    seed: Annotated[int | None, Meta(description="Makes answers repeatable where the server can.")]
-    stateful: Annotated[bool, Meta(description="Of schema: whether a session remembers what its calls made.")]
+    verify: Annotated[bool, Meta(description="Verify the server's certificate.")]
+    ca: Annotated[
+        Text | None, Meta(description="File with the certificate authorities to trust.", extra={"locate": locate_file})
+    ]
+    timeout: Annotated[float | None, Meta(gt=0, description="Timeout of a request in seconds.")]
+    retries: Annotated[int | None, Meta(ge=0, description="Number of retries.")]
+    max_concurrent: Annotated[int | None, Meta(ge=1, description="Concurrent requests.")]
+    requests_per_minute: Annotated[int | None, Meta(ge=1, description="Maximum requests per minute.")]
+    tokens_per_minute: Annotated[int | None, Meta(ge=1, description="Maximum tokens per minute.")]
+    prices: Annotated[Prices | None, Meta(description="Prices per million tokens, for the usage report.")]
+    journal: Annotated[
+        Text | None,
+        Meta(description="File that stores every answer, for identical requests.", extra={"locate": locate_file}),
+    ]
+    response_format: Annotated[Format, Meta(description="Strictest response format that the server supports.")]
+    strict: Annotated[bool, Meta(description="Use OpenAI's strict mode for the response schema.")]
+    temperature: Annotated[float | None, Meta(ge=0, description="Sampling temperature.")]
+    max_tokens: Annotated[int | None, Meta(ge=1, description="Maximum tokens of an answer.")]
+    seed: Annotated[int | None, Meta(description="Seed for reproducible answers, if the server supports it.")]
+    stateful: Annotated[bool, Meta(description="For schema: remember what the calls of a session create.")]
     world: Annotated[
         WorldOptions | None,
-        Meta(description="Of schema: what a session has at first; then reads never make anything up."),
+        Meta(
+            description="For schema: entities that exist at the start of a session. Reads then never make anything up."
+        ),
     ]
-    extra: Annotated[dict[str, Any], Meta(description="What else goes into each request.")]
+    extra: Annotated[dict[str, Any], Meta(description="Additional fields of every request.")]
 
 
 class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +110,7 @@ class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     verify: bool | str = True
     timeout: float = 120.0
-    """Seconds per request."""
+    """Timeout of a request in seconds."""
     retries: int = 4
     max_concurrent: int = 100
     requests_per_minute: int | None = None
@@ -112,7 +119,7 @@ class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Price per million tokens, of prompt and of completion."""
     journal: str | None = None
     response_format: Format = "json_schema"
-    """The strictest response format that the server supports."""
+    """Strictest response format that the server supports."""
     strict: bool = False
     temperature: float | None = None
     max_tokens: int | None = None

@@ -357,7 +357,7 @@ class SessionRoutes:
 
     @operation(f"DELETE {_ONE}", "End a session", answers={204: None})
     async def end_session(self, request: Request) -> Response:
-        """End a session; nothing happens if there is none."""
+        """End a session, if it exists."""
         owner = caller_of(request).principal.owner
         await self._engine.ateardown(path_value(request), owner=owner)
         return Response(status_code=204)

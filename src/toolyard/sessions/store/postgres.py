@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class PostgresStore(SessionStore):
-    """A store in Postgres. Connects on first use and reconnects after a restart of the server.
+    """Keeps sessions in Postgres. Connects at first use and reconnects after a restart of the server.
 
     It has three connections: one writes, one reads, and one holds the locks of sessions in use. If the last is lost,
     another node may take those sessions; the numbering of entries then rejects writes that come too late.
@@ -32,9 +32,9 @@ class PostgresStore(SessionStore):
 
     def __init__(
         self,
-        dsn: Annotated[str, Meta(min_length=1, description="Address of the database, such as ${DATABASE_URL}.")],
+        dsn: Annotated[str, Meta(min_length=1, description="URL of the database, such as ${DATABASE_URL}.")],
         *,
-        schema: Annotated[str, Meta(min_length=1, description="The schema that holds the tables.")] = "toolyard",
+        schema: Annotated[str, Meta(min_length=1, description="Database schema of the tables.")] = "toolyard",
         connect_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for the database.")] = 10.0,
     ) -> None:
         try:

@@ -183,7 +183,7 @@ class SessionStore(ABC):
         self._group.submit(write, done)
 
     def add_lazily(self, row: LogRow) -> None:
-        """Write a log row with the next transaction, or within `LATEST` seconds. Never blocks."""
+        """Write a log row with the next transaction, or soon. Never waits."""
         self._check_process()
         self._lazy_rows.add(row)
 

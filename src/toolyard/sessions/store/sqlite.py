@@ -55,7 +55,7 @@ _opening = threading.Lock()
 
 
 class SqliteStore(SessionStore):
-    """A store in one SQLite file. Every write is in the file before it is acknowledged.
+    """Keeps sessions in a SQLite file. Every write is in the file before it is acknowledged.
 
     With `durability="normal"` nothing is lost if the process dies, but a power failure may lose the last moments
     (never the file); `"full"` also survives a power failure and waits for the disk at each commit.
@@ -65,15 +65,18 @@ class SqliteStore(SessionStore):
 
     def __init__(
         self,
-        path: Annotated[str | Path, Meta(min_length=1, description="The file.", extra={"locate": locate_file})] = (
-            ".toolyard/sessions.db"
-        ),
+        path: Annotated[
+            str | Path, Meta(min_length=1, description="Path of the file.", extra={"locate": locate_file})
+        ] = (".toolyard/sessions.db"),
         *,
         durability: Annotated[
             Durability,
-            Meta(description="normal: survives the process. full: survives a power cut, and syncs for it."),
+            Meta(
+                description="normal: survives a crash of the process. full: also survives a power "
+                "failure, by syncing every commit."
+            ),
         ] = "normal",
-        busy_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for other processes.")] = 10.0,
+        busy_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for locks of other processes.")] = 10.0,
     ) -> None:
         if durability not in ("normal", "full"):
             raise SessionError(f"durability is {durability!r}; use 'normal' or 'full'")

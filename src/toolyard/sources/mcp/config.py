@@ -37,14 +37,14 @@ _MEANINGLESS = frozenset({"disabled", "enabled", "name", "description"})
 class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of the file in which other MCP clients list servers."""
 
-    path: Annotated[str | Path, Meta(description="The file, as other MCP clients have it.")]
+    path: Annotated[str | Path, Meta(description="Path of the file, in the format of MCP clients.")]
     namespace: Annotated[  # type: ignore[assignment]
-        str | Sequence[str] | None, Meta(description="Names that servers in the file may have; any if not given.")
+        str | Sequence[str] | None, Meta(description="Allowed names of the servers in the file; by default any.")
     ]
-    timeout: Annotated[float, Meta(gt=0, description="Seconds that a listing may take.")]
+    timeout: Annotated[float, Meta(gt=0, description="Seconds that listing the tools may take.")]
     connect_timeout: ConnectTimeout
     approved: Annotated[
-        str | Path | None, Meta(description="File of the definitions that were approved; others are left out.")
+        str | Path | None, Meta(description="File of approved definitions; tools that differ are rejected.")
     ]
 
 
@@ -75,7 +75,7 @@ class _Named:
 
 
 class MCPConfigToolLoader(ToolLoader):
-    """One `MCPToolLoader` for each server of the file, whose namespace is its name there.
+    """Loads the tools of every server in an MCP client's file. A server's name is its namespace.
 
     A server that fails is listed in the report, and the tools it gave last stay; the load fails if all do. The file is
     read again on refresh; connections to servers that are as they were stay. Relative paths are taken from the file's
@@ -131,21 +131,21 @@ class MCPConfigToolLoader(ToolLoader):
         return self.on_error == "skip" and bool(self._servers)
 
     def prepare(self) -> None:
-        """Begin to connect to all of them."""
+        """Start connecting to all servers."""
         with suppress(ToolyardError, OSError):  # said by `load`
             self._read()
             for server in self._servers:
                 server.loader.prepare()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when something happens to any of them."""
+        """Call `changed` when any server changes."""
         self._check_open()
         self._changed = changed
         for server in self._servers:
             server.loader.watch(partial(_mark_changed, server, changed))
 
     def load(self) -> list[Tool]:
-        """The tools of every server that answers; after news of some of them, only these are asked again."""
+        """The tools of every server that responds. Only servers that reported a change are asked again."""
         self._check_open()
         chosen = [server for server in self._servers if server.stirred]
         if not chosen:
@@ -173,7 +173,7 @@ class MCPConfigToolLoader(ToolLoader):
         return [candidate.tool for candidate in self.admitted]
 
     def close(self) -> None:
-        """Let go of all connections, for good."""
+        """Close all connections permanently."""
         with self._lock:
             self._closed = True
             servers = self._servers

@@ -46,10 +46,10 @@ _log = logging.getLogger(__name__)
 class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
     """Of an MCP server, beside what every source has."""
 
-    timeout: Annotated[float, Meta(gt=0, description="Seconds that a listing may take.")]
-    max_tools: Annotated[int, Meta(ge=1, description="Most tools that are taken from the server.")]
+    timeout: Annotated[float, Meta(gt=0, description="Seconds that listing the tools may take.")]
+    max_tools: Annotated[int, Meta(ge=1, description="Maximum number of tools to load from the server.")]
     approved: Annotated[
-        str | Path | None, Meta(description="File of the definitions that were approved; others are left out.")
+        str | Path | None, Meta(description="File of approved definitions; tools that differ are rejected.")
     ]
 
 
@@ -62,7 +62,7 @@ class _Known(NamedTuple):
 
 
 class MCPToolLoader(ToolLoader):
-    """Lists the tools of the server at `url`, or of the one that `command` starts, and stays connected.
+    """Loads the tools of the MCP server at `url`, or of the one that `command` starts, and stays connected.
 
     The transport is found out, unless `transport` says http, sse or stdio. `auth` is a mapping with a `type`: `bearer`
     (`token`), `basic` (`user`, `password`), `api_key` (`name`, `value`), `oauth2` (`token_url`, `client_id`,
@@ -143,18 +143,18 @@ class MCPToolLoader(ToolLoader):
         return self.on_error == "skip"
 
     def prepare(self) -> None:
-        """Begin to connect, and to read the list."""
+        """Start connecting and listing the tools."""
         # What is wrong is said by `load`: this is only a hint, and no reason to give up on others.
         with suppress(ToolyardError, OSError):
             self._follow().begin()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when the server's tools are others, when it is lost and when it is back."""
+        """Call `changed` when the server's tools change, and when it is lost or back."""
         self._on_change = changed
         self._follow().follow(changed)
 
     def load(self) -> list[Tool]:
-        """Every tool the server lists; see `report` for those that are none."""
+        """All tools of the server; `report` lists those that were rejected."""
         try:
             listing = self._follow().listing()
         except SourceUnavailable as error:
@@ -172,7 +172,7 @@ class MCPToolLoader(ToolLoader):
             followed.close()
 
     def approve(self, *names: str) -> None:
-        """Approve the tools of these names as the server described them last, or all of them."""
+        """Approve the current definitions of these tools, or of all."""
         from toolyard.sources.mcp.following import approval_of
 
         approvals = self._approvals()

@@ -39,35 +39,36 @@ class RestOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of an OpenAPI specification."""
 
     spec: Annotated[
-        str | Path, Meta(extra={"locate": locate_unless_url}, description="The specification: a file or an address.")
+        str | Path, Meta(extra={"locate": locate_unless_url}, description="OpenAPI document: a file or a URL.")
     ]
-    base_url: Annotated[str | None, Meta(description="Where the service is, in place of what the specification says.")]
+    base_url: Annotated[str | None, Meta(description="Base URL of the service, in place of the one in the document.")]
     include: Annotated[
         Any,
-        Meta(description="Operations to take, by patterns: a mapping of tags, paths, methods, operations, or several."),
+        Meta(
+            description="Operations to load: one rule or a list of rules with patterns for tags, paths, "
+            "methods, operations."
+        ),
     ]
-    exclude: Annotated[Any, Meta(description="Operations to leave out, in the same way.")]
+    exclude: Annotated[Any, Meta(description="Operations to skip, in the same form.")]
     server_variables: Annotated[
-        Mapping[str, str] | None, Meta(description="Values for variables in the specification's server address.")
+        Mapping[str, str] | None, Meta(description="Values of the variables in the document's server URL.")
     ]
-    headers: Annotated[Mapping[str, str] | None, Meta(description="Headers of the request for the specification.")]
+    headers: Annotated[Mapping[str, str] | None, Meta(description="Headers of the request for the document.")]
     auth: Annotated[
         Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         Meta(
-            description="One credential or several, as the engine `rest` has them: for the specification's address "
-            "and, if the source names no engine, for its calls."
+            description="One credential or several, as in the engine `rest`: for the document and, if the "
+            "source names no engine, for the calls."
         ),
     ]
-    timeout: Annotated[float, Meta(gt=0, description="Seconds that fetching the specification may take.")]
-    max_bytes: Annotated[int, Meta(ge=1, description="Size of the largest specification that is read.")]
-    allow_hosts: Annotated[
-        Sequence[str], Meta(description="Hosts that may be asked though they are private: name, or name:port.")
-    ]
+    timeout: Annotated[float, Meta(gt=0, description="Seconds that fetching the document may take.")]
+    max_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of the document and the files it refers to.")]
+    allow_hosts: Annotated[Sequence[str], Meta(description="Private hosts that may be called: name or name:port.")]
     ref_root: Annotated[
         str | Path | None,
         Meta(
             extra={"locate": locate_unless_url},
-            description="Folder or address that references may reach; the specification's if not given.",
+            description="Folder that references may reach; by default that of the document.",
         ),
     ]
 
@@ -135,7 +136,7 @@ _SCHEMES = ("http", "https")
 
 
 class RESTToolLoader(ToolLoader):
-    """Reads OpenAPI 3.0, 3.1 and 3.2 and Swagger 2.0, JSON or YAML, from a file or an address.
+    """Loads the operations of an OpenAPI 3.0 to 3.2 or Swagger 2.0 document, in JSON or YAML, from a file or a URL.
 
     Every operation becomes a tool or a listed rejection; what had to be changed, left open or left out of one is
     listed too. Schemas are put together when a tool is first looked at.

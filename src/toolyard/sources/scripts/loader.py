@@ -37,18 +37,18 @@ _log = logging.getLogger(__name__)
 class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of a folder of scripts."""
 
-    path: Annotated[str | Path, Meta(description="The folder of the scripts.")]
+    path: Annotated[str | Path, Meta(description="Folder of the scripts.")]
     isolation: Annotated[
         Literal["process", "inprocess"],
-        Meta(description="Whether scripts run in processes of their own, or in this one."),
+        Meta(description="Whether scripts run in worker processes or in this process."),
     ]
-    timeout: Annotated[float, Meta(gt=0, description="Seconds that a call may take.")]
-    load_timeout: Annotated[float, Meta(gt=0, description="Seconds that a script may take to say which tools it has.")]
-    watch: Annotated[bool, Meta(description="Load the scripts again when their files change.")]
+    timeout: Annotated[float, Meta(gt=0, description="Deadline of a call in seconds.")]
+    load_timeout: Annotated[float, Meta(gt=0, description="Seconds that reading a script's declarations may take.")]
+    watch: Annotated[bool, Meta(description="Reload scripts when their files change.")]
 
 
 class ScriptToolLoader(ToolLoader):
-    """Every tool of the `*.py` files that `_manifest.json` allows in the directory `path`.
+    """Loads the tools of the `*.py` files in `path` that `_manifest.json` allows.
 
     A file declares one tool by TOOL_NAME, TOOL_DESCRIPTION, TOOL_PARAMETERS and `run`, or several by TOOLS. It is
     run in a worker process, never in this one; `isolation="inprocess"` runs handlers here, for code that is trusted.
