@@ -77,11 +77,11 @@ def test_an_entry_looks_as_the_text_around_it_does():
     [
         (JSONC, '{\n  "a": 1\n  "b": 2\n}', r"f:3:3"),
         (JSONC, '{"a": /* 1}', r"f:1"),
-        (JSONC, "[]", "the document is no object"),
-        (JSONC, '{"mcpServers": []}', "mcpServers is no object"),
+        (JSONC, "[]", "the document is not an object"),
+        (JSONC, '{"mcpServers": []}', "mcpServers is not an object"),
         (JSONC, '{"a": 1, "a": 2}', "f:1"),
         (TOML, "a = 1\nb = \n", "line 2"),
-        (TOML, "mcpServers = 3", "mcpServers is no object"),
+        (TOML, "mcpServers = 3", "mcpServers is not an object"),
     ],
 )
 def test_a_broken_text_is_refused_with_its_place(form, text, where):
@@ -209,7 +209,7 @@ def test_what_cannot_be_added_to_safely_is_refused_with_what_to_add(text):
 
 @pytest.mark.parametrize("text", ["tools: {a: {b: []}}\n", "tools: word\n", '{"tools": {"deeper": []}}'])
 def test_what_is_no_list_is_said_to_be_none(text):
-    with pytest.raises(ConfigError, match=r'f: tools is no list, to which this could be added: \{"type": "mcp"'):
+    with pytest.raises(ConfigError, match=r'f: tools is not a list, so this cannot be added to it: \{"type": "mcp"'):
         append(text, LIST)
 
 

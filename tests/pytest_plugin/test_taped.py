@@ -373,7 +373,7 @@ def test_it():
 def test_a_marked_test_that_runs_live_fails_and_says_why(pytest_in, tmp_path, options):
     pytest_in.write(LIVE)
     out = pytest_in(*options, code=1)
-    assert "no call of it went through a cassette" in out and "registry.dispatch" in out
+    assert "none of its calls went through a cassette" in out and "registry.dispatch" in out
     assert "1 failed" in out and not (tmp_path / "cassettes").exists()
 
 

@@ -84,9 +84,9 @@ def test_declarations_may_be_lists_or_one_text():
     [
         (
             [stage("A", ("b",), ("a",)), stage("B", ("c",), ("b",)), stage("C", ("a",), ("c",))],
-            "enrichments wait for each other: A after B after C after A",
+            "enrichments depend on each other: A after B after C after A",
         ),
-        ([stage("Own", ("x",), ("x",))], "wait for each other: Own after Own"),
+        ([stage("Own", ("x",), ("x",))], "depend on each other: Own after Own"),
         ([stage("N", ("embeddings",), ("n",))], "add the enrichment 'embeddings': `- type: embeddings` under tools"),
         (
             [stage("N", ("embedings",), ("n",))],
@@ -134,7 +134,7 @@ def test_any_order_respects_every_need_or_names_a_circle(data):
     try:
         order = [int(name[1:]) for name in names(stages)]
     except EnrichmentError as error:
-        assert "wait for each other" in str(error)
+        assert "depend on each other" in str(error)
         assert _has_circle(reads)
     else:
         assert sorted(order) == list(range(size))

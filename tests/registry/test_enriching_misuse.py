@@ -58,7 +58,7 @@ def test_an_enrichment_that_changes_its_registry_is_told_so_and_does_not_hang(ch
         return snapshot.tools, {}
 
     registry = ToolRegistry([tool()], enrichments=[Plain(work)])
-    with pytest.raises(EnrichmentError, match="changed from within its own change"):
+    with pytest.raises(EnrichmentError, match="this thread is changing the registry already"):
         registry.add(tool("b"))
     assert len(registry) == 1
     registry.remove("n::get_user")

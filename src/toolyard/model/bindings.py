@@ -109,7 +109,7 @@ class RestBody(msgspec.Struct, frozen=True, kw_only=True):
     """Encodings by property, or `OTHER_PARTS`; properties without one are serialised by the type of their value."""
     required: bool = False
     binary: bool = False
-    """The argument is base64 text; what is sent are the bytes."""
+    """The argument is base64 text; the decoded bytes are sent."""
 
 
 class RestScheme(msgspec.Struct, frozen=True, kw_only=True):

@@ -317,7 +317,7 @@ class InvalidOutput(CallError, code="tool.invalid_output", effect="done"):
 
 
 class NoEngine(CallError, code="tool.no_engine", http_status=409):
-    """No engine of this yard can answer this tool."""
+    """No available engine can answer this tool."""
 
 
 class EnrichmentError(ToolyardError):

@@ -69,7 +69,7 @@ def _descend(document: Any, path: Path, what: str) -> Any:
     for depth, key in enumerate(["", *path]):
         document = document.setdefault(key, {}) if depth else document
         if not isinstance(document, dict):
-            raise MalformedSource(f"{'.'.join(path[:depth]) or 'the document'} is no object to add to", where=what)
+            raise MalformedSource(f"{'.'.join(path[:depth]) or 'the document'} is not an object to add to", where=what)
     return document
 
 
@@ -236,7 +236,7 @@ def append_item(text: str, path: Sequence[str], item: Any, *, read: Callable[[st
     there = holder.get(path[-1])
     where, line = ".".join(path), json.dumps(item, ensure_ascii=False)
     if not isinstance(there, list | None):
-        raise ConfigError(f"{what}: {where} is no list, to which this could be added: {line}")
+        raise ConfigError(f"{what}: {where} is not a list, so this cannot be added to it: {line}")
     holder[path[-1]] = [*(there or []), item]
     for append in (_append_json, _append_yaml):
         try:

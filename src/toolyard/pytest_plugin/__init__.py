@@ -94,9 +94,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     taped = item.stash.get(_TAPED, None)
     if taped is not None and taped.unused:
         pytest.fail(
-            f"marked {MARK}, but no call of it went through a cassette: what it called, it called live. Calls of "
-            "engines do (execute, simulate, a served yard), but not registry.dispatch, an engine in another process, "
-            "or one with an execute of its own; give that to toolyard_cassette.engine(...), or take the marker away",
+            f"marked {MARK}, but none of its calls went through a cassette, so they were live. Calls of engines do "
+            "(execute, simulate, a served yard), but not registry.dispatch, an engine in another process, or one that "
+            "overrides execute; pass such an engine to toolyard_cassette.engine(...), or remove the marker",
             pytrace=False,
         )
     return result

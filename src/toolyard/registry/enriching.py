@@ -41,7 +41,7 @@ def in_order(enrichments: Iterable[Enrichment]) -> tuple[Enrichment, ...]:
         sorter.prepare()
     except CycleError as error:
         circle = " after ".join(label(given[place]) for place in reversed(error.args[1]))
-        raise EnrichmentError(f"enrichments wait for each other: {circle}") from None
+        raise EnrichmentError(f"enrichments depend on each other: {circle}") from None
     ready: list[int] = []
     ordered: list[Enrichment] = []
     while sorter.is_active():
@@ -277,6 +277,6 @@ def _check_change(enrichment: Enrichment, declared: Sequence[str], before: Tool,
         if declared and field not in _REACHED and FIELD + field not in declared:
             raise EnrichmentError(
                 f"{label(enrichment)} changed the {field} of {before.qualified_name}; name {FIELD + field!r} in "
-                "`writes`, so that whoever reads it can wait"
+                "`writes`, so that enrichments that read it run afterwards"
             )
     return [field for field in changed if field not in _REACHED]

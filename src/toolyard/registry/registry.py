@@ -104,7 +104,7 @@ class ChangeLock:
     def __enter__(self) -> None:
         if self._holder == threading.get_ident():
             raise EnrichmentError(
-                "a registry was changed from within its own change; an enrichment returns tools, and adds none"
+                "this thread is changing the registry already; an enrichment returns changed tools, and adds none"
             )
         self._lock.acquire()
         self._holder = threading.get_ident()

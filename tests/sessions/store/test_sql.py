@@ -82,7 +82,7 @@ def test_rows_wait_while_the_file_is_locked_and_come_when_it_is_not(tmp_path, ca
     other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     store.add_lazily(row(1))
-    until(lambda: "logs wait" in caplog.text)
+    until(lambda: "log rows are delayed" in caplog.text)
     assert numbers(store) == []
     other.execute("ROLLBACK")
     other.close()

@@ -324,8 +324,8 @@ class Writer:
             return status == ("committed",)
         except (psycopg.Error, SessionError) as error:
             raise StoreFailing(
-                f"Postgres {self._address.place} was lost during a commit and cannot be asked: the write may"
-                " or may not be there; load the session again before going on"
+                f"the connection to Postgres {self._address.place} was lost during a commit, and its outcome cannot be"
+                " queried: the write may or may not be there; load the session again before going on"
             ) from (self._address.shown(error) if isinstance(error, psycopg.Error) else error)
 
     def _succeed(self, conn: Connection) -> None:

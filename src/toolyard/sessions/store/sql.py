@@ -118,7 +118,7 @@ class LazyRows:
                 failing = False
             except SessionError as error:
                 if not failing:
-                    _log.warning("logs wait, because the store does not work: %s", error)
+                    _log.warning("log rows are delayed, because the store does not work: %s", error)
                 failing = True
                 self._due.set()
                 self._stop.wait(_PAUSE)

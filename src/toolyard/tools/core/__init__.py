@@ -66,7 +66,7 @@ def load_tools(clock: Clock = utc_now) -> list[Tool]:
 
 
 def echo(text: str) -> dict[str, Any]:
-    """Say the text back."""
+    """Return the text unchanged."""
     return {"text": text}
 
 
