@@ -140,7 +140,7 @@ def test_what_a_failure_may_have_done_is_as_the_tool_is_known_to():
 
 
 def test_a_server_that_wants_more_is_told_that_nobody_gives_it():
-    with pytest.raises(ToolFailed, match="wants more") as caught:
+    with pytest.raises(ToolFailed, match="asks the caller for more input") as caught:
         read({"resultType": "input_required", "inputRequests": {}})
     assert "handler" in caught.value.info.hint
 
