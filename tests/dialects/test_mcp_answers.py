@@ -88,7 +88,7 @@ def test_an_error_is_its_text_and_what_else_came_with_it():
         read({"content": [text("broken"), PICTURE], "structuredContent": {"why": 1}, "isError": True})
     assert caught.value.info.code == "tool.execution_error"
     assert caught.value.info.details == {"content": [PICTURE], "structured": {"why": 1}}
-    with pytest.raises(ToolFailed, match="not why"):
+    with pytest.raises(ToolFailed, match="without a reason"):
         read({"content": [], "isError": True})
 
 
