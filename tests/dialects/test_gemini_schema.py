@@ -144,7 +144,7 @@ def test_what_gemini_can_say_is_said_without_loss(schema, out):
         (
             {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False},
             {"type": "ARRAY", "items": {"anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]}, "maxItems": 2},
-            "places of a tuple",
+            "positions of a tuple",
         ),
         (
             {"type": "object", "additionalProperties": {"type": "string"}},

@@ -88,7 +88,7 @@ def test_an_error_is_its_text_and_what_else_came_with_it():
         read({"content": [text("broken"), PICTURE], "structuredContent": {"why": 1}, "isError": True})
     assert caught.value.info.code == "tool.execution_error"
     assert caught.value.info.details == {"content": [PICTURE], "structured": {"why": 1}}
-    with pytest.raises(ToolFailed, match="not why"):
+    with pytest.raises(ToolFailed, match="without a reason"):
         read({"content": [], "isError": True})
 
 
@@ -140,7 +140,7 @@ def test_what_a_failure_may_have_done_is_as_the_tool_is_known_to():
 
 
 def test_a_server_that_wants_more_is_told_that_nobody_gives_it():
-    with pytest.raises(ToolFailed, match="wants more") as caught:
+    with pytest.raises(ToolFailed, match="asks the caller for more input") as caught:
         read({"resultType": "input_required", "inputRequests": {}})
     assert "handler" in caught.value.info.hint
 

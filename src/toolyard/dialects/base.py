@@ -109,7 +109,7 @@ class Dialect(ABC):
         raise self._no_conversation()
 
     def _no_conversation(self) -> TypeError:
-        return TypeError(f"{self.name} spells tools alone: nobody holds a conversation in it")
+        return TypeError(f"{self.name} has a format for tools only, not for conversations")
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
         """Find the calls in a response; anything else is skipped."""

@@ -402,7 +402,7 @@ class _GeminiWriter:
         prefix = items if isinstance(items, list) else flat.get("prefixItems")
         rest = flat.get("additionalItems", True) if isinstance(items, list) else items
         if isinstance(prefix, list) and prefix:
-            self._log.add((*path, "prefixItems"), "the places of a tuple are no longer told apart")
+            self._log.add((*path, "prefixItems"), "the positions of a tuple are no longer distinguished")
             if rest is False:
                 out["maxItems"] = min(out.get("maxItems", len(prefix)), len(prefix))
             places = [sub for sub in (*prefix, rest) if isinstance(sub, dict)]

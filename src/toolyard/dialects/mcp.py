@@ -179,7 +179,7 @@ def _read_content(answer: Any, server: str, output_schema: Schema, json_text: bo
     kind = answer.get("resultType", _COMPLETE)
     if kind != _COMPLETE:
         raise ToolFailed(
-            f"{server} wants more from the caller before it answers ({str(kind)[:80]!r})",
+            f"{server} asks the caller for more input before it answers ({str(kind)[:80]!r})",
             hint="give the engine a handler for what it asks: sampling, elicitation or roots",
             effect=effect,
         )
@@ -225,7 +225,7 @@ def _read_failure(blocks: list[Block], structured: Any, server: str, effect: Eff
         details["content"] = others
     if structured is not None:
         details["structured"] = structured
-    return ToolFailed(text or f"{server} says that the tool failed, and not why", details=details, effect=effect)
+    return ToolFailed(text or f"{server} reports a failure without a reason", details=details, effect=effect)
 
 
 def _list_blocks(content: Any) -> list[Block]:

@@ -256,7 +256,7 @@ def spell_properties(schema: Schema, log: ChangeLog) -> Schema:
     properties: dict[str, Any] = schema["properties"]
     spelt = {name: wire_key(name) for name in properties if not _ACCEPTED.fullmatch(name)}
     for name in spelt:
-        log.add(("properties", name), "respelt for Anthropic; arguments are spelt back")
+        log.add(("properties", name), "renamed for Anthropic; arguments are renamed back")
     if not spelt:
         return schema
     out = {**schema, "properties": {spelt.get(name, name): sub for name, sub in properties.items()}}

@@ -108,7 +108,7 @@ async def test_announcements_before_the_answer_are_passed_over(server):
         (b"", Unavailable, "lost the connection"),
         (HEAD + b"content-length: 10\r\n\r\nshort", ToolFailed, "ends before"),
         (HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nab", ToolFailed, "ends before"),
-        (HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n", ToolFailed, "no HTTP"),
+        (HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n", ToolFailed, "not valid HTTP"),
         (HEAD + b"content-length: 1\r\ncontent-length: 2\r\n\r\nx", Unavailable, "does not answer in HTTP"),
         (HEAD + b"content-length: 1\r\ntransfer-encoding: chunked\r\n\r\nx", Unavailable, "does not answer in HTTP"),
         (b"HTTP/1.1 101 Switch\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", Unavailable, "does not answer in HTTP"),
@@ -291,7 +291,7 @@ async def test_what_comes_beside_the_body_has_an_end(server, endless):
 
     server.acts["POST", "/t"] = [act]
     async with local() as client:
-        with pytest.raises(ToolFailed, match="no HTTP"):
+        with pytest.raises(ToolFailed, match="not valid HTTP"):
             await read(client, post(f"{server.url}/t"))
         assert (await read(client, get(f"{server.url}/x")))[0] == 200
     assert sent[0] < 100 * MANY_BYTES

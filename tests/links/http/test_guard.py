@@ -173,7 +173,7 @@ def test_a_name_without_address_is_unavailable(ask, failure):
             raise failure
         return []
 
-    with pytest.raises(Unavailable, match=r"http://nowhere\.example: its name stands for no address") as failed:
+    with pytest.raises(Unavailable, match=r"http://nowhere\.example: its host name does not resolve") as failed:
         ask(GuardedClient(resolve=resolve), post("http://nowhere.example/"))
     assert (failed.value.info.effect, failed.value.info.retryable) == ("none", True)
 

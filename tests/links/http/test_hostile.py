@@ -187,7 +187,7 @@ def test_a_truncated_body_is_not_taken_for_a_whole_one(server, ask, data):
 )
 def test_garbage_between_chunks_is_refused(server, ask, data):
     server.acts["POST", "/x"] = [raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + data)]
-    with pytest.raises(ToolFailed, match="no HTTP") as failed:
+    with pytest.raises(ToolFailed, match="not valid HTTP") as failed:
         ask(local(), post(f"{server.url}/x", seconds=SOON))
     assert failed.value.info.effect == "unknown"
 

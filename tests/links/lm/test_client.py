@@ -172,7 +172,7 @@ async def test_who_has_no_time_to_wait_for_room_makes_nobody_else_wait():
         async with client:
             for _ in range(6):
                 await client.complete(question(client))
-            with pytest.raises(Unavailable, match="as many requests and tokens as allowed") as caught:
+            with pytest.raises(Unavailable, match="the rate limit of the language model is used up") as caught:
                 await client.complete(question(client), deadline=time.monotonic() + 1)
             await client.complete(question(client))
     assert 5 < caught.value.info.retry_after <= 10

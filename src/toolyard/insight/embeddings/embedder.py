@@ -264,7 +264,7 @@ class OnnxEmbedder:
         session = InferenceSession(str(self._files.model), options, providers=["CPUExecutionProvider"])
         unknown = {one.name for one in session.get_inputs()} - {"input_ids", "attention_mask", "token_type_ids"}
         if unknown:
-            raise ConfigError(f"{self._files.model} asks for {', '.join(sorted(unknown))}, which nothing here has")
+            raise ConfigError(f"{self._files.model} needs unsupported inputs: {', '.join(sorted(unknown))}")
         return session
 
 

@@ -145,7 +145,7 @@ class RemoteEmbedder:
             raise EnrichmentError(f"{self._url} answered one request with vectors of these lengths: {widths}")
         matrix = np.array(found, np.float32)
         if not np.isfinite(matrix).all():
-            raise EnrichmentError(f"{self._url} answered with numbers that are none")
+            raise EnrichmentError(f"{self._url} answered with numbers that are not finite")
         return matrix
 
     def _in_order(self, items: Sequence[_Item], count: int) -> list[list[float]]:

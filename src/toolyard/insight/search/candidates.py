@@ -174,7 +174,7 @@ _IMPORTANT = 1.5
 """Minimum rarity of the words of a name that a query must match."""
 _STOP_WEIGHT = 0.15
 _UNKNOWN_WEIGHT = 0.58
-"""Weight deducted, in a large catalog, from words that no tool has."""
+"""Fraction of the weight deducted, in a large catalog, from words that no tool has."""
 _OTHERS = 1000
 """Imaginary tools without any of the words, added to every catalog for the IDF."""
 

@@ -85,8 +85,8 @@ class AddressRule(msgspec.Struct, frozen=True):
 def blocked(host: str, port: int) -> Blocked:
     """The error for a refused host; it does not show the addresses, which would reveal the internal network."""
     return Blocked(
-        f"{host} may not be called: it does not stand for public addresses only",
-        hint="if it is meant to be called, the operator allows it, in the source (type: rest) or its engine: "
+        f"{host} may not be called: it is, or resolves to, an address that is not public",
+        hint="the operator can allow it in the source (type: rest) or its engine: "
         f'allow_hosts: ["{with_port(host, port)}"]',
     )
 

@@ -79,7 +79,7 @@ class RedirectingRequest:
         self.exchange = Exchange()
         self.method = outgoing.method
         if not _TOKEN.fullmatch(outgoing.method) or outgoing.method.upper() == "CONNECT":
-            raise InvalidArguments("the request's method is none that can be sent")
+            raise InvalidArguments("the request's method is invalid or not allowed")
         self._headers = _check_headers(outgoing.headers)
         self.target = self._strip_credential(read_url(outgoing.url))
 
@@ -316,13 +316,13 @@ def _explain_timeout(error: Exception, now: RedirectingRequest) -> CallError:
 
 def _not_connected(error: httpcore2.ConnectError, now: RedirectingRequest) -> CallError:
     if isinstance(error, UnknownHostError):
-        return Unavailable(f"cannot connect to {now.origin}: its name stands for no address")
+        return Unavailable(f"cannot connect to {now.origin}: its host name does not resolve")
     cause = _first_cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         reason = f"its certificate is not trusted: {cause.verify_message}"
         return Unavailable(f"cannot connect to {now.origin}: {reason}", retryable=False)
     if isinstance(cause, ssl.SSLError):
-        return Unavailable(f"cannot connect to {now.origin}: no TLS ({cause.reason or 'cut short'})")
+        return Unavailable(f"cannot connect to {now.origin}: TLS failed ({cause.reason or 'connection closed'})")
     reason = "no connection" if cause is None else _REASONS.get(cause.errno or 0, "no connection")
     return Unavailable(f"cannot connect to {now.origin}: {reason}")
 
@@ -345,7 +345,7 @@ def _explain_protocol_error(error: Exception, now: RedirectingRequest) -> CallEr
     if "disconnected" in text or "closed connection" in text or "incomplete" in text:
         return _truncated_answer(now) if now.exchange.answered else _lost_connection(now)
     if now.exchange.answered:
-        return ToolFailed(f"the answer of {now.origin} breaks off into something that is no HTTP", effect=now.effect)
+        return ToolFailed(f"the answer of {now.origin} continues with data that is not valid HTTP", effect=now.effect)
     return Unavailable(f"{now.origin} does not answer in HTTP", retryable=False, effect=now.effect)
 
 
@@ -361,7 +361,7 @@ def _check_headers(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]
     """Check the headers and add the defaults; `InvalidArguments` names an invalid one without showing its value."""
     for name, value in headers:
         if not _TOKEN.fullmatch(name):
-            raise InvalidArguments("the name of a header holds characters that none may hold")
+            raise InvalidArguments("the name of a header contains invalid characters")
         if name.lower() in FRAMING_HEADERS:
             raise InvalidArguments(f"the header {name!r} is not the caller's to set")
         if value.strip(" \t") != value:

@@ -79,7 +79,7 @@ class Target(msgspec.Struct, frozen=True):
             joined = urljoin(self.url, escaped).partition("#")[0]
             return read_url(joined)
         except (ValueError, Blocked):
-            raise Blocked(f"{self.origin} redirects to something that is no address") from None
+            raise Blocked(f"{self.origin} redirects to an invalid URL") from None
 
 
 def read_url(url: str) -> Target:
@@ -97,7 +97,7 @@ def read_url(url: str) -> Target:
     try:
         host, port = _read_authority(authority, _PORTS[scheme])
     except ValueError:
-        raise Blocked("the address to call names no host in the usual way") from None
+        raise Blocked("the address to call has no valid host") from None
     return Target(scheme, host, port, path if path.startswith("/") else f"/{path}")
 
 

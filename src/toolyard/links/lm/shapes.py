@@ -113,7 +113,7 @@ class Limits:
             wait = max(waits)
             if deadline is not None and now + wait > deadline:
                 raise Unavailable(
-                    f"as many requests and tokens as allowed went to the language model; room comes in {wait:.3g} s",
+                    f"the rate limit of the language model is used up; the next request is possible in {wait:.3g} s",
                     hint="try again later, or raise requests_per_minute and tokens_per_minute of lm_config",
                     retry_after=wait,
                 )
