@@ -64,7 +64,7 @@ def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
     Parameters
     ----------
     folder
-        Where; made if need be.
+        Folder; created if it does not exist.
     """
     there = [name for name in _FILES if (folder / name).exists()]
     if there:
@@ -94,17 +94,21 @@ def schema(*, options: VerbOptions = OUTPUT) -> int:
 
 def add(
     *what: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"], help="The namespace of its tools.")] = None,
+    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"], help="Namespace of the tools.")] = None,
     option: Annotated[
         Sequence[str],
-        Parameter(name="--set", negative="", help="KEY=VALUE: what else the source is to say; ${NAME} in it stays."),
+        Parameter(
+            name="--set", negative="", help="Further option of the source: KEY=VALUE. ${NAME} is written as it is."
+        ),
     ] = (),
-    token_env: Annotated[str | None, Parameter(help="The variable with the token or key that it asks for.")] = None,
+    token_env: Annotated[str | None, Parameter(help="Environment variable with the token or key of the API.")] = None,
     into: Annotated[
         Path | None,
-        Parameter(help="The config that is added to; not given: $TOOLYARD_CONFIG or ./toolyard.yaml, made if need be."),
+        Parameter(help="Config to change; created if it does not exist. Default: $TOOLYARD_CONFIG or ./toolyard.yaml."),
     ] = None,
-    show: Annotated[bool, Parameter(name="--print", negative="", help="Print the source, and change nothing.")] = False,
+    show: Annotated[
+        bool, Parameter(name="--print", negative="", help="Print the source without changing the config.")
+    ] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Add a source to a config, which otherwise stays as it is. It is loaded first, and refused if it has no tools.
@@ -112,9 +116,9 @@ def add(
     Parameters
     ----------
     what
-        The address of an OpenAPI document or an MCP server; a Python file, a catalog, an OpenAPI document, a folder of
-        scripts, or a client's mcpServers file; a Python module; or the command, with its arguments, that starts an
-        MCP server: `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
+        URL of an OpenAPI document or MCP server; a Python file, catalog, OpenAPI document, folder of scripts, or a
+        client's mcpServers file; a Python module; or the command that starts an MCP server:
+        `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
     """
     text, path, known = _read_known(config := into or config_path(None) or _CONFIG)
     extra = dict(_split_option(word) for word in option)

@@ -298,7 +298,7 @@ class Registrations:
             return name not in before
 
     async def remove(self, name: str) -> bool:
-        """Take a registered tool out again; False if there is none of that name."""
+        """Remove a registered tool; False if there is none of that name."""
         async with self._changing:
             before = self._source.entries
             if name not in before:
@@ -419,7 +419,7 @@ class LoadedCatalog:
         self._reloads = await self._records.aversion(_RELOAD)
 
     async def reload(self) -> None:
-        """Load every source again, and have the other processes do so too."""
+        """Reload all sources, and have the other processes do so too."""
         await asyncio.to_thread(self.registry.refresh)
         if self._records.shared:
             await self._records.aput(_RELOAD, "", "last", str(time.time()).encode())

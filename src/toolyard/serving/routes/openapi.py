@@ -50,7 +50,7 @@ _PREFER: dict[str, Any] = {
     "name": "Prefer",
     "in": "header",
     "schema": {"type": "string"},
-    "description": "`wait=30`: wait that many seconds for somebody to approve a call that is held.",
+    "description": "`wait=30`: wait up to 30 seconds for the approval of a held call.",
 }
 _REF = "#/components/schemas/{name}"
 
@@ -65,7 +65,7 @@ class OpenApiRoute:
 
     @operation("GET /openapi.json", "This document", answers={200: dict[str, Any]}, access="open")
     async def show_document(self, request: Request) -> Response:
-        """The API itself, for programs that read OpenAPI."""
+        """Return this API as an OpenAPI document."""
         keyed = self._keys.required
         if keyed not in self._documents:
             # Off the loop, which it would hold for some 50 ms.
@@ -152,7 +152,7 @@ def _header_parameters(route: Operation) -> list[dict[str, Any]]:
             "name": "Idempotency-Key",
             "in": "header",
             "schema": {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!-~]+$"},
-            "description": "A request with the same key and body gets the first answer again.",
+            "description": "A repeated request with the same key and body returns the first result.",
         },
     ]
 
