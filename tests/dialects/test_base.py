@@ -186,5 +186,5 @@ def test_nothing_to_say_adds_nothing_to_a_conversation(name):
 
 def test_nobody_talks_in_mcp_which_spells_tools_alone():
     for act in (lambda d: d.parse_calls({}), lambda d: d.format_calls([]), lambda d: d.format_results([])):
-        with pytest.raises(TypeError, match="mcp spells tools alone"):
+        with pytest.raises(TypeError, match="mcp only formats tools"):
             act(get_dialect("mcp"))

@@ -230,5 +230,5 @@ def test_arguments_that_a_model_never_finished_are_refused_on_the_call_path() ->
 
 
 def test_mcp_has_no_streams() -> None:
-    with pytest.raises(TypeError, match="mcp spells tools alone"):
+    with pytest.raises(TypeError, match="mcp only formats tools"):
         get_dialect("mcp", TOOLS).add_event([], {})

@@ -208,7 +208,7 @@ def _check_ours(entry: Any, name: str, what: str) -> None:
 
 def _replace_text(place: Path, before: str, after: str) -> None:
     if (read_text(place) if place.exists() else "") != before:
-        raise ConfigError(f"{place}: somebody else changed it just now; nothing was written, try again")
+        raise ConfigError(f"{place}: another program changed it meanwhile; nothing was written, try again")
     if after:
         replace_file(place, after.encode(), keep_mode=True)
     else:

@@ -126,7 +126,7 @@ def add(
     if token_env is not None:
         _check_token(token_env, candidates)
     if (there := _find_there(candidates, namespace, known, config.parent)) is not None:
-        said = f"{config}: {' '.join(what)} is there already, as {'.'.join(path)}[{there}]"
+        said = f"{config}: {' '.join(what)} already exists, as {'.'.join(path)}[{there}]"
         fail(ConfigError(f"{said}; -n with another name adds it once more"), as_json=options.json)
         return 1
     used = {str(item.get("namespace")) for item in known}

@@ -154,7 +154,7 @@ def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
             for glob in globs or ():
                 if not any(map(glob_matcher((glob,)), names)):
                     guess = f"; did you mean {near[0]}?" if (near := nearest(glob, names)) else ""
-                    warn(f"policy.rules[{number}].{option}: {glob} matches no key that there is{guess}")
+                    warn(f"policy.rules[{number}].{option}: {glob} matches no existing key{guess}")
 
 
 @contextmanager

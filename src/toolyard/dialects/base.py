@@ -109,7 +109,7 @@ class Dialect(ABC):
         raise self._no_conversation()
 
     def _no_conversation(self) -> TypeError:
-        return TypeError(f"{self.name} spells tools alone: nobody holds a conversation in it")
+        return TypeError(f"{self.name} only formats tools; it has no messages")
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
         """The calls in an answer, wherever it keeps them; whatever is no call is passed over."""

@@ -277,6 +277,6 @@ def _check_change(enrichment: Enrichment, declared: Sequence[str], before: Tool,
         if declared and field not in _REACHED and FIELD + field not in declared:
             raise EnrichmentError(
                 f"{label(enrichment)} changed the {field} of {before.qualified_name}; name {FIELD + field!r} in "
-                "`writes`, so that whoever reads it can wait"
+                "`writes`, so that enrichments which read it run later"
             )
     return [field for field in changed if field not in _REACHED]

@@ -237,7 +237,7 @@ def read_all(loaders: Sequence[Loader]) -> list[Part]:
     if unreached and len(unreached) == len(parts):
         raise unreached[0]
     for missing in unreached:
-        _log.warning("a source is left out until it is there: %s", missing)
+        _log.warning("a source is skipped until it is available: %s", missing)
     return parts
 
 

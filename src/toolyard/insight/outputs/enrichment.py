@@ -99,7 +99,7 @@ async def ask_all(
                 _log.warning("no output schema for %s: %s", tools[place].qualified_name, problem)
             in_a_row = in_a_row + 1 if isinstance(answer, CallError) else 0
             if in_a_row >= _HOPELESS and not found:
-                _log.warning("the model failed %d times and never answered; nobody asks it any more", in_a_row)
+                _log.warning("the model failed %d times and never answered; it is not asked again", in_a_row)
                 break
     finally:
         # Nobody may be on the wire any more when the client is closed.

@@ -63,7 +63,7 @@ class HttpLink(Closing):
         self._headers = {**_HEADERS, **{name.lower(): value for name, value in (headers or {}).items()}}
         target = read_url(self.url)
         if _CREDENTIALS.intersection(self._headers) and target.is_exposed:
-            _log.warning("%s is not encrypted: whoever is on the way can read the API key; use https://", self.url)
+            _log.warning("%s is not encrypted: others on the network can read the API key; use https://", self.url)
         self._named = (with_port(target.host, target.port),)
         self._client = GuardedClient(verify=verify, max_bytes=max_bytes, pool=MAX_CONNECTIONS, http2=False)
 

@@ -37,11 +37,11 @@ _WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The
 _SAID = {
     200: "Done.",
     201: "Made.",
-    202: "Held: somebody must approve the call first; nothing has run.",
+    202: "Held: the call needs approval first; nothing has run.",
     204: "Done; there is nothing to say.",
     304: "Unchanged since the given `ETag`.",
     404: "There is none.",
-    409: "It collides with what is there.",
+    409: "Conflict with an existing resource.",
     501: "Nothing here can answer this tool.",
     504: "The tool took too long.",
 }
