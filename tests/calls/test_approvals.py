@@ -118,7 +118,7 @@ def test_a_definition_that_changed_is_held_anew_and_the_old_approval_says_why_it
     approved, pending = hold(engine), hold(engine, amount=6)
     engine.approvals.approve(approved)
     engine.tool_registry.remove("n::pay")
-    assert "not there any more" in engine.approvals.obstacle(engine.approvals.get(approved))
+    assert "no longer exists" in engine.approvals.obstacle(engine.approvals.get(approved))
     engine.tool_registry.add(function_tool(pay, namespace="n", description="Now something else."))
     assert hold(engine) != approved and PAID == []
     assert "another definition" in engine.approvals.obstacle(engine.approvals.get(approved))

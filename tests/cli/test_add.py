@@ -235,7 +235,7 @@ def check_adding_twice(words, capsys):
     text = Path("toolyard.yaml").read_text()
     assert run(["add", *words]) == 1
     said = capsys.readouterr().err
-    assert "toolyard.yaml: " in said and "is there already, as tools.registry[1]" in said
+    assert "toolyard.yaml: " in said and "already exists, as tools.registry[1]" in said
     assert Path("toolyard.yaml").read_text() == text
     assert run(["add", *["-n", "other", *words[words[0] == "-n" and 2 :]]]) == 0
 

@@ -149,7 +149,7 @@ def test_a_rule_for_keys_that_there_are_not_is_told_beside_the_keys(capsys, fold
     rules = "policy: {rules: [{deny: '*', keys: [guests]}, {ask: '*', keys: ['ops-*'], approvers: [boss]}]}"
     config.write_text(f"{config.read_text()}\n{rules}\n")
     _, _, err = output(capsys, "create", "guest", "--scope", "*:*")
-    assert "policy.rules[0].keys: guests matches no key that there is; did you mean guest?" in err
+    assert "policy.rules[0].keys: guests matches no existing key; did you mean guest?" in err
     output(capsys, "create", "ops-1", "--scope", "*:*")
     _, _, err = output(capsys, "list")
-    assert "rules[1].keys" not in err and "policy.rules[1].approvers: boss matches no key" in err
+    assert "rules[1].keys" not in err and "policy.rules[1].approvers: boss matches no existing key" in err

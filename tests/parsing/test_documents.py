@@ -61,7 +61,7 @@ def test_a_missing_file_is_unavailable_and_the_missing_part_is_named(tmp_path: P
 
 def test_a_link_that_leads_nowhere_says_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("gone.json")
-    with pytest.raises(SourceUnavailable, match=r"no such file; the link leads to gone\.json"):
+    with pytest.raises(SourceUnavailable, match=r"no such file; the link points to gone\.json"):
         read_bytes(tmp_path / "link")
 
 

@@ -409,7 +409,7 @@ def _check_gain(other: str, option: str, entry: PluginEntry, config: Config, ask
     if option == _WITH and config.engines[other].options.get(_WITH) is not None:
         raise ConfigError(f"{entry.where}.{option}: {other!r} reaches outside itself, so nothing is gained")
     if other in asking:
-        raise ConfigError(f"{entry.where}.{option}: {other!r} comes back to itself, so nobody would answer")
+        raise ConfigError(f"{entry.where}.{option}: {other!r} refers back to itself, so no engine would answer")
 
 
 class Toolyard(Closing):

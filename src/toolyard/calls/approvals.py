@@ -140,7 +140,7 @@ class Approvals:
         known = self._definitions(approval.tool)
         if approval.definition_hash in known:
             return None
-        what = "has another definition since it was held" if known else "is not there any more"
+        what = "has another definition since it was held" if known else "no longer exists"
         return f"{approval.tool} {what}; the call is held anew when it is sent again"
 
     def _decide(

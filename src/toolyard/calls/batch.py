@@ -228,7 +228,7 @@ def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
         return entry.tool_output
     conflict = CallConflict(
         f"call_id {call.call_id!r} was used before in this session, for another call",
-        hint="give every call an id of its own; to have it done again, send it with another id",
+        hint="give every call its own id; to run it again, send it with another id",
     )
     return ToolResult.failed(call, conflict.info)
 

@@ -39,7 +39,7 @@ class LoggingOptions(msgspec.Struct, frozen=True, kw_only=True):
 class JsonlOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Append one JSON object per call to a file."""
 
-    path: Annotated[Text, Meta(description="File to append to, relative to the config file.")]
+    path: Annotated[Text, Meta(description="The file to append to, relative to the config file.")]
     max_bytes: Annotated[
         int | UnsetType,
         Meta(ge=1, description="Size at which the file is renamed to `<path>.1` and a new one started."),

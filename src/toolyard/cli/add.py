@@ -51,17 +51,21 @@ _PLAIN_HOSTS = ("mcp", "www", "api")
 
 def add(
     *what: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"], help="The namespace of its tools.")] = None,
+    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"], help="Namespace of the tools.")] = None,
     option: Annotated[
         Sequence[str],
-        Parameter(name="--set", negative="", help="KEY=VALUE: what else the source is to say; ${NAME} in it stays."),
+        Parameter(
+            name="--set", negative="", help="Further option of the source: KEY=VALUE. ${NAME} is written as it is."
+        ),
     ] = (),
-    token_env: Annotated[str | None, Parameter(help="The variable with the token or key that it asks for.")] = None,
+    token_env: Annotated[str | None, Parameter(help="Environment variable with the token or key of the API.")] = None,
     into: Annotated[
         Path | None,
-        Parameter(help="The config that is added to; not given: $TOOLYARD_CONFIG or ./toolyard.yaml, made if need be."),
+        Parameter(help="Config to change; created if it does not exist. Default: $TOOLYARD_CONFIG or ./toolyard.yaml."),
     ] = None,
-    show: Annotated[bool, Parameter(name="--print", negative="", help="Print the source, and change nothing.")] = False,
+    show: Annotated[
+        bool, Parameter(name="--print", negative="", help="Print the source without changing the config.")
+    ] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Add a source to a config, which otherwise stays as it is. It is loaded first, and refused if it has no tools.
@@ -69,9 +73,9 @@ def add(
     Parameters
     ----------
     what
-        The address of an OpenAPI document or an MCP server; a Python file, a catalog, an OpenAPI document, a folder of
-        scripts, or a client's mcpServers file; a Python module; or the command, with its arguments, that starts an
-        MCP server: `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
+        URL of an OpenAPI document or MCP server; a Python file, catalog, OpenAPI document, folder of scripts, or a
+        client's mcpServers file; a Python module; or the command that starts an MCP server:
+        `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
     """
     text, path, known = _read_known(config := into or config_path(None) or DEFAULT_CONFIG)
     extra = dict(_split_option(word) for word in option)
@@ -79,7 +83,7 @@ def add(
     if token_env is not None:
         _check_token(token_env, candidates)
     if (there := _find_there(candidates, namespace, known, config.parent)) is not None:
-        said = f"{config}: {' '.join(what)} is there already, as {'.'.join(path)}[{there}]"
+        said = f"{config}: {' '.join(what)} already exists, as {'.'.join(path)}[{there}]"
         fail(ConfigError(f"{said}; -n with another name adds it once more"), as_json=options.json)
         return 1
     used = {str(item.get("namespace")) for item in known}

@@ -24,8 +24,8 @@ from toolyard.sessions.store.sql import steady_clock
 
 _MOST = 1000
 _WIDE = 120
-ApprovalName = Annotated[str, Parameter(help="The approval.")]
-ReasonOption = Annotated[str | None, Parameter(name="--reason", help="Why; whoever made the call is told.")]
+ApprovalName = Annotated[str, Parameter(help="Id of the approval.")]
+ReasonOption = Annotated[str | None, Parameter(name="--reason", help="Reason, shown to the caller.")]
 
 
 def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOptions = YARD) -> int:
@@ -34,7 +34,7 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
     Parameters
     ----------
     state
-        Which to list: those that wait, those that were decided in one way, or all.
+        State of the approvals to list.
     """
     with _open_approvals(options.config) as approvals:
         found = approvals.list(state=None if state == "all" else state, limit=_MOST).approvals
@@ -49,7 +49,7 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
 
 
 def show_(
-    approval_id: Annotated[str, Parameter(help="The approval, as `toolyard approvals list` shows it.")],
+    approval_id: Annotated[str, Parameter(help="Id of the approval; see `toolyard approvals list`.")],
     /,
     *,
     options: YardOptions = YARD,

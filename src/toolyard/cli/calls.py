@@ -78,7 +78,7 @@ _WaitOption = Annotated[
     float | None,
     Parameter(
         validator=_check_wait,
-        help="If it must be approved: seconds to wait for somebody to do so elsewhere, instead of asking here.",
+        help="If the call needs approval: wait this many seconds for a decision made elsewhere, without asking here.",
     ),
 ]
 
@@ -89,7 +89,7 @@ def call(
     *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
     session: Annotated[str | None, Parameter(name=["--session", "-s"], validator=_check_session)] = None,
     simulate: Annotated[bool, Parameter(negative="")] = False,
-    timeout: Annotated[float | None, Parameter(help="Seconds the call may take.")] = None,
+    timeout: Annotated[float | None, Parameter(help="Deadline of the call in seconds.")] = None,
     wait: _WaitOption = None,
     owner: OwnerOption = None,
     skip_bad: SkipOption = False,
@@ -102,13 +102,13 @@ def call(
     name
         Qualified name, or a bare name that only one namespace has.
     arguments
-        KEY=VALUE words, where a value is read as JSON if it is JSON and the tool takes it so, and else as text; or
-        one JSON object; or - to read that from standard input.
+        Arguments as KEY=VALUE; values are read as JSON if they are JSON and the tool accepts that, else as text. Or
+        one JSON object, or - to read it from standard input.
     session
-        Make the call in this session, which is set up if there is none, and keep it there. Without a `sessions`
-        block in the config, sessions are kept in a file of the user's.
+        Run the call in this session and record it there. The session is created if it does not exist. Without a
+        `sessions` block in the config, sessions are stored in your home directory.
     simulate
-        Answer as the session would now, and leave it as it was. A session that is named must be there.
+        Simulate the call; nothing is recorded. With --session, the session must exist.
     """
     given = _read_arguments(arguments)
     approver = ask_at_terminal if wait is None and sys.stdin.isatty() and sys.stderr.isatty() else None
@@ -257,21 +257,25 @@ def _read_time(_: object, tokens: Sequence[Token]) -> datetime:
 
 def calls(
     *,
-    tool: Annotated[str | None, Parameter(help="A glob of qualified names.")] = None,
-    namespace: Annotated[str | None, Parameter(help="Calls of its tools.")] = None,
-    session: Annotated[str | None, Parameter(help="Calls in that session.")] = None,
-    key: Annotated[str | None, Parameter(help="Calls made with the key of that id.")] = None,
-    code: Annotated[str | None, Parameter(help="Calls that failed with that code.")] = None,
-    mode: Annotated[Mode | None, Parameter(help="How they were made.")] = None,
-    effect: Annotated[Effect | None, Parameter(help="Calls that failed, by what they did all the same.")] = None,
-    effects: Annotated[Effects | None, Parameter(help="Calls of tools that do this.")] = None,
+    tool: Annotated[str | None, Parameter(help="Only calls of these tools: a glob of qualified names.")] = None,
+    namespace: Annotated[str | None, Parameter(help="Only calls of tools in this namespace.")] = None,
+    session: Annotated[str | None, Parameter(help="Only calls in this session.")] = None,
+    key: Annotated[str | None, Parameter(help="Only calls made with the key of this id.")] = None,
+    code: Annotated[str | None, Parameter(help="Only calls that failed with this code.")] = None,
+    mode: Annotated[Mode | None, Parameter(help="Only calls of this kind.")] = None,
+    effect: Annotated[Effect | None, Parameter(help="Only failed calls with this effect.")] = None,
+    effects: Annotated[Effects | None, Parameter(help="Only calls of tools with these effects.")] = None,
     since: Annotated[
         datetime | None, Parameter(converter=_read_time, help=f"Calls that ended then or later: {_TIMES}.")
     ] = None,
-    until: Annotated[datetime | None, Parameter(converter=_read_time, help="Calls that ended before that.")] = None,
-    errors: Annotated[bool, Parameter(negative="", help="Only calls that failed.")] = False,
-    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many, at most.")] = 100,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on as calls are made.")] = False,
+    until: Annotated[
+        datetime | None, Parameter(converter=_read_time, help="Only calls that ended before this time.")
+    ] = None,
+    errors: Annotated[bool, Parameter(negative="", help="Only failed calls.")] = False,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="Maximum number of calls.")] = 100,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], negative="", help="Print new calls as they are made.")
+    ] = False,
     options: YardOptions = YARD,
 ) -> int:
     """List the calls that a server with this config logged, newest last. With --follow, JSON is one object a line."""

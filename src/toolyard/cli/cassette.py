@@ -23,8 +23,8 @@ from toolyard.cli.yard import config_path, open_registry
 from toolyard.engines.replay.cassette import Cassette, Recording, drift_of
 from toolyard.model.errors import ErrorInfo
 
-CassettePath = Annotated[Path, Parameter(help="The cassette: a .jsonl or .yaml file.")]
-NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recordings of the tool of that name.")]
+CassettePath = Annotated[Path, Parameter(help="The cassette, a .jsonl or .yaml file.")]
+NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recordings of this tool.")]
 
 _SHOWN = 80
 

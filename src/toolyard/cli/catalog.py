@@ -27,7 +27,7 @@ _SHOWN = 50
 
 def check(
     *,
-    strict: Annotated[bool, Parameter(negative="", help="Exit 1 for what is only warned of, too.")] = False,
+    strict: Annotated[bool, Parameter(negative="", help="Exit with status 1 for warnings, too.")] = False,
     options: YardOptions = YARD,
 ) -> int:
     """Load a config, a catalog or a Python file and print what was loaded, rewritten and rejected, and why.
@@ -98,7 +98,7 @@ def tools(
     tag
         Only tools with this tag.
     denied
-        List those as well that the policy denies you.
+        List also the tools that the policy denies you.
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, namespace=namespace, tag=tag)
@@ -149,8 +149,8 @@ def show(
     name
         Qualified name, or a bare name that only one namespace has.
     format
-        Spell it as a provider does: openai, openai-responses, anthropic, gemini or mcp. What the provider
-        cannot be told is listed on standard error.
+        Use a provider's format: openai, openai-responses, anthropic, gemini or mcp. What the format cannot express is
+        listed on standard error.
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         called = read_wire_call(registry.snapshot, ToolCall(name)).name
@@ -218,15 +218,15 @@ def search(
     Parameters
     ----------
     query
-        The task in words, or a tool's name.
+        Task in words, or name of a tool.
     k
-        At most how many.
+        Maximum number of hits.
     namespace
-        Only tools of this namespace; may be given often.
+        Only tools of this namespace. May be repeated.
     tag
-        Only tools with this tag; with all of them, if it is given often.
+        Only tools with this tag. If repeated, only tools with all of the tags.
     threshold
-        The score, from 0 to 1, that the best must reach; 0 shows the nearest, whatever it is.
+        Minimum score of the best hit, from 0 to 1; 0 always shows the nearest tools.
     """
     _check_request(query, k, threshold)
     with open_registry(options.config, skip_bad=skip_bad) as registry:

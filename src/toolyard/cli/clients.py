@@ -54,8 +54,10 @@ _FOLDERS = {
 """Where clients keep what is theirs: on Linux and its like, on macOS, on Windows."""
 _SYSTEMS = {"darwin": 1, "win32": 2}
 
-Name = Annotated[str, Parameter(help="What the server is called in the client.")]
-File = Annotated[Path | None, Parameter(help="The client's file, if it is not the user's: that of a project, say.")]
+Name = Annotated[str, Parameter(help="Name of the server in the client.")]
+File = Annotated[
+    Path | None, Parameter(help="Configuration file of the client, such as that of a project; by default the user's.")
+]
 
 
 def find_file(client: Client, system: str, env: Mapping[str, str], home: Path) -> Path:
@@ -72,10 +74,15 @@ def install(
     *,
     name: Name = "toolyard",
     env: Annotated[
-        Sequence[str], Parameter(negative="", help="NAME=VALUE, or NAME: a variable that the server is given.")
+        Sequence[str],
+        Parameter(
+            negative="", help="Environment variable for the server: NAME=VALUE, or NAME to copy the current value."
+        ),
     ] = (),
     file: File = None,
-    show: Annotated[bool, Parameter(name="--print", negative="", help="Print the entry, and change nothing.")] = False,
+    show: Annotated[
+        bool, Parameter(name="--print", negative="", help="Print the entry without changing the file.")
+    ] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Let a client start `toolyard mcp CONFIG`. What else its file says stays as it is, and is kept beside it.
@@ -85,7 +92,7 @@ def install(
     client
         claude-desktop, claude-code, cursor, vscode, codex or gemini-cli.
     config
-        Config, catalog or Python file; if not given, as for other verbs.
+        Config, catalog or Python file; default as for other commands.
     """
     found, place = CLIENTS[client], _choose_file(client, file)
     entry = _make_entry(found, config_path(config), _read_variables(env))
@@ -107,7 +114,7 @@ def install(
 def uninstall(
     client: ClientName, /, *, name: Name = "toolyard", file: File = None, options: VerbOptions = OUTPUT
 ) -> int:
-    """Take a yard out of a client again. A file that nobody else has changed is then what it was, to the byte.
+    """Remove the tools from a client. A file that nobody else has changed is then what it was, to the byte.
 
     Parameters
     ----------
@@ -201,7 +208,7 @@ def _check_ours(entry: Any, name: str, what: str) -> None:
 
 def _replace_text(place: Path, before: str, after: str) -> None:
     if (read_text(place) if place.exists() else "") != before:
-        raise ConfigError(f"{place}: somebody else changed it just now; nothing was written, try again")
+        raise ConfigError(f"{place}: another program changed it meanwhile; nothing was written, try again")
     if after:
         replace_file(place, after.encode(), keep_mode=True)
     else:

@@ -51,20 +51,19 @@ def graph(
     Parameters
     ----------
     out
-        The file to write: `.html` for a page to search, zoom and filter, `.dot` for Graphviz, `.mmd` for Mermaid, or
-        `.json`.
+        File to write: `.html` for an interactive page, `.dot` for Graphviz, `.mmd` for Mermaid, or `.json`.
     top
-        Show an edge if it is among so many strongest of its source, or of its target.
+        Show an edge if it is among this many strongest of its source or target.
     min_score
-        Show no edge with a lower score, from 0 to 1.
+        Minimum score of an edge, from 0 to 1.
     max_edges
-        Show so many edges at most, the strongest of all.
+        Maximum number of edges; the strongest are shown.
     namespace
-        Show the tools of this namespace alone. May be given often.
+        Only tools of this namespace. May be repeated.
     linked
-        Leave out tools without an edge that is shown.
+        Hide tools without a visible edge.
     title
-        What stands above the graph; the name of the config if not given.
+        Title of the graph; by default the name of the config.
     """
     form = _choose_format(out)
     from toolyard.insight.graph import GraphOptions

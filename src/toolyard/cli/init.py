@@ -24,7 +24,7 @@ def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
     Parameters
     ----------
     folder
-        Where; made if need be.
+        Folder; created if it does not exist.
     """
     there = [name for name in _FILES if (folder / name).exists()]
     if there:

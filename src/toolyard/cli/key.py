@@ -41,7 +41,8 @@ ScopeOption = Annotated[
     Parameter(
         name="--scope",
         negative="",
-        help="hr:list,execute or `'*:*'`: namespaces, and list, simulate, execute, approve, admin. May be repeated.",
+        help="Namespace and verbs, such as hr:list,execute or `'*:*'`. Verbs: list, simulate, execute, "
+        "approve, admin. May be repeated.",
     ),
 ]
 
@@ -51,12 +52,10 @@ def create_(
     /,
     *,
     scope: ScopeOption,
-    expires: Annotated[
-        str | None, Parameter(help="After that long: 90s, 15m, 12h, 30d, 8w. Never, if not given.")
-    ] = None,
-    rate: Annotated[float | None, Parameter(help="Requests a second; the server's default, if not given.")] = None,
-    burst: Annotated[float | None, Parameter(help="Requests at once beyond the rate.")] = None,
-    concurrency: Annotated[int | None, Parameter(help="Requests running at the same time.")] = None,
+    expires: Annotated[str | None, Parameter(help="Lifetime: 90s, 15m, 12h, 30d, 8w. By default unlimited.")] = None,
+    rate: Annotated[float | None, Parameter(help="Requests per second; by default the server's limit.")] = None,
+    burst: Annotated[float | None, Parameter(help="Burst of requests beyond the rate.")] = None,
+    concurrency: Annotated[int | None, Parameter(help="Concurrent requests.")] = None,
     options: YardOptions = YARD,
 ) -> int:
     """Make a key and print its token, this once; every running server knows it by then.
@@ -64,7 +63,7 @@ def create_(
     Parameters
     ----------
     name
-        What the key is for; shown in lists and logs.
+        Name of the key, shown in lists and logs.
     """
     scopes = read_scopes(scope)
     until = None if expires is None else time.time() + _read_span(expires)
@@ -105,12 +104,12 @@ def list_(*, options: YardOptions = YARD) -> int:
 
 
 def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
-    """End a key. Every running server refuses it by the time this returns.
+    """Revoke a key. Every running server refuses it by the time this returns.
 
     Parameters
     ----------
     key_id
-        The id of the key, as `toolyard key list` shows it, or its name if no other key has that.
+        Id of the key (see `toolyard key list`), or its name if that is unique.
     """
     with _open_ring(options.config) as ring:
         key = ring.revoke(key_id) or ring.revoke(_find_named(ring, key_id))
@@ -157,7 +156,7 @@ def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
             for glob in globs or ():
                 if not any(map(glob_matcher((glob,)), names)):
                     guess = f"; did you mean {near[0]}?" if (near := nearest(glob, names)) else ""
-                    warn(f"policy.rules[{number}].{option}: {glob} matches no key that there is{guess}")
+                    warn(f"policy.rules[{number}].{option}: {glob} matches no existing key{guess}")
 
 
 @contextmanager

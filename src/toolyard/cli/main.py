@@ -24,58 +24,58 @@ from toolyard.model.errors import (
 
 app = App(
     name="toolyard",
-    help="One definition, one name and one call path for every tool an agent can call.",
+    help="A tool layer for LLM agents: load, call, simulate, record and serve tools.",
     version=VERSION,
     version_flags=["--version"],
 )
 _GROUPS = {
-    "session": "Look at sessions and branch them.",
-    "approvals": "See which calls wait for approval, and decide.",
-    "key": "Say who may use a server.",
-    "cassette": "Look at recorded calls and check them against the tools.",
-    "manifest": "Say which scripts of a directory may be loaded.",
-    "embeddings": "The embedding model that search and enrichments use by default.",
+    "session": "Inspect and fork sessions.",
+    "approvals": "List and decide held calls.",
+    "key": "Manage the API keys of a server.",
+    "cassette": "Inspect recorded calls and compare them with the tools.",
+    "manifest": "Manage which scripts of a directory may be loaded.",
+    "embeddings": "Manage the default embedding model of search and enrichments.",
 }
 _VERBS = {
-    "init:init": "Make a small yard that runs at once.",
+    "init:init": "Create an example project that runs.",
     "add:add": "Add an API, an MCP server, functions or a catalog to a config.",
-    "catalog:check": "Load a config, catalog or Python file and say what was loaded, rewritten and rejected.",
+    "catalog:check": "Load a config, catalog or Python file and report what was loaded, rewritten and rejected.",
     "catalog:tools": "List the tools.",
-    "catalog:show": "Show one tool, whole.",
-    "catalog:search": "Find tools by what they do.",
+    "catalog:show": "Show the definition of a tool.",
+    "catalog:search": "Search tools by what they do.",
     "calls:call": "Call a tool and print its result.",
-    "calls:calls": "List the calls that were made, newest last.",
-    "sample:sample": "Draw tools that belong together.",
-    "graph:graph": "Draw which tools feed which: as a page, or for Graphviz, Mermaid or another program.",
+    "calls:calls": "List past calls, newest last.",
+    "sample:sample": "Draw sets of related tools.",
+    "graph:graph": "Export the data flow between tools: as a page, or for Graphviz, Mermaid or another program.",
     "serve:serve": "Serve the tools over HTTP.",
-    "serve:open": "Show the tools in a browser.",
+    "serve:open": "Open the console in a browser.",
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
-    "clients:install": "Let a client such as Claude Desktop or Cursor start a yard.",
-    "clients:uninstall": "Take a yard out of a client again.",
+    "clients:install": "Register the tools with a client such as Claude Desktop or Cursor.",
+    "clients:uninstall": "Remove the tools from a client.",
     "init:schema": "Print the JSON Schema of config files.",
     "session:list_": "List the sessions.",
-    "session:show_": "Show a session, call by call.",
-    "session:fork_": "Begin a session where another one now is, or was.",
-    "session:diff_": "Show where two sessions part, and how their worlds differ.",
-    "session:export_": "Print a session as JSON that `setup` takes back.",
+    "session:show_": "Show the calls of a session.",
+    "session:fork_": "Fork a session, at its end or at an earlier entry.",
+    "session:diff_": "Compare the histories and worlds of two sessions.",
+    "session:export_": "Print a session as JSON, in the form that `setup` accepts.",
     "session:delete_": "End a session.",
     "approvals:list_": "List the calls that wait for approval.",
-    "approvals:show_": "Show one, with what it would change.",
-    "approvals:approve_": "Let a call run, once.",
-    "approvals:deny_": "Refuse a call.",
-    "key:create_": "Make a key and print its token, this once.",
-    "key:list_": "List the keys.",
-    "key:revoke_": "End a key.",
-    "cassette:show_": "List the recordings.",
-    "cassette:check_": "Say where cassette and tools have moved apart.",
-    "manifest:init_": "Make a manifest that allows the scripts which are there now.",
+    "approvals:show_": "Show an approval and what the call would change.",
+    "approvals:approve_": "Approve a call; it may then run once.",
+    "approvals:deny_": "Deny a call.",
+    "key:create_": "Create a key and print its token, once.",
+    "key:list_": "List keys.",
+    "key:revoke_": "Revoke a key.",
+    "cassette:show_": "List the recorded calls.",
+    "cassette:check_": "Compare a cassette with the current tools.",
+    "manifest:init_": "Create a manifest that allows the existing scripts.",
     "manifest:list_": "List the files that the manifest allows.",
-    "manifest:add_": "Allow files, or approve what they say now.",
-    "manifest:remove_": "Allow files no longer.",
+    "manifest:add_": "Allow files, or accept their current content.",
+    "manifest:remove_": "Remove files from the manifest.",
     "manifest:verify_": "Check that every allowed file can be loaded.",
-    "manifest:diff_": "Show where directory and manifest part.",
-    "embeddings:install_": "Install its weights, and what runs them without torch.",
-    "embeddings:status_": "Say whether it is installed, and where.",
+    "manifest:diff_": "Compare the directory with the manifest.",
+    "embeddings:install_": "Install the model and its runtime, without torch.",
+    "embeddings:status_": "Show whether the model is installed, and where.",
 }
 """Every verb by its file and function: those of a group have its name for a file, and end in `_`."""
 
@@ -102,14 +102,14 @@ def completion(
     install: Annotated[bool, Parameter(negative="")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Print what completes this command in a shell: `eval "$(toolyard completion bash)"`.
+    """Print shell completions: `eval "$(toolyard completion bash)"`.
 
     Parameters
     ----------
     shell
         The shell.
     install
-        Write it where that shell looks, for all shells to come, and print the place.
+        Install the completions for future shells, and print the path.
     """
     # A file may stand as a word, which only `name_file` knows: where nothing else fits, bash offers files.
     text = app.generate_completion(shell=shell).replace("\ncomplete -F ", "\ncomplete -o default -F ")

@@ -23,7 +23,7 @@ from toolyard.sources.scripts.manifest import (
     review_directory,
 )
 
-Directory = Annotated[Path, Parameter(help="The directory that holds the scripts.")]
+Directory = Annotated[Path, Parameter(help="Directory of the scripts.")]
 
 
 def init_(
@@ -31,12 +31,12 @@ def init_(
     /,
     *,
     hashed: Annotated[
-        bool, Parameter(negative="", help="Keep the hash of each file: changed bytes are refused.")
+        bool, Parameter(negative="", help="Store a hash of each file; changed files are refused.")
     ] = False,
-    empty: Annotated[bool, Parameter(negative="", help="Allow nothing yet, whatever is there.")] = False,
+    empty: Annotated[bool, Parameter(negative="", help="Create a manifest that allows nothing.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Make a manifest that allows the scripts which are there now. Exits 1 if some cannot be allowed."""
+    """Create a manifest that allows the existing scripts. Exits 1 if some cannot be allowed."""
     manifest, refused = create_manifest(directory, hashed=hashed, empty=empty)
     if options.json:
         print_json({**_describe_file(directory, manifest), "refused": refused})
@@ -59,16 +59,16 @@ def add_(
     directory: Directory,
     /,
     *files: str,
-    absent: Annotated[bool, Parameter(negative="", help="Allow also a file that is not there yet.")] = False,
-    hashed: Annotated[bool, Parameter(negative="", help="Keep the hash of each file from now on.")] = False,
+    absent: Annotated[bool, Parameter(negative="", help="Allow files that do not exist yet.")] = False,
+    hashed: Annotated[bool, Parameter(negative="", help="Store a hash of each file from now on.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Allow files, or approve what they say now.
+    """Allow files, or accept their current content.
 
     Parameters
     ----------
     files
-        Names of files in the directory, such as foo.py.
+        File names in the directory, such as foo.py.
     """
     if not files and not hashed:
         raise ManifestError("name the files to be allowed")
@@ -82,7 +82,7 @@ def remove_(directory: Directory, /, *files: str, options: VerbOptions = OUTPUT)
     Parameters
     ----------
     files
-        Names of files in the manifest.
+        File names in the manifest.
     """
     if not files:
         raise ManifestError("name the files to be allowed no longer")

@@ -22,13 +22,13 @@ from toolyard.model.errors import ConfigError
 class VerbOptions:
     """What every verb takes."""
 
-    json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, errors included.")] = False
+    json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, also for errors.")] = False
     quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", help="Nothing but errors on standard error.")
+        bool, Parameter(name=["--quiet", "-q"], negative="", help="Print only errors on standard error.")
     ] = False
     verbose: Annotated[
         bool,
-        Parameter(name=["--verbose", "-v"], negative="", help="Say on standard error what is done, as it is done."),
+        Parameter(name=["--verbose", "-v"], negative="", help="Print what is done on standard error."),
     ] = False
 
 
@@ -41,9 +41,9 @@ class YardOptions(VerbOptions):
         Path | None,
         Parameter(
             name=["--config", "-c"],
-            help="Config, catalog or Python file; it may also stand as the first word, without -c. Default: "
-            "$TOOLYARD_CONFIG, ./toolyard.yaml, or the domains of $TOOL_REGISTRY_DOMAINS, which are the core tools "
-            "if it is not set.",
+            help="Config, catalog or Python file; may also be the first argument, without -c. Default: "
+            "$TOOLYARD_CONFIG, ./toolyard.yaml, or the domains in $TOOL_REGISTRY_DOMAINS (core if "
+            "not set).",
         ),
     ] = None
 
@@ -53,10 +53,10 @@ OUTPUT, YARD = VerbOptions(), YardOptions()
 SkipOption = Annotated[
     bool,
     Parameter(
-        name="--skip-bad", negative="", help="Leave out bad entries and duplicates instead of refusing the file."
+        name="--skip-bad", negative="", help="Skip invalid entries and duplicates instead of rejecting the file."
     ),
 ]
-OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Whose session it is.")]
+OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Owner of the session.")]
 
 
 def read_word(text: str) -> Any:

@@ -24,12 +24,12 @@ def sample(
     type: str,  # noqa: A002 (it is called so in configs)
     /,
     *,
-    k: Annotated[int | None, Parameter(name=["-k"], help="How many tools.")] = None,
-    seed: Annotated[int | None, Parameter(help="The same seed draws the same tools.")] = None,
-    count: Annotated[int, Parameter(name=["--count", "-n"], help="How many samples.")] = 1,
+    k: Annotated[int | None, Parameter(name=["-k"], help="Number of tools.")] = None,
+    seed: Annotated[int | None, Parameter(help="Seed; equal seeds draw equal tools.")] = None,
+    count: Annotated[int, Parameter(name=["--count", "-n"], help="Number of samples.")] = 1,
     namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace"], negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),
-    jsonl: Annotated[bool, Parameter(negative="", help="Print each sample as a line of JSON.")] = False,
+    jsonl: Annotated[bool, Parameter(negative="", help="Print one line of JSON per sample.")] = False,
     format: str | None = None,  # noqa: A002 - the option is called --format
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
@@ -41,15 +41,15 @@ def sample(
     Parameters
     ----------
     type
-        The sampler: tc/random, tc/chain, tc/fan_out, tc/fan_in, tc/dag, tc/neighbor, tc/sparse, tc/conflict,
+        Sampler: tc/random, tc/chain, tc/fan_out, tc/fan_in, tc/dag, tc/neighbor, tc/sparse, tc/conflict,
         tc/irrelevant, tc/missing, tc/coverage, tc/mix, or one of a plugin.
     namespace
-        Only tools of this namespace; may be given often.
+        Only tools of this namespace. May be repeated.
     option
-        An option of the sampler, `min_score=0.7`; the value is read as JSON where it is JSON. May be given often; the
-        same one often only if it takes a list.
+        Option of the sampler, such as `min_score=0.7`; the value is read as JSON if it is JSON. May be repeated; the
+        same option only if it takes a list.
     format
-        In the JSON also the definitions, as a provider spells them: openai, openai-responses, anthropic, gemini or mcp.
+        Add the definitions to the JSON, in a provider's format: openai, openai-responses, anthropic, gemini or mcp.
     """
     if count < 1:
         raise ConfigError(f"--count must be 1 or more, not {count}")

@@ -40,21 +40,20 @@ _WATCH_SECONDS = 0.5
 _HOST, _PORT, _DOMAINS = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT", "TOOL_REGISTRY_DOMAINS"
 
 Host = Annotated[
-    str | None, Parameter(help="Name or address to listen at. Where other machines can come, there must be an API key.")
+    str | None,
+    Parameter(
+        help="Host name or IP address to listen on. An address that other machines can reach requires an API key."
+    ),
 ]
-Port = Annotated[int | None, Parameter(help="Port to listen at; 0 for any that is free.")]
-Domains = Annotated[
-    str | None, Parameter(help="Domains of tools to serve, with commas between them; without a config: core.")
-]
+Port = Annotated[int | None, Parameter(help="Port to listen on; 0 for any free port.")]
+Domains = Annotated[str | None, Parameter(help="Domains to serve, separated by commas; without a config: core.")]
 AutoPort = Annotated[bool | None, Parameter(help="Use the next free port if this one is taken.")]
 Processes = Annotated[
-    int | None, Parameter(help="Processes that answer; more than one needs a sqlite or postgres `sessions` block.")
+    int | None, Parameter(help="Number of worker processes; more than one needs a sqlite or postgres `sessions` block.")
 ]
 Strict = Annotated[bool | None, Parameter(help="Refuse to start if anything could not be loaded.")]
-Log = Annotated[str | None, Parameter(help="How requests are logged: text, json or off.")]
-Watch = Annotated[
-    bool, Parameter(negative="", help="Load sources again when their files change: scripts, functions, catalogs.")
-]
+Log = Annotated[str | None, Parameter(help="Format of the request log: text, json or off.")]
+Watch = Annotated[bool, Parameter(negative="", help="Reload scripts, functions and catalogs when their files change.")]
 Inherited = Annotated[int | None, Parameter(show=False)]
 """A file that this command passes on to the workers it starts."""
 
@@ -224,11 +223,11 @@ def _announce_address(address: Address, block: ServerBlock, text: str, out: Text
 
 Exposed = Annotated[
     str | None,
-    Parameter(help="What the client sees: all tools, or `search`: two tools to find and call the others with."),
+    Parameter(help="`all`: clients see every tool. `search`: clients see two tools that find and call the others."),
 ]
 Names = Annotated[
     str | None,
-    Parameter(help="How tools are called: qualified, or `bare`: without the namespace where that is unique."),
+    Parameter(help="Names of tools: qualified, or `bare`: without the namespace where that is unique."),
 ]
 Sessions = Annotated[bool | None, Parameter(help="Add tools that open, fork and close sessions.")]
 
@@ -298,8 +297,8 @@ async def _serve_stdio(service: Service, reading: int, writing: int) -> None:
 
 def open(  # noqa: A001 - the verb's name
     *,
-    browser: Annotated[bool, Parameter(negative="--no-browser", help="Show it in a browser.")] = True,
-    port: Annotated[int, Parameter(help="Port to listen at; 0 for any that is free.")] = 0,
+    browser: Annotated[bool, Parameter(negative="--no-browser", help="Open a browser.")] = True,
+    port: Annotated[int, Parameter(help="Port to listen on; 0 for any free port.")] = 0,
     options: YardOptions = YARD,
 ) -> int:
     """Serve the tools to this machine alone, and show their console in a browser, until stopped.

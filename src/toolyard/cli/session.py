@@ -70,16 +70,16 @@ def fork_(
     owner: OwnerOption = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Begin a session where another one now is, or was; nothing is copied.
+    """Open a session where another one now is, or was; nothing is copied.
 
     Parameters
     ----------
     session_id
         The session to fork.
     new_id
-        What the fork is called.
+        Name of the fork.
     at
-        How many calls it begins with; all of them if not given.
+        Number of calls to keep; by default all.
     """
     with open_yard(options.config, durable=True) as yard:
         _, owner = _read_state(yard, session_id, owner, options.config)
@@ -106,13 +106,13 @@ def diff_(
     Parameters
     ----------
     session_id
-        One session.
+        First session.
     other_id
-        The other; the same one if not given, for two points of it.
+        Second session; by default the first, to compare two of its entries.
     at_a
-        Of the one, only as many calls.
+        Use only this many calls of the first session.
     at_b
-        Of the other, only as many calls.
+        Use only this many calls of the second session.
     """
     points = ((session_id, at_a), (session_id if other_id is None else other_id, at_b))
     with open_yard(options.config, durable=True) as yard:

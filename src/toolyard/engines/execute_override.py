@@ -132,8 +132,8 @@ def _refuse_effect(snapshot: Snapshot, call: ToolCall) -> ToolResult | None:
     if all(tool.effects in allowed for tool in tools):
         return None
     denied = Denied(
-        f"{tools[0].qualified_name} may change something, and its engine has no simulation of its own",
-        hint="override simulate beside execute, or override answer(invocation), which is told the mode",
+        f"{tools[0].qualified_name} may change something, and its engine cannot simulate it",
+        hint="override simulate as well as execute, or override answer(invocation), which gets the mode",
     )
     return ToolResult.failed(call, denied.info)
 

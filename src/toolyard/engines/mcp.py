@@ -355,7 +355,7 @@ class Links:
         idle = next((key for key, own in self._own.items() if own.calls == 0), None)
         if idle is None:
             raise Unavailable(
-                f"{self._most} sessions have a connection of their own to servers such as {server.name}, all in use",
+                f"{self._most} sessions have their own connection to servers such as {server.name}, all in use",
                 hint="try again later, or raise max_session_connections",
             )
         _log.warning("session %s lost its connection to %s to make room for another", idle[0].session_id, idle[1].name)

@@ -112,7 +112,7 @@ def _explain_missing(where: str) -> str:
     """The first part of the path that does not exist, as a hint to a wrong working directory."""
     path = Path(where).absolute()
     if path.is_symlink():
-        return f"the link leads to {path.readlink()}, which is not there"
+        return f"the link points to {path.readlink()}, which does not exist"
     parent = next(folder for folder in path.parents if folder.is_dir())
     return f"{parent} has no {path.relative_to(parent).parts[0]!r}"
 

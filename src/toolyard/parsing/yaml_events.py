@@ -255,7 +255,7 @@ _TAB = "a tab cannot indent YAML; use spaces"
 _REMEDIES = {
     "found a tab character that violates indentation": _TAB,
     "found a tab character where an indentation space is expected": _TAB,
-    "mapping values are not allowed in this context": "': ' cannot stand here; quote the text or mend the indentation",
+    "mapping values are not allowed in this context": "': ' is not allowed here; quote the text or fix the indentation",
     "block sequence entries are not allowed in this context": "'- ' cannot stand here; begin the list on a new line",
     "could not find expected ':'": "expected ': ' after the key above, on its line",
     "did not find expected key": "the indentation fits no line above",
@@ -380,7 +380,7 @@ class _Builder:
     def document(self, event: DocumentStartEvent) -> None:
         self.documents += 1
         if self.documents > 1:
-            raise self.refusal(event, "a second document begins here; put each in a file of its own")
+            raise self.refusal(event, "a second document begins here; put each in its own file")
 
     def scalar(self, event: ScalarEvent) -> None:
         stack = self.stack

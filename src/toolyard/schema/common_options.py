@@ -59,7 +59,9 @@ def check_certificate(cert: str | Sequence[str] | None, where: str) -> str | Seq
 def read_trust(verify: bool, ca: str | None, where: str = "") -> bool | str:
     """Whom to trust: the system's authorities, those of a file, or anybody."""
     if ca is not None and not verify:
-        raise ConfigError(f"{where}ca says whom to trust, and verify: false to trust anybody; give one of them")
+        raise ConfigError(
+            f"{where}ca sets the authorities to trust, and verify: false disables verification; give one of them"
+        )
     return verify if ca is None else ca
 
 

@@ -37,7 +37,7 @@ class LoadedCatalog:
         self._reloads = await self._records.aversion(_RELOAD)
 
     async def reload(self) -> None:
-        """Load every source again, and have the other processes do so too."""
+        """Reload all sources, and have the other processes do so too."""
         await asyncio.to_thread(self.registry.refresh)
         if self._records.shared:
             await self._records.aput(_RELOAD, "", "last", str(time.time()).encode())

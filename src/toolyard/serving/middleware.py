@@ -241,7 +241,7 @@ def _check_repeats(headers: Iterable[tuple[bytes, bytes]]) -> None:
     names = [name for name, _ in headers]
     for name in _ONCE:
         if names.count(name) > 1:
-            raise HttpFault(400, "request.invalid_http", f"the header {name.decode()} is there more than once")
+            raise HttpFault(400, "request.invalid_http", f"the header {name.decode()} occurs more than once")
 
 
 def _foreign(who: str) -> HttpFault:

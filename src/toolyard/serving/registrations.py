@@ -105,7 +105,7 @@ class Registrations:
             return name not in before
 
     async def remove(self, name: str) -> bool:
-        """Take a registered tool out again; False if there is none of that name."""
+        """Remove a registered tool; False if there is none of that name."""
         async with self._changing:
             before = self._source.entries
             if name not in before:

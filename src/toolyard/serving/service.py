@@ -220,7 +220,7 @@ def _with_domains(config: Config, block: ServerBlock) -> Config:
 
 
 async def reload_sources(loaded: LoadedCatalog) -> None:
-    """Load every source again; what goes wrong is logged, and the last good tools stay."""
+    """Reload all sources; what goes wrong is logged, and the last good tools stay."""
     try:
         await loaded.reload()
     except ToolyardError as error:

@@ -63,7 +63,7 @@ def find_parents(sessions: Sessions, owner: str) -> dict[str, str]:
 
 
 async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> dict[str, Any]:
-    """Everything in a session."""
+    """State of a session."""
 
     def read() -> dict[str, Any]:
         digest = engine.state_hash(session_id, owner=owner)

@@ -113,7 +113,7 @@ class HealthCheck(Shape):
 
 
 class Health(Shape):
-    """How the server is."""
+    """State of the server."""
 
     status: Literal["ok", "degraded", "down"]
     time: DateTime
@@ -128,7 +128,7 @@ class Probe(Shape):
 
 
 class VersionInfo(Shape):
-    """What the server is."""
+    """Version of the server."""
 
     service_name: str
     service_version: str
@@ -215,7 +215,7 @@ class Results(Shape):
 
 
 class DecisionBody(Shape):
-    """Why; whoever made the call is told."""
+    """Reason, shown to the caller."""
 
     reason: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET
 
@@ -260,7 +260,7 @@ class ApprovalListing(Shape):
 
 
 class CallLine(Shape):
-    """One call that was made. What was sent and what came back is in the history of its session, at `seq`."""
+    """Get a call. What was sent and what came back is in the history of its session, at `seq`."""
 
     id: str
     time: Annotated[DateTime, Meta(description="When it began.")]

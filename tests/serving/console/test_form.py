@@ -194,7 +194,7 @@ def test_arguments_without_a_field_are_written_as_json():
     fields = form_fields({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": True})
     assert [field.control for field in fields] == ["a0", MORE]
     assert read_form(fields, {"a0": "x", MORE: '{"b": 1}'}).arguments == {"a": "x", "b": 1}
-    assert read_form(fields, {"a0": "x", MORE: '{"a": 1}'}).mistakes == {MORE: "'a' has a field of its own above"}
+    assert read_form(fields, {"a0": "x", MORE: '{"a": 1}'}).mistakes == {MORE: "'a' has its own field above"}
     assert MORE in read_form(fields, {MORE: "[]"}).mistakes
     crowd = form_fields({"properties": {f"p{number}": {"type": "string"} for number in range(MAX_FIELDS + 1)}})
     assert len(crowd) == MAX_FIELDS + 1 and crowd[-1].control == MORE

@@ -43,7 +43,7 @@ def test_a_server_of_a_known_name_that_is_reached_otherwise_is_not_trusted_unask
             names, reasons, loader = load(server, path, "?other=1")
         assert names == set()
         assert "not approved yet" in reasons[0]
-        assert "is reached otherwise" in caplog.text
+        assert "is reached in another way" in caplog.text
         assert len(json.loads(path.read_text())["servers"]) == 1  # and it is so next time, too
         loader.approve()
         assert load(server, path, "?other=1")[0] == {"fine"}

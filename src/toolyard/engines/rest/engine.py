@@ -256,7 +256,7 @@ class RESTToolEngine(OutwardEngine):
         with self._lock:
             if entries and key not in self._sessions and len(self._sessions) >= _MAX_SESSIONS:
                 # To drop another's would let its calls go out in the engine's own name.
-                raise SessionError(f"{_MAX_SESSIONS:,} sessions have credentials of their own, the most allowed")
+                raise SessionError(f"{_MAX_SESSIONS:,} sessions have their own credentials, the maximum")
             self._drop_credentials(key)
             if entries:
                 self._sessions[key] = entries
@@ -356,7 +356,7 @@ class RESTToolEngine(OutwardEngine):
             raise Denied(
                 f"the credentials of engine {self.name!r} do not say whether they are for {operation.origin} "
                 f"or for {min(others)}, where its tools are too",
-                hint="the operator gives each of them its origin, or each service an engine of its own",
+                hint="set `origin` on each of them, or give each service its own engine",
             )
 
     def _find_homes(self, registry: ToolRegistry) -> frozenset[str]:

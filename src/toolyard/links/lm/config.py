@@ -156,7 +156,7 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
         option_type(Literal["openai", "ollama", "anthropic", "llama", "schema"]), block.get("type"), f"{where}.type"
     )
     if kind == "schema":
-        raise ConfigError(f"{where}.type: 'schema' needs no model, so there is none to ask")
+        raise ConfigError(f"{where}.type: 'schema' uses no model")
     _check_fitting(block, kind, where)
     given = {key: read_value(known[key], value, f"{where}.{key}") for key, value in block.items()}
     given = {key: value for key, value in given.items() if value is not None}

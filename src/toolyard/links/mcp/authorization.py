@@ -83,7 +83,7 @@ class LoopbackLogin:
                 await self.show(url)
                 return await answer
         except TimeoutError:
-            raise CallTimeout(f"nobody logged in within {seconds:.0f} s", effect="none") from None
+            raise CallTimeout(f"no login within {seconds:.0f} s", effect="none") from None
         finally:
             server.close()
 

@@ -112,7 +112,7 @@ class Notices:
             try:
                 self._notify(notice)
             except Exception:  # noqa: BLE001 - somebody else's code, and the call goes on
-                _log.warning("who is told of a call's progress failed", exc_info=True)
+                _log.warning("the progress handler of a call failed", exc_info=True)
 
 
 class Connection:
@@ -265,7 +265,7 @@ class Connection:
             if handler is None:
                 shown = repr(method)[:100] if isinstance(method, str) else "something unknown"
                 raise Denied(
-                    f"{name} of {self.peer.name} asks for {shown}, which nobody here answers",
+                    f"{name} of {self.peer.name} asks for {shown}, which has no handler here",
                     hint="configure a handler for it",
                     effect="unknown",
                 )

@@ -97,7 +97,7 @@ _BETWEEN_CHANGES = 0.1
 """Seconds between two times that the tools are said to be others."""
 
 Lost = Callable[[CallError], None]
-"""Told once when a server is not there any more."""
+"""Told once when a server no longer exists."""
 
 Answer = Callable[[bytes], None]
 """Sends an answer to a request of the server; must not wait."""

@@ -117,7 +117,7 @@ class StreamableWire(WebWire):
         return headers if self.version is None else (*headers, ("mcp-protocol-version", self.version))
 
     def _end_session(self, fault: CallError) -> None:
-        """The server is not there any more, or does not know us; there is no session left to end."""
+        """The server no longer exists, or does not know us; there is no session left to end."""
         self.session = None
         self._lost(fault)
 

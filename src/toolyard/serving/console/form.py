@@ -122,7 +122,7 @@ def form_fields(schema: Schema) -> list[FormField]:
     ]
     if len(known) > MAX_FIELDS or _takes_more(schema, root, known):
         more = "Other arguments" if fields else "Arguments"
-        words = "Everything that has no field of its own, as a JSON object."
+        words = "All properties without a field above, as a JSON object."
         fields.append(FormField(control=MORE, name=more, kind="json", description=words, placeholder="{}"))
     return fields
 
@@ -442,7 +442,7 @@ def _take_more(arguments: dict[str, Any], more: Any) -> None:
         raise ValueError('write a JSON object, such as {"name": "value"}')
     twice = sorted(more.keys() & arguments.keys())
     if twice:
-        raise ValueError(f"{twice[0]!r} has a field of its own above")
+        raise ValueError(f"{twice[0]!r} has its own field above")
     arguments.update(more)
 
 

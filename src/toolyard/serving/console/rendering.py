@@ -67,7 +67,7 @@ _BADGES = {
     "write": ("write", "Writes: running it changes something outside of here."),
     "unknown": ("effects unknown", "Nobody has said whether running it changes anything."),
     "stale": ("stale", "Its source could not be loaded again; this is what it gave last."),
-    "held": ("held", "A rule of the policy asks: its calls wait until somebody approves them."),
+    "held": ("held", "A policy rule `ask` holds its calls until they are approved."),
     "simulated": ("simulated", "Nothing was changed by it, and nothing is kept of it."),
 }
 

@@ -31,7 +31,7 @@ Work = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
 """Answers with a whole `CallToolResult`; raises what HTTP would refuse."""
 
 _MOST = 50
-_THRESHOLD = "The score that the best tool must reach, else none is returned; at 0.6 what is returned mostly fits."
+_THRESHOLD = "Minimum score of the best tool; below it, none is returned. At 0.6, most results fit."
 
 
 def make_builtin_tools(block: McpBlock) -> list[BuiltinTool]:

@@ -143,7 +143,7 @@ def check_header_params(
         header = each.name.lower().encode()
         given = [value for name, value in headers if name == header]
         if len(given) > 1:
-            raise _mismatch(f"{each.name} is there more than once")
+            raise _mismatch(f"{each.name} occurs more than once")
         shown = header_text(value_at(arguments, each.path))
         argument = ".".join(each.path)
         if shown is None:
@@ -212,7 +212,7 @@ def check_headers(headers: Headers, message: RpcMessage) -> None:
     if len(said) != len(headers):
         names = [name for name, _ in headers]
         for name in filter(lambda name: names.count(name) > 1, _REPEATING):
-            raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} is there more than once")
+            raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} occurs more than once")
     if said.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "MCP-Protocol-Version does not say what params._meta says")
     if said.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):

@@ -107,7 +107,7 @@ _TRIED = 500
 _PREFERRED = "echo"
 _SANDBOX = {
     "inprocess": "scripts run inside this process: nothing holds them (isolation: inprocess)",
-    "rlimits": "scripts run in processes of their own, sandbox rlimits: limits only, files as their uid may read",
+    "rlimits": "scripts run in worker processes, sandbox rlimits: limits only, files as their uid may read",
 }
 
 
@@ -120,9 +120,7 @@ def write_banner(service: Service, url: str) -> str:
     ]
     if service.loaded.sandbox != "none":
         lines.append(
-            _SANDBOX.get(
-                service.loaded.sandbox, f"scripts run in processes of their own, sandbox {service.loaded.sandbox}"
-            )
+            _SANDBOX.get(service.loaded.sandbox, f"scripts run in worker processes, sandbox {service.loaded.sandbox}")
         )
     keys = service.keys
     if keys.required:
@@ -132,7 +130,7 @@ def write_banner(service: Service, url: str) -> str:
     else:
         denied = count - len(_list_open(service))
         what = f"every tool but {denied:,} that the policy denies" if denied else "every tool"
-        lines.append(f"there are no API keys: whoever reaches this address from this machine may use {what}")
+        lines.append(f"there are no API keys: every program on this machine may use {what}")
         authorized = ""
     lines.append("try:")
     lines += [f"  {line}" for line in _suggest_requests(service, url, authorized)]

@@ -17,13 +17,11 @@ from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, Decision
 
 _PAGE = 1000
 _QUERY = (
-    QueryParameter("state", {"type": "string", "enum": list(get_args(ApprovalState))}, "Only those in this state."),
-    QueryParameter("tool", {"type": "string", "minLength": 1}, "Only those of this tool, by its qualified name."),
-    QueryParameter("session", {"type": "string", "minLength": 1}, "Only those of calls in this session."),
-    QueryParameter(
-        "limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Approvals on a page; 100 if not given."
-    ),
-    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before."),
+    QueryParameter("state", {"type": "string", "enum": list(get_args(ApprovalState))}, "Only approvals in this state."),
+    QueryParameter("tool", {"type": "string", "minLength": 1}, "Only approvals of this tool, by its qualified name."),
+    QueryParameter("session", {"type": "string", "minLength": 1}, "Only approvals of calls in this session."),
+    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Approvals per page; default 100."),
+    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page."),
 )
 
 
@@ -46,13 +44,13 @@ class ApprovalRoutes:
         self._longest_wait = longest_wait
 
     @operation(
-        *("GET /v1/approvals", "Calls that wait, or waited, for somebody's word"),
+        *("GET /v1/approvals", "List approvals"),
         answers={200: ApprovalListing},
         query=_QUERY,
         heavy=True,
     )
     async def list_approvals(self, request: Request) -> Response:
-        """Those of one's own calls, and those in namespaces for which the key has the verb `approve`; newest first."""
+        """Approvals of the caller's own calls, and those that the key may decide; newest first."""
         page = await self._view.list_page(
             caller_of(request).principal,
             state=query_str(request, "state"),
@@ -63,23 +61,26 @@ class ApprovalRoutes:
         )
         return JsonResponse(page)
 
-    @operation(f"GET {_ONE}", "One approval", answers={200: ApprovalShape, 404: ErrorEnvelope})
+    @operation(f"GET {_ONE}", "Get an approval", answers={200: ApprovalShape, 404: ErrorEnvelope})
     async def show_approval(self, request: Request) -> Response:
-        """What is to be decided, what it would change, and what became of it. `Prefer: wait=30` waits for that."""
+        """The call, what it would change, and its outcome. `Prefer: wait=30` waits for the decision."""
         caller = caller_of(request)
         seconds = min(wait_seconds(caller), self._longest_wait)
         shown = await self._view.show(caller.principal, path_value(request), seconds)
         headers = {"preference-applied": f"wait={int(seconds)}"} if seconds else None
         return JsonResponse(shown, headers=headers)
 
-    @operation(f"POST {_ONE}:approve", "Let the call run, once", **_DECIDED)
+    @operation(f"POST {_ONE}:approve", "Approve a call", **_DECIDED)
     async def approve(self, request: Request) -> Response:
-        """Let the call run once. Nothing runs by this: whoever waits goes on, or the same call is sent again."""
+        """Approve the call; it may then run once.
+
+        Approving does not run it: the waiting request continues, or the caller sends the call again.
+        """
         return await self._decide(request, "approve")
 
-    @operation(f"POST {_ONE}:deny", "Refuse the call", **_DECIDED)
+    @operation(f"POST {_ONE}:deny", "Deny a call", **_DECIDED)
     async def deny(self, request: Request) -> Response:
-        """Refuse the call, and the same call sent again, until the approval would have expired."""
+        """Deny the call, and the same call sent again, until the approval would have expired."""
         return await self._decide(request, "deny")
 
     async def _decide(self, request: Request, verdict: Literal["approve", "deny"]) -> Response:

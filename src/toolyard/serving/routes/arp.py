@@ -120,13 +120,13 @@ class ArpTools:
         self._invoker = invoker
 
     @operation(
-        *("GET /arp/v1/tools", "All tools, as ARP v1 spells them"),
+        *("GET /arp/v1/tools", "All tools, in the format of ARP v1"),
         answers={200: list[ArpDefinition], 304: None},
         verb="list",
         heavy=True,
     )
     async def list_tools(self, request: Request) -> Response:
-        """Every definition, overloads each on their own."""
+        """All definitions; each overload separately."""
         principal = caller_of(request).principal
 
         def show_all(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -136,13 +136,13 @@ class ArpTools:
         return await self._catalog.answer_listing(request, "arp", show_all)
 
     @operation(
-        *("GET /arp/v1/tools/{tool_id}", "One tool by its id"),
+        *("GET /arp/v1/tools/{tool_id}", "Get a tool by its id"),
         answers={200: ArpDefinition, 404: ArpErrorEnvelope, 409: ArpErrorEnvelope},
         query=(FINGERPRINT,),
         verb="list",
     )
     async def get_tool(self, request: Request) -> Response:
-        """One definition by its tool id; 409 for an overloaded one unless the fingerprint says which."""
+        """A definition by its tool id; 409 for an overloaded tool without `fingerprint`."""
         tool_id, principal = path_value(request), caller_of(request).principal
         names = self._catalog.names.now
         known = names.find_id(tool_id, self._catalog.visibility.filter_for(principal))
@@ -151,13 +151,13 @@ class ArpTools:
         return JsonResponse(show_arp_definition(names, tool))
 
     @operation(
-        *("POST /arp/v1/tool-invocations", "Call a tool; a repeated invocation_id gets the first answer again"),
+        *("POST /arp/v1/tool-invocations", "Call a tool; a repeated invocation_id returns the first result"),
         body=ArpInvocation,
         answers={200: ArpResult, 409: ArpErrorEnvelope},
         runs=True,
     )
     async def invoke(self, request: Request) -> Response:
-        """Call one tool. Whatever comes of the call is a 200; other statuses are for requests that are none."""
+        """Call a tool. A failed call has status 200; other statuses are for invalid requests."""
         body, plain = await read_json(request, ArpInvocation)
         caller = caller_of(request)
         call, unknown = self._resolve_call(caller.principal, body)

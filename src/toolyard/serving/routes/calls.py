@@ -24,18 +24,18 @@ _TEXT = {"type": "string", "minLength": 1, "maxLength": 512}
 _TIME = {"type": "string", "minLength": 1, "maxLength": 64, "format": "date-time"}
 _QUERY = (
     QueryParameter("tool", _TEXT, "A glob of qualified names, such as `hr::*`."),
-    QueryParameter("namespace", _TEXT, "Calls of its tools."),
-    QueryParameter("session", _TEXT, "Calls in that session."),
-    QueryParameter("key", _TEXT, "Calls made with the key of that id."),
-    QueryParameter("code", _TEXT, "Calls that failed with that code."),
-    QueryParameter("mode", {"type": "string", "enum": ["execute", "simulate"]}, "How they were made."),
-    QueryParameter("effect", {"type": "string", "enum": ["none", "done", "unknown"]}, "Of calls that failed."),
-    QueryParameter("effects", {"type": "string", "enum": ["read", "write", "unknown"]}, "What their tools do."),
-    QueryParameter("since", _TIME, "Calls that ended then or later."),
-    QueryParameter("until", _TIME, "Calls that ended before that."),
-    QueryParameter("errors", {"type": "string", "enum": ["true", "false"]}, "Only calls that failed."),
-    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Calls on a page; 100 if not given."),
-    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before, same filters."),
+    QueryParameter("namespace", _TEXT, "Only calls of tools in this namespace."),
+    QueryParameter("session", _TEXT, "Only calls in this session."),
+    QueryParameter("key", _TEXT, "Only calls made with the key of this id."),
+    QueryParameter("code", _TEXT, "Only calls that failed with this code."),
+    QueryParameter("mode", {"type": "string", "enum": ["execute", "simulate"]}, "Only calls of this kind."),
+    QueryParameter("effect", {"type": "string", "enum": ["none", "done", "unknown"]}, "Effect of failed calls."),
+    QueryParameter("effects", {"type": "string", "enum": ["read", "write", "unknown"]}, "Effects of the tools."),
+    QueryParameter("since", _TIME, "Only calls that ended at this time or later."),
+    QueryParameter("until", _TIME, "Only calls that ended before this time."),
+    QueryParameter("errors", {"type": "string", "enum": ["true", "false"]}, "Only failed calls."),
+    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Calls per page; default 100."),
+    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page, with the same filters."),
 )
 
 
@@ -46,18 +46,18 @@ class CallRoutes:
         self._engine = engine
 
     @operation(
-        *("GET /v1/calls", "The calls that were made, newest first"),
+        *("GET /v1/calls", "List calls, newest first"),
         answers={200: CallListing, 404: ErrorEnvelope},
         query=_QUERY,
         heavy=True,
     )
     async def list_calls(self, request: Request) -> Response:
-        """A page of the log; one that is short or empty may have a `next_cursor` all the same."""
+        """A page of the call log. A short or empty page may still have a `next_cursor`."""
         return JsonResponse(await self.find_page(request))
 
-    @operation("GET /v1/calls/{id}", "One call that was made", answers={200: CallLine, 404: ErrorEnvelope})
+    @operation("GET /v1/calls/{id}", "Get a call", answers={200: CallLine, 404: ErrorEnvelope})
     async def show_call(self, request: Request) -> Response:
-        """One row of the log."""
+        """A row of the call log."""
         return JsonResponse(await self.find_call(request))
 
     async def find_page(self, request: Request, usual: int = 100) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from toolyard.serving.streams import (
 )
 
 _AFTER = QueryParameter(
-    "after", {"type": "string", "maxLength": 64}, "Id of the last event that was read, in place of `Last-Event-ID`."
+    "after", {"type": "string", "maxLength": 64}, "Id of the last event received, in place of `Last-Event-ID`."
 )
 _MISSED = b'{"message":"some events are no longer here; GET /v1/calls and GET /v1/approvals have what became of them"}'
 
@@ -33,15 +33,15 @@ class EventRoutes:
         self._subscribers = subscribers
 
     @operation(
-        *("GET /v1/events", "Calls, approvals and sources as they change"),
+        *("GET /v1/events", "Stream events of calls, approvals and sources"),
         answers={200: "text/event-stream"},
         query=(_AFTER,),
         streams=True,
     )
     async def open_stream(self, request: Request, send: Send) -> None:
-        """Tell a client what happens until it is gone, its key is, or the server stops.
+        """Stream events until the client disconnects, its key ends, or the server stops.
 
-        Nobody has a queue: whoever reads slowly, or comes back late, is told by `events.missed` that they missed some.
+        Events are not queued per client: a slow or late client receives `events.missed`.
         """
         feed, caller, over = self._feed, caller_of(request), [False]
 

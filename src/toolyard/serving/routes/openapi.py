@@ -37,11 +37,11 @@ _WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The
 _SAID = {
     200: "Done.",
     201: "Made.",
-    202: "Held: somebody must approve the call first; nothing has run.",
+    202: "Held: the call needs approval first; nothing has run.",
     204: "Done; there is nothing to say.",
     304: "Unchanged since the given `ETag`.",
     404: "There is none.",
-    409: "It collides with what is there.",
+    409: "Conflict with an existing resource.",
     501: "Nothing here can answer this tool.",
     504: "The tool took too long.",
 }
@@ -50,7 +50,7 @@ _PREFER: dict[str, Any] = {
     "name": "Prefer",
     "in": "header",
     "schema": {"type": "string"},
-    "description": "`wait=30`: wait that many seconds for somebody to approve a call that is held.",
+    "description": "`wait=30`: wait up to 30 seconds for the approval of a held call.",
 }
 _REF = "#/components/schemas/{name}"
 
@@ -65,7 +65,7 @@ class OpenApiRoute:
 
     @operation("GET /openapi.json", "This document", answers={200: dict[str, Any]}, access="open")
     async def show_document(self, request: Request) -> Response:
-        """The API itself, for programs that read OpenAPI."""
+        """Return this API as an OpenAPI document."""
         keyed = self._keys.required
         if keyed not in self._documents:
             # Off the loop, which it would hold for some 50 ms.
@@ -152,7 +152,7 @@ def _header_parameters(route: Operation) -> list[dict[str, Any]]:
             "name": "Idempotency-Key",
             "in": "header",
             "schema": {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!-~]+$"},
-            "description": "A request with the same key and body gets the first answer again.",
+            "description": "A repeated request with the same key and body returns the first result.",
         },
     ]
 

@@ -1,4 +1,4 @@
-"""How the server is, what it is, what it loaded, and loading it again."""
+"""Health, version, report and reload of the server."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ class OperationsRoutes:
 
     @operation("GET /livez", "Whether the process answers", answers={200: Probe}, access="open")
     async def show_life(self, request: Request) -> Response:
-        """That the event loop turns; nothing is looked at, so that no fault elsewhere has this process killed."""
+        """Checks that the event loop runs, and nothing else."""
         return JsonResponse({"status": "ok"})
 
     @operation(
         *("GET /readyz", "Whether calls can be answered"), answers={200: Probe, 503: ErrorEnvelope}, access="open"
     )
     async def show_readiness(self, request: Request) -> Response:
-        """Whether the store answers and, if the server is `strict`, every source is there; what is not, is not told."""
+        """Checks that the store responds and, on a `strict` server, that every source is available. Gives no reason."""
         sources = self._loaded.registry.report.sources if self._strict else ()
         away = any(source.state != "ok" for source in sources)
         if away or any(check["status"] != "ok" for check in await self._check_store()):
             raise HttpFault(503, "server.not_ready", "not now; GET /v1/health says how the server is", retryable=True)
         return JsonResponse({"status": "ok"})
 
-    @operation("GET /v1/health", "How the server is", answers={200: Health}, access="open")
-    @operation("GET /arp/v1/health", "How the server is", answers={200: Health}, access="open")
+    @operation("GET /v1/health", "State of the server", answers={200: Health}, access="open")
+    @operation("GET /arp/v1/health", "State of the server", answers={200: Health}, access="open")
     async def show_health(self, request: Request) -> Response:
-        """The state of the store and of every source. What fails degrades the server; it does not bring it down."""
+        """State of the store and of every source. Failures degrade the server; they do not stop it."""
         # Names of sources may be paths or addresses, and callers need not have a key.
         told = not self._keys.required
         checks = [
@@ -98,8 +98,8 @@ class OperationsRoutes:
             return [{"name": "store", "status": "down", "message": "the store does not answer"}]
         return [{"name": "store", "status": "ok"}]
 
-    @operation("GET /v1/version", "What the server is", answers={200: VersionInfo}, access="open")
-    @operation("GET /arp/v1/version", "What the server is", answers={200: VersionInfo}, access="open")
+    @operation("GET /v1/version", "Version of the server", answers={200: VersionInfo}, access="open")
+    @operation("GET /arp/v1/version", "Version of the server", answers={200: VersionInfo}, access="open")
     async def show_version(self, request: Request) -> Response:
         """Name and version of the server, and the API versions it speaks."""
         return JsonResponse({"service_name": "toolyard", "service_version": VERSION, "supported_api_versions": ["v1"]})
@@ -110,9 +110,9 @@ class OperationsRoutes:
         check_admin(request)
         return JsonResponse(self._loaded.registry.report.to_dict())
 
-    @operation("POST /v1/reload", "Load every source again", answers={200: ReportView}, verb="admin")
+    @operation("POST /v1/reload", "Reload all sources", answers={200: ReportView}, verb="admin")
     async def reload_sources(self, request: Request) -> Response:
-        """Load every source again, in every process of the service; one that fails keeps its last good tools."""
+        """Reload every source in every process. A source that fails keeps its last tools."""
         check_admin(request)
         if request.scope[BODY]:
             raise HttpFault(400, "request.invalid_shape", "a reload takes no body")

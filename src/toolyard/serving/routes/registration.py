@@ -34,13 +34,13 @@ class RegistrationRoutes:
         self._names = names
 
     @operation(
-        *("PUT /v1/tools/{name}", "Register a tool, or replace one that was registered"),
+        *("PUT /v1/tools/{name}", "Register or replace a tool"),
         body=Registration,
         answers={200: Registered, 201: Registered, 409: ErrorEnvelope, 503: ErrorEnvelope},
         verb="admin",
     )
     async def put_tool(self, request: Request) -> Response:
-        """Register a tool, or replace one that was registered."""
+        """Register or replace a tool."""
         principal = caller_of(request).principal
         name = self._read_name(principal, path_value(request))
         document = (await read_json(request, dict))[1]
@@ -66,12 +66,12 @@ class RegistrationRoutes:
         return JsonResponse(answer, 201 if new else 200)
 
     @operation(
-        *("DELETE /v1/tools/{name}", "Take a registered tool out again"),
+        *("DELETE /v1/tools/{name}", "Remove a registered tool"),
         answers={204: None, 404: ErrorEnvelope, 409: ErrorEnvelope, 503: ErrorEnvelope},
         verb="admin",
     )
     async def delete_tool(self, request: Request) -> Response:
-        """Take a registered tool out again."""
+        """Remove a registered tool."""
         principal = caller_of(request).principal
         try:
             name = self._read_name(principal, path_value(request))

@@ -47,18 +47,16 @@ from toolyard.sessions.world_diff import hash_world, plain_world
 
 _PAGE = 1000
 _MOST_ENTRIES = 2**53
-_LIMIT = QueryParameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Lines on a page; 100 if not given."
-)
+_LIMIT = QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Entries per page; default 100.")
 _ENTRY = {"type": "integer", "minimum": 0, "maximum": _MOST_ENTRIES}
 _AFTER = QueryParameter("after", _ENTRY, "Only entries after this one.")
-_AT = QueryParameter("at", _ENTRY, "Behind this entry; the end if not given.")
+_AT = QueryParameter("at", _ENTRY, "Entry; by default the end.")
 _DIFF = (
-    QueryParameter("other", {"type": "string"}, "The session to compare with; the same one if not given."),
-    QueryParameter("at_a", _ENTRY, "The first world: behind this entry of the session."),
-    QueryParameter("at_b", _ENTRY, "The second world: behind this entry of the other."),
+    QueryParameter("other", {"type": "string"}, "Session to compare with; by default the same one."),
+    QueryParameter("at_a", _ENTRY, "Entry of the first session."),
+    QueryParameter("at_b", _ENTRY, "Entry of the second session."),
 )
-_CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before.")
+_CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page.")
 _ONE = "/v1/sessions/{session_id}"
 _CALLED: dict[str, Any] = {
     "body": CallsBody,
@@ -124,7 +122,7 @@ class HistoryEntry(Shape):
 
 
 class WorldView(Shape):
-    """What engines keep in a session; equal worlds have equal hashes, whatever path led there."""
+    """World of a session; equal worlds have equal hashes, whatever path led there."""
 
     world: Json
     world_hash: str
@@ -143,7 +141,7 @@ class ChangeLine(Shape):
 
 
 class DiffView(Shape):
-    """Where two worlds differ; `left_out` counts the changes that are not listed."""
+    """Compare two worlds; `left_out` counts the changes that are not listed."""
 
     equal: bool
     changes: list[ChangeLine]
@@ -166,13 +164,13 @@ class SessionRoutes:
         self._quota = quota
 
     @operation(
-        *("POST /v1/sessions", "Begin a session"),
+        *("POST /v1/sessions", "Open a session"),
         body=SessionBody,
         answers={201: SessionView, 409: ErrorEnvelope},
         idempotent=True,
     )
     async def create_session(self, request: Request) -> Response:
-        """Begin a session."""
+        """Open a session."""
         check_may_begin(caller_of(request).principal)
         body, plain = await read_json(request, SessionBody)
         state: dict[str, Any] | None = or_default(body.initial_state, None)
@@ -182,13 +180,13 @@ class SessionRoutes:
         return await self._begin(request, plain, session_id, initial_state=state)
 
     @operation(
-        *(f"POST {_ONE}/fork", "Branch a session"),
+        *(f"POST {_ONE}/fork", "Fork a session"),
         body=ForkBody,
         answers={201: SessionView, 404: ErrorEnvelope, 409: ErrorEnvelope},
         idempotent=True,
     )
     async def fork_session(self, request: Request) -> Response:
-        """Begin a session where another one now is, or was behind one of its entries."""
+        """Fork a session, at its end or behind one of its entries."""
         check_may_begin(caller_of(request).principal)
         body, plain = await read_json(request, ForkBody)
         session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
@@ -205,25 +203,25 @@ class SessionRoutes:
 
         return await self._run_idempotent(request, plain, make)
 
-    @operation(f"POST {_ONE}/execute", "Answer calls and keep them", **_CALLED)
+    @operation(f"POST {_ONE}/execute", "Run calls and record them", **_CALLED)
     async def execute_calls(self, request: Request) -> Response:
-        """Answer calls and keep them in the session; a `call_id` that was answered before gets that answer again."""
+        """Run calls and record them in the session. A repeated `call_id` returns the first result."""
         return await self._run_in_session(request, "execute")
 
-    @operation(f"POST {_ONE}/simulate", "Answer calls and keep nothing", **_CALLED)
+    @operation(f"POST {_ONE}/simulate", "Simulate calls", **_CALLED)
     async def simulate_calls(self, request: Request) -> Response:
-        """Answer calls and leave the session as it was."""
+        """Answer calls without changing the session."""
         return await self._run_in_session(request, "simulate")
 
     @operation(
-        *("POST /v1/calls", "Answer calls outside of any session"),
+        *("POST /v1/calls", "Run calls outside of any session"),
         body=LooseCallsBody,
         answers={200: Results, 202: Results, 409: ErrorEnvelope},
         runs=True,
         idempotent=True,
     )
     async def run_loose_calls(self, request: Request) -> Response:
-        """Answer calls outside of any session."""
+        """Run calls outside of any session."""
         body, plain = await read_json(request, LooseCallsBody)
         return await self._run_calls(request, body, plain, body.mode, None)
 
@@ -267,26 +265,24 @@ class SessionRoutes:
 
     @operation(f"GET {_ONE}", "One session", answers={200: SessionView, 404: ErrorEnvelope})
     async def show_session(self, request: Request) -> Response:
-        """How long the session is, its hash, and when it was last used."""
+        """Number of entries, hash, and time of last use."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await describe_session(self._engine.sessions, owner, path_value(request)))
 
-    @operation(
-        *(f"GET {_ONE}/state", "Everything in a session"), answers={200: StateView, 404: ErrorEnvelope}, heavy=True
-    )
+    @operation(*(f"GET {_ONE}/state", "State of a session"), answers={200: StateView, 404: ErrorEnvelope}, heavy=True)
     async def show_state(self, request: Request) -> Response:
-        """Everything in the session."""
+        """History and state of the engines."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await read_state(self._engine, owner, path_value(request)))
 
     @operation(
-        *(f"GET {_ONE}/history", "What happened in a session"),
+        *(f"GET {_ONE}/history", "History of a session"),
         answers={200: HistoryPage, 404: ErrorEnvelope},
         query=(_AFTER, _LIMIT),
         heavy=True,
     )
     async def show_history(self, request: Request) -> Response:
-        """Part of the history, eldest first."""
+        """Entries of the history, oldest first."""
         limit = query_int(request, "limit", 1, _PAGE, 100)
         after = query_int(request, "after", 0, _MOST_ENTRIES, 0)
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner
@@ -301,13 +297,13 @@ class SessionRoutes:
         return JsonResponse(await sessions.off_loop(read))
 
     @operation(
-        *(f"GET {_ONE}/world", "What engines keep in a session"),
+        *(f"GET {_ONE}/world", "World of a session"),
         answers={200: WorldView, 404: ErrorEnvelope},
         query=(_AT,),
         heavy=True,
     )
     async def show_world(self, request: Request) -> Response:
-        """What engines keep in the session, or kept behind one of its entries."""
+        """State of the engines, now or behind one of the entries."""
         sessions, owner, at = self._engine.sessions, caller_of(request).principal.owner, _query_entry(request, "at")
 
         def read() -> dict[str, Any]:
@@ -317,13 +313,13 @@ class SessionRoutes:
         return JsonResponse(await sessions.in_thread(read))
 
     @operation(
-        *(f"GET {_ONE}/diff", "Where two worlds differ"),
+        *(f"GET {_ONE}/diff", "Compare two worlds"),
         answers={200: DiffView, 404: ErrorEnvelope},
         query=_DIFF,
         heavy=True,
     )
     async def show_diff(self, request: Request) -> Response:
-        """What leads from one world to another, of two sessions or of two points of one."""
+        """Differences between the worlds of two sessions, or of two entries of one."""
         sessions, owner, other = self._engine.sessions, caller_of(request).principal.owner, query_str(request, "other")
         at_a, at_b = _query_entry(request, "at_a"), _query_entry(request, "at_b")
 
@@ -333,7 +329,7 @@ class SessionRoutes:
         return JsonResponse(await sessions.in_thread(read))
 
     @operation(
-        *("GET /v1/sessions", "Your sessions"), answers={200: SessionListing}, query=(_LIMIT, _CURSOR), heavy=True
+        *("GET /v1/sessions", "List your sessions"), answers={200: SessionListing}, query=(_LIMIT, _CURSOR), heavy=True
     )
     async def list_sessions(self, request: Request) -> Response:
         """The caller's sessions, by id."""

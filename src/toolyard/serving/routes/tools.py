@@ -53,19 +53,23 @@ _TEXT = {"type": "string"}
 
 _QUERY = (
     QueryParameter(
-        "q", {"type": "string", "maxLength": MAX_QUERY}, "A task, or words of names, descriptions, tags; best first."
+        "q",
+        {"type": "string", "maxLength": MAX_QUERY},
+        "Search query: a task, or words of names, descriptions and tags. Best hits first.",
     ),
     QueryParameter("namespace", _TEXT, "Only tools of this namespace.", repeatable=True),
     QueryParameter("tag", _TEXT, "Only tools with this tag.", repeatable=True),
-    QueryParameter("format", {"type": "string", "enum": list(DIALECTS)}, "Spell tools as this provider wants them."),
     QueryParameter(
-        "threshold", {"type": "number", "minimum": 0, "maximum": 1}, "With `q`: the score the best must reach."
+        "format", {"type": "string", "enum": list(DIALECTS)}, "Return definitions in this provider's format."
     ),
-    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _MOST}, "Tools on a page; 100 if not given."),
-    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before."),
+    QueryParameter(
+        "threshold", {"type": "number", "minimum": 0, "maximum": 1}, "With `q`: minimum score of the best hit."
+    ),
+    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _MOST}, "Tools per page; default 100."),
+    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page."),
 )
 FINGERPRINT = QueryParameter(
-    "fingerprint", {"type": "string", "minLength": 1}, "Selects one overload; the beginning is enough."
+    "fingerprint", {"type": "string", "minLength": 1}, "Selects an overload; a prefix is enough."
 )
 _CALLED = dict.fromkeys(sorted({200, *CALL_STATUSES}), V0Result) | {409: (V0Result, ErrorEnvelope)}
 
@@ -113,26 +117,26 @@ class ToolRoutes:
         return _answer_call(result, time.perf_counter() - began, root)
 
     @operation(
-        *("GET /v1/tools/{name}", "One tool, whole"),
+        *("GET /v1/tools/{name}", "Get a tool"),
         answers={200: V0Definition, 404: ErrorEnvelope, 409: ErrorEnvelope},
         query=(FINGERPRINT,),
         verb="list",
     )
     async def get_tool(self, request: Request) -> Response:
-        """One definition; 409 for an overloaded name unless the fingerprint says which."""
+        """A definition; 409 for an overloaded name without `fingerprint`."""
         principal, fingerprint = caller_of(request).principal, query_str(request, "fingerprint")
         tool = self._catalog.find_definition(principal, path_value(request), fingerprint)
         return JsonResponse(_show_definition(self._catalog.names.now, tool))
 
     @operation(
-        *("GET /v1/tools", "All tools, by name and description; with any query parameter, pages of whole definitions"),
+        *("GET /v1/tools", "List tools by name and description; with a query parameter, pages of complete definitions"),
         answers={200: (list[V0Listed], NativeListing, ProviderListing), 304: None},
         query=_QUERY,
         verb="list",
         heavy=True,
     )
     async def list_tools(self, request: Request) -> Response:
-        """Names and descriptions; with any query parameter, pages of whole definitions."""
+        """Names and descriptions; with a query parameter, pages of complete definitions."""
         if request.scope["query_string"]:
             # Off the loop: a page may be a thousand tools, and the first search of a catalog makes its index.
             return await asyncio.to_thread(self._list_page, request)

@@ -248,7 +248,7 @@ class ApprovedDefinitions:
         others = [key for key in document[_SERVERS] if key.startswith(self._name) and key != self._server]
         if self._known is None and any(" " not in key.removeprefix(self._name) for key in others):
             _log.warning(
-                "%s is reached otherwise than when its tools were approved in %s: none of them is, until somebody does",
+                "%s is reached in another way than when its tools were approved in %s: they must be approved again",
                 self._name.rstrip(),
                 self.path,
             )

@@ -39,7 +39,7 @@ class RestOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of an OpenAPI specification."""
 
     spec: Annotated[
-        str | Path, Meta(extra={"locate": locate_unless_url}, description="OpenAPI document: a file or a URL.")
+        str | Path, Meta(extra={"locate": locate_unless_url}, description="The OpenAPI document: a file or a URL.")
     ]
     base_url: Annotated[str | None, Meta(description="Base URL of the service, in place of the one in the document.")]
     include: Annotated[

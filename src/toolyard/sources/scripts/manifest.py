@@ -127,7 +127,7 @@ def read_manifest(directory: ScriptDirectory) -> Manifest:
     try:
         return _parse_manifest(parse_json(data, what=where), where)
     except MalformedSource as error:
-        raise ManifestError(f"{error}; mend it, or remove it and begin anew with {init}") from None
+        raise ManifestError(f"{error}; fix it, or remove it and create a new one with {init}") from None
 
 
 def _parse_manifest(document: Any, where: str) -> Manifest:
@@ -253,7 +253,7 @@ def allow_scripts(path: AnyPath, names: Sequence[str], *, hashed: bool | None = 
         there = list(filter(is_script, directory.names()))
         for name in names:
             if not absent and name not in there:
-                hint = _guess_script(name, there) or "; --absent allows a file before it is there"
+                hint = _guess_script(name, there) or "; --absent allows a file that does not exist yet"
                 raise UnknownScriptError(f"{directory.path} has no script {show(name)}{hint}")
             allow[name] = _hash_script(directory, name, pins)
         if pins and not manifest.hashed:
