@@ -10,7 +10,6 @@ user       specification and call
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -18,12 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from toolyard.calls.invocation import Invocation
+from toolyard.links.lm.json_text import find_json, strip_thought
 from toolyard.links.lm.shapes import Message, likely_tokens
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import MalformedSource, ToolFailed
 from toolyard.model.names import IN_PLACE, json_type
 from toolyard.model.tool import Schema, Tool
-from toolyard.parsing import parse_json
 from toolyard.registry import ToolRegistry
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.subschemas import REFERENCES, declared_properties, rebuild
@@ -227,13 +226,6 @@ def _read_least(value: Any) -> int:
     return int(value) if isinstance(value, int | float) else 0
 
 
-_FENCED = re.compile(r"```[a-zA-Z]*[ \t\r]*\n(.*?)```", re.DOTALL)
-_THOUGHT = "</think>"
-_BEGINS = re.compile(r"[{\[]")
-_PLACES = 16
-"""Places of a text at which JSON is looked for."""
-
-
 class Unfit(ValueError):
     """The text is no result; says why in words that the model can act on."""
 
@@ -248,7 +240,12 @@ def read_result(text: str, output: CompiledSchema | None, declared: frozenset[st
     Without a schema it is any object. With one, an envelope that the schema does not know is taken off. A failure in
     the form that prompts have for it raises `ToolFailed`, unless the schema has a property of that name.
     """
-    value = _json_in(text, cut)
+    try:
+        value = find_json(text)
+    except MalformedSource as error:
+        if not strip_thought(text):
+            raise Unfit("it is empty") from None
+        raise Unfit("it was cut off before its end; make it shorter" if cut else f"it is not JSON: {error}") from None
     failure = value[FAILURE] if isinstance(value, dict) and value.keys() == {FAILURE} else None
     if isinstance(failure, str) and failure.strip() and FAILURE not in declared:
         raise ToolFailed(failure, effect="none")
@@ -264,35 +261,3 @@ def read_result(text: str, output: CompiledSchema | None, declared: frozenset[st
     if violations:
         raise Unfit(f"it does not fit output_parameters: {describe(violations)}", violations)
     return value
-
-
-def _json_in(text: str, cut: bool) -> Any:
-    """The JSON that the text is, or that stands in it among other words."""
-    said = text.rpartition(_THOUGHT)[2].strip()
-    try:
-        return parse_json(said, what="answer")
-    except MalformedSource as error:
-        problem = str(error)
-    for candidate in _json_candidates(said):
-        try:
-            return parse_json(candidate, what="answer")
-        except MalformedSource:
-            continue
-    if not said:
-        raise Unfit("it is empty")
-    raise Unfit("it was cut off before its end; make it shorter" if cut else f"it is not JSON: {problem}")
-
-
-def _json_candidates(said: str) -> list[str]:
-    found = [match[1] for match in _FENCED.finditer(said)]
-    decoder = json.JSONDecoder()
-    for count, match in enumerate(_BEGINS.finditer(said)):
-        if count == _PLACES:
-            break
-        try:
-            _, end = decoder.raw_decode(said, match.start())
-        except (ValueError, RecursionError):
-            continue
-        found.append(said[match.start() : end])
-        break
-    return found

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,11 +27,12 @@ from msgspec import Meta
 from toolyard.insight.base import EnrichmentOptions, ToolEnrichment, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
+from toolyard.links.lm.json_text import find_json
 from toolyard.loop.home import home_loop
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidSchemaError, MalformedSource
 from toolyard.model.tool import INFERRED, Schema, Tool
-from toolyard.parsing import parse_json, paused_gc
+from toolyard.parsing import paused_gc
 from toolyard.plugins import View
 from toolyard.schema.admission import admit_schema
 
@@ -48,8 +48,6 @@ tool returns several things or things with parts. Name properties as the paramet
 it is the id of. Leave out "required", and leave out errors."""
 _HOPELESS = 20
 """Consecutive failures, without any success before, after which the model is not asked any more."""
-_FENCED = re.compile(r"```[a-zA-Z]*[ \t\r]*\n(.*?)```", re.DOTALL)
-_THOUGHT = "</think>"
 _log = logging.getLogger(__name__)
 
 
@@ -116,7 +114,10 @@ def read_schema(text: str) -> tuple[Schema | None, str]:
 
     A schema wrapped in another object is unwrapped, and bare properties are put into a schema.
     """
-    value = _json_in(text)
+    try:
+        value = find_json(text)
+    except MalformedSource:
+        value = None
     if not isinstance(value, dict) or not value:
         return None, "the model did not answer with a JSON object"
     found = _unwrap_schema(value)
@@ -144,18 +145,6 @@ def _unwrap_schema(value: dict[str, Any]) -> dict[str, Any] | None:
 
 def _is_object_schema(value: dict[str, Any]) -> bool:
     return isinstance(value.get("properties"), dict) or value.get("type") == "object"
-
-
-def _json_in(text: str) -> Any:
-    said = text.rpartition(_THOUGHT)[2].strip()
-    fenced = _FENCED.search(said)
-    tries = [said, *([fenced[1]] if fenced else []), said[said.find("{") : said.rfind("}") + 1]]
-    for part in tries:
-        try:
-            return parse_json(part, what="answer")
-        except MalformedSource:
-            continue
-    return None
 
 
 _RULES_KIND = "output_parameters.rules"
