@@ -309,7 +309,7 @@ class McpEndpoint:
         known = self.names.resolve_tool(meant, turn.caller.principal) if type(meant) is str else None
         tool_name = known.name if known is not None else meant if type(meant) is str else None
         answer = await self._invoker.run_idempotent(
-            *(turn.caller, f"mcp:{key}", digest_json("tools/call", name, arguments), make, interrupted),
+            *(turn.caller, f"mcp:{key}", lambda: digest_json("tools/call", name, arguments), make, interrupted),
             tool_name=tool_name,
         )
         found: Json = msgspec.json.decode(answer.body)
