@@ -305,7 +305,7 @@ def walk_rows() -> list[Row]:
         ("execute with a policy: files", execute.files, 12, True),
         ("execute with a policy: functions", len(execute.seen), 30, True),
     ]
-    bounds = {"HTTP :invoke": 16, "MCP tools/call": 20}
+    bounds = {"HTTP :invoke": 18, "MCP tools/call": 22}
     rows += [(f"{name}: files", walk.files, bounds[name], True) for name, walk in walk_served().items()]
     return [*rows, ("config to Toolyard: files", walk_config().files, 28, True)]
 

@@ -346,12 +346,8 @@ class McpEndpoint:
     async def run_calls(self, turn: RequestContext, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
         """Answer calls in one of the places that the server has for running them."""
         caller, find_address = turn.caller, turn.find_address
-        place = Place(self._admission, caller.principal, caller.abandoned)
-        await place.take()
-        try:
+        async with Place(self._admission, caller.principal, caller.abandoned):
             results = await self._invoker.run_calls(caller, calls, **options)
-        finally:
-            place.leave()
         if caller.unfinished and find_address is not None:
             results = [tell_address(result, find_address) for result in results]
         return results
