@@ -51,7 +51,9 @@ def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | No
 
 def _tries_flow(engine: Answerer, invocation: Invocation, on_loop: bool) -> Flow:
     """Through the engine's gates, and as often as its settings allow."""
-    gates, arguments = engine.gates.of(invocation.tool.qualified_name), _keep_arguments(engine, invocation)
+    gates = engine.gates.of(invocation.tool.qualified_name)
+    # As they are now: a try may change its own, and the next must not see that.
+    arguments = msgspec.json.encode(invocation.arguments) if engine.settings.retries else b""
     while True:
         inside: list[Gate] = []
         try:
@@ -74,7 +76,9 @@ def _tries_flow(engine: Answerer, invocation: Invocation, on_loop: bool) -> Flow
         finally:
             _leave_gates(inside, invocation)
         yield pause(seconds)
-        _begin_again(invocation, arguments)
+        invocation.attempt += 1
+        invocation.arguments = msgspec.json.decode(arguments)
+        invocation.kept = None
 
 
 def _retry_pause(engine: Answerer, invocation: Invocation, error: CallError) -> float | None:
@@ -90,18 +94,6 @@ def _retry_pause(engine: Answerer, invocation: Invocation, error: CallError) -> 
     remaining = invocation.remaining
     most = _LONGEST_PAUSE if remaining is None else remaining
     return None if seconds >= most else seconds
-
-
-def _keep_arguments(engine: Answerer, invocation: Invocation) -> bytes:
-    """The arguments as they are now: a try may change its own, and the next must not see that."""
-    return msgspec.json.encode(invocation.arguments) if engine.settings.retries else b""
-
-
-def _begin_again(invocation: Invocation, arguments: bytes) -> None:
-    """Make ready for another try."""
-    invocation.attempt += 1
-    invocation.arguments = msgspec.json.decode(arguments)
-    invocation.kept = None
 
 
 def _leave_gates(gates: list[Gate], invocation: Invocation) -> None:

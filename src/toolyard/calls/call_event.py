@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from toolyard.model.call import Mode
 from toolyard.model.errors import Effect
-
-if TYPE_CHECKING:
-    pass
 
 
 class CallEvent(msgspec.Struct, frozen=True, omit_defaults=True):

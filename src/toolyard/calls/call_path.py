@@ -19,6 +19,9 @@ from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sql import steady_clock
 from toolyard.words.redactor import Redactor
 
+_ASKED_AT_ONCE = 64
+"""Approvers that are asked at the same time."""
+
 
 class CurrentPlans(dict[tuple[Mode, Snapshot], CallPlans]):
     """Plans for the tools that there are now, made when they are first looked up; a batch keeps those it began with."""
@@ -33,9 +36,6 @@ class CurrentPlans(dict[tuple[Mode, Snapshot], CallPlans]):
             self.pop(stale, None)
         plans = self[key] = CallPlans(self._root, snapshot, mode)
         return plans
-
-
-_ASKED_AT_ONCE = 64
 
 
 class CallPath:

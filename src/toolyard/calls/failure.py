@@ -110,10 +110,15 @@ def _describe_exception(error: BaseException, redactor: Redactor) -> str:
     The caller that made a tool fail may have written its text: it is quoted, so that it can neither begin a new line
     nor reach a terminal, and cut.
     """
-    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    where = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+    where = describe_frames(error)
     kind, text = _escape_unprintable(type(error).__name__), ascii(redactor.text(_exception_text(error)))
     return f"{kind}: {_cut_end(text)} at {_escape_unprintable(redactor.text(where))}"
+
+
+def describe_frames(error: BaseException) -> str:
+    """Where an exception came from, the innermost frame first."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    return " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
 
 
 def _exception_text(error: BaseException) -> str:

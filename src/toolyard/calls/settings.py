@@ -15,6 +15,7 @@ from toolyard.sessions.gate import Gate
 
 OutputCheck = Literal["off", "warn", "strict"]
 Abandoned = Literal["hold", "release"]
+
 MAX_RESULT_BYTES = 8 * 1024 * 1024
 _BYTES_OF_VALUE = 32
 """What an answer of many values must be allowed for each of them."""

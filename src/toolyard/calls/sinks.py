@@ -7,16 +7,12 @@ import logging
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from toolyard.calls.call_event import CallEvent, json_bytes
 from toolyard.schema.options import Count, option_type, read_value
-
-if TYPE_CHECKING:
-    pass
-
 
 Level = Literal["debug", "info", "warning", "error"]
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolyard.loop.pacing import TokenBucket
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import HttpFault, make_overloaded
 from toolyard.serving.identity import KeyLimits, Principal
 
 Clock = Callable[[], float]
@@ -295,10 +295,5 @@ def _too_fast(pause: float) -> HttpFault:
 
 
 def _overloaded() -> HttpFault:
-    return HttpFault(
-        429,
-        "server.overloaded",
-        "the server has all the requests it can take; nothing was done about this one",
-        details={"retry_after": _BUSY_RETRY},
-        retry_after=_BUSY_RETRY,
-    )
+    words = "the server has all the requests it can take; nothing was done about this one"
+    return make_overloaded(words, _BUSY_RETRY, details={"retry_after": _BUSY_RETRY})

@@ -53,9 +53,9 @@ class HttpFault(Exception):
         return {"error": error}
 
 
-def make_overloaded(message: str, retry_after: int) -> HttpFault:
+def make_overloaded(message: str, retry_after: int, details: dict[str, Any] | None = None) -> HttpFault:
     """For a client that has too much of something; it may try again after so many seconds."""
-    return HttpFault(429, "server.overloaded", message, retry_after=retry_after)
+    return HttpFault(429, "server.overloaded", message, details=details, retry_after=retry_after)
 
 
 def refuse_cursor() -> HttpFault:

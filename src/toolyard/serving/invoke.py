@@ -226,18 +226,22 @@ class Invoker:
         self,
         caller: Caller,
         key: str | None,
-        digest: bytes,
+        find_digest: Callable[[], bytes],
         make: Callable[[], Awaitable[Response]],
         interrupted: Callable[[ErrorInfo], Response],
         *,
         tool_name: str | None = None,
     ) -> Response:
-        """Answer a request that may come again: the first answer is kept, and given again.
+        """Answer a request that may come again: the first answer under its key is kept, and given again.
 
         If the process died before it had an answer, a repeat says so; only a tool that just reads is called again. An
         answer in which calls are held is not kept. A caller that prefers to wait is answered once there is a decision.
         """
-        send = make if key is None else partial(self._run_keyed, caller, key, digest, make, interrupted, tool_name)
+        send = make
+        if key is not None:
+            send = partial(self._run_keyed, caller, key, find_digest(), make, interrupted, tool_name)
+        elif b"prefer" not in caller.headers:
+            return await make()
         response = await send()
         seconds = min(wait_seconds(caller), self._call_timeout) if caller.unfinished else 0.0
         if seconds:

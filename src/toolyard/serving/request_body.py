@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import HttpFault, make_overloaded
 
 T = TypeVar("T")
 
@@ -130,12 +130,7 @@ class BodyBudget:
     def take(self, size: int) -> None:
         """So much more of a body has come; 429 if there is no room for it."""
         if self.taken + size > self.most:
-            raise HttpFault(
-                429,
-                "server.overloaded",
-                "too many large bodies arrive at once; try again",
-                retry_after=1,
-            )
+            raise make_overloaded("too many large bodies arrive at once; try again", 1)
         self.taken += size
 
     def give_back(self, size: int) -> None:

@@ -14,12 +14,13 @@ import re
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal, TextIO
+
+from toolyard.calls.failure import describe_frames
 
 Style = Literal["text", "json", "off"]
 Value = str | int | float | None
@@ -29,7 +30,6 @@ _GATHER = 0.05
 """Seconds between two writes; lines of one such time go out in one."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/{}+@*-]+")
-_FRAMES = 20
 _MAX_MESSAGE = 8000
 _LOGGERS = ("toolyard", "uvicorn", "asyncio")
 """Those that speak of the service; what tools log is theirs."""
@@ -89,7 +89,7 @@ class RequestLog:
         """Note where an unexpected exception came from: kind and frames, not its text, which may quote input."""
         if self.enabled:
             self._put(
-                "failure", {"request_id": request_id, "error": type(error).__name__, "where": _describe_frames(error)}
+                "failure", {"request_id": request_id, "error": type(error).__name__, "where": describe_frames(error)}
             )
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class LogHandler(logging.Handler):
             logger=record.name,
             message=_message(record),
             error=None if error is None else type(error).__name__,
-            where=None if error is None else _describe_frames(error),
+            where=None if error is None else describe_frames(error),
         )
 
 
@@ -181,11 +181,6 @@ def _message(record: logging.LogRecord) -> str:
     except Exception:  # noqa: BLE001 - what is logged may raise anything when asked for its text; the caller is not at fault
         text = record.msg if isinstance(record.msg, str) else "(a message that cannot be shown)"
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
-
-
-def _describe_frames(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    return " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
 
 
 def json_line(at: float, name: str, fields: dict[str, Value]) -> str:

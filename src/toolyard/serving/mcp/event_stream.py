@@ -64,33 +64,17 @@ class EventStream:
         return self.size > _HIGH
 
     def put(self, message: bytes) -> None:
-        """Add a notification."""
-        self._put(message, loose=True)
+        """Add a notification, unless the stream has ended."""
+        if not self.over:
+            self.put_raw(write_event(message, kind="message"), loose=True)
 
     def put_answer(self, message: bytes) -> None:
-        """Add a message that must not be lost."""
-        self._put(message, loose=False)
+        """Add a message that must not be lost, unless the stream has ended."""
+        if not self.over:
+            self.put_raw(write_event(message, kind="message"))
 
     def put_raw(self, event: bytes, *, loose: bool = False) -> None:
         """Add an event that is written already, and must not be lost unless it is `loose`."""
-        self._add(event, loose)
-
-    def end(self) -> None:
-        """Nothing more will come."""
-        self.over = True
-        self.wake()
-
-    def wake(self) -> None:
-        """Have the reader look again."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def _put(self, message: bytes, loose: bool) -> None:
-        if not self.over:
-            self._add(write_event(message, kind="message"), loose)
-
-    def _add(self, event: bytes, loose: bool) -> None:
         self._count += 1
         self._events[self._count] = event
         self.size += len(event)
@@ -102,6 +86,17 @@ class EventStream:
         if self.size > _MOST_UNREAD and len(self._events) > 1:
             self._give_up()
         self.wake()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.over = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the reader look again."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def _give_up(self) -> None:
         _log.warning("a stream is given up: its client left %d answers unread", len(self._events))

@@ -309,7 +309,7 @@ class McpEndpoint:
         known = self.names.resolve_tool(meant, turn.caller.principal) if type(meant) is str else None
         tool_name = known.name if known is not None else meant if type(meant) is str else None
         answer = await self._invoker.run_idempotent(
-            *(turn.caller, f"mcp:{key}", digest_json("tools/call", name, arguments), make, interrupted),
+            *(turn.caller, f"mcp:{key}", lambda: digest_json("tools/call", name, arguments), make, interrupted),
             tool_name=tool_name,
         )
         found: Json = msgspec.json.decode(answer.body)
@@ -346,12 +346,8 @@ class McpEndpoint:
     async def run_calls(self, turn: RequestContext, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
         """Answer calls in one of the places that the server has for running them."""
         caller, find_address = turn.caller, turn.find_address
-        place = Place(self._admission, caller.principal, caller.abandoned)
-        await place.take()
-        try:
+        async with Place(self._admission, caller.principal, caller.abandoned):
             results = await self._invoker.run_calls(caller, calls, **options)
-        finally:
-            place.leave()
         if caller.unfinished and find_address is not None:
             results = [tell_address(result, find_address) for result in results]
         return results

@@ -173,7 +173,7 @@ class ArpTools:
             return _answer_call(body, result, int((time.perf_counter() - began) * 1000))
 
         return await self._invoker.run_idempotent(
-            *(caller, f"invocation:{body.invocation_id}", digest_json(plain), make),
+            *(caller, f"invocation:{body.invocation_id}", lambda: digest_json(plain), make),
             lambda info: _answer_failure(body.invocation_id, info, 0),
             tool_name=call.name,
         )

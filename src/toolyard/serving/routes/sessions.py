@@ -256,12 +256,13 @@ class SessionRoutes:
         return self._invoker.resolve_call(caller.principal, given)
 
     async def _run_idempotent(self, request: Request, plain: Any, make: Callable[[], Awaitable[Response]]) -> Response:
+        def find_digest() -> bytes:
+            return digest_json(request.method, request.scope["path"], plain)
+
         caller = caller_of(request)
-        key = idempotency_key(caller)
-        if key is None and b"prefer" not in caller.headers:
-            return await make()
-        digest = digest_json(request.method, request.scope["path"], plain)
-        return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted)
+        return await self._invoker.run_idempotent(
+            caller, idempotency_key(caller), find_digest, make, _answer_interrupted
+        )
 
     @operation(f"GET {_ONE}", "One session", answers={200: SessionView, 404: ErrorEnvelope})
     async def show_session(self, request: Request) -> Response:

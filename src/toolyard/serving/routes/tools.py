@@ -101,12 +101,11 @@ class ToolRoutes:
         call = self._invoker.resolve_call(caller.principal, ToolCall(path_value(request), body.args, None, overload))
         context: dict[str, Any] = or_default(body.context, {})
         make = partial(self._run_call, caller, call, context, trace, request.scope.get("root_path", ""))
-        key = idempotency_key(caller)
-        if key is None and b"prefer" not in caller.headers:
-            return await make()
-        digest = digest_json(request.method, request.scope["path"], call.overload, plain)
         return await self._invoker.run_idempotent(
-            *(caller, key, digest, make, lambda info: _answer_failure(info, {"latency_ms": 0})), tool_name=call.name
+            *(caller, idempotency_key(caller)),
+            lambda: digest_json(request.method, request.scope["path"], call.overload, plain),
+            *(make, lambda info: _answer_failure(info, {"latency_ms": 0})),
+            tool_name=call.name,
         )
 
     async def _run_call(
