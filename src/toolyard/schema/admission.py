@@ -1,12 +1,13 @@
-"""What a tool must pass to enter a registry: name grammar, a schema that compiles, and a budget.
+"""What a tool must satisfy to enter a registry: valid names, schemas that compile, and a size budget.
 
 Validation holds the interpreter lock, so a schema that multiplies its own work (24 doublings through `$ref` cost 0.9 s
-a call) is an attack on every other call: `SchemaBudget` is checked at load.
+a call) blocks every other call: `SchemaBudget` is checked at load.
 
 Most tools in real catalogs are plain: typed properties, descriptions, enums, a few limits. For those, all checks
 (dialect rewrites, budget, compile) are decided by one call into compiled code: a schema for schemas that need no work
-(`is_plain`). Whatever that refuses is not wrong; it takes the long way. What it accepts is guaranteed to compile, to
-stay within the budget and to need no rewrite (`tests/schema/test_clean.py` holds it to that).
+(`is_plain`). A schema that it rejects is not necessarily wrong; it goes through the full checks. A schema that it
+accepts is guaranteed to compile, to stay within the budget and to need no rewrite (`tests/schema/test_clean.py`
+verifies this).
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ class SchemaBudget(msgspec.Struct, frozen=True):
     nodes: int = 10_000
     depth: int = 64
     fan_out: int = 100_000
-    """Steps, of some 25 nanoseconds, to judge one value, all `$ref`s followed."""
+    """Validation steps, of about 25 nanoseconds, to judge one value, with all `$ref`s followed."""
     pattern_length: int = 1_000
     positions: int = 50_000
-    """Characters that its patterns describe one by one; they take microseconds, and up to a kilobyte, to compile."""
+    """Characters that its patterns describe one by one. Each takes microseconds and up to a kilobyte to compile."""
     enum: int = 10_000
     bytes: int = 2 << 20
-    """Of text and values in it: descriptions, defaults, enums, examples."""
+    """Total size of text and values: descriptions, defaults, enums, examples."""
 
 
 DEFAULT_BUDGET = SchemaBudget()
 
 
 _LEAST_POSITIONS = 10
-"""What any pattern takes to compile."""
+"""The minimum cost of compiling a pattern."""
 _WEIGHTY = IN_PLACE | {"enum", "const"}
 
 
@@ -82,7 +83,7 @@ def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) 
                 raise _over_budget(path, f"the patterns of the schema have more than {budget.positions:,} positions")
             for key, value in node.items():
                 if key not in SCHEMA_LISTS | SCHEMA_SINGLES:
-                    # The names in a map of schemas; the schemas come up by themselves.
+                    # Only the names of a map of schemas count here; its schemas are visited as nodes.
                     size += written_size(list(value) if key in SCHEMA_MAPS else value, most=budget.bytes)
                 if size > budget.bytes:
                     raise _over_budget((*path, key), f"schema takes more than {budget.bytes:,} bytes")
@@ -92,7 +93,7 @@ def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) 
 
 
 def _check_node(path: Path, node: dict[str, Any], budget: SchemaBudget) -> int:
-    """Refuse what is too large by itself; the positions of its patterns."""
+    """Check the limits of a single node and return the number of positions of its patterns."""
     enum = node.get("enum")
     if isinstance(enum, list) and len(enum) > budget.enum:
         raise _over_budget((*path, "enum"), f"enum has {len(enum)} values; at most {budget.enum} are allowed")
@@ -108,10 +109,10 @@ def _check_node(path: Path, node: dict[str, Any], budget: SchemaBudget) -> int:
 
 
 def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
-    """Bound what the subschemas that judge one and the same value may cost; values beside it are counted when judged.
+    """Limit the cost of the subschemas that apply to the same value; costs of its members are counted at validation.
 
-    Costs are computed bottom up over the in-place edges alone, with an explicit stack; a reference
-    back to a schema still being computed adds nothing, since the validator stops there too.
+    Costs are computed bottom up over the in-place edges alone, with an explicit stack; a reference back to a schema
+    still being computed adds nothing, since the validator stops there too.
     """
     in_place = InPlace(root)
     cost: dict[int, int] = {}
@@ -137,14 +138,14 @@ def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
 
 def _over_budget(path: Path, problem: str) -> InvalidSchemaError:
     pointer = pointer_of(path)
-    # Only the outer part of a very deep pointer helps a reader.
+    # Only the outer part of a very deep pointer is useful to a reader.
     shown = pointer if len(pointer) <= 120 else pointer[:117] + "..."
     return InvalidSchemaError(f"{shown or '(root)'}: {problem}", pointer=pointer)
 
 
 _LEVELS = 12
 _MAX_BYTES = 32_768
-"""Bounds the subschemas below the budget: each takes at least four bytes."""
+"""Also limits the number of subschemas to less than the budget: each takes at least four bytes."""
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
@@ -181,7 +182,7 @@ def _plain_checker() -> jsonschema_rs.Validator:
 
 
 def _level_schema(depth: int) -> dict[str, Any]:
-    # One definition per nesting level, each pointing at the next: this is what bounds the depth.
+    # One definition per nesting level, each referring to the next: this limits the depth.
     keywords = dict(_LEAF_KEYWORDS)
     names = sorted(JSON_TYPES)
     keywords["type"] = {
@@ -195,25 +196,25 @@ def _level_schema(depth: int) -> dict[str, Any]:
         keywords["anyOf"] = {"type": "array", "minItems": 1, "maxItems": 16, "items": below}
     if depth == 0:
         keywords[INFERRED] = {"enum": list(SOURCES)}
-    # A default that is text where values are not may be meant for one of them.
+    # A text default of a property that is not a string may need conversion to the type, so it is not plain.
     textual = {"anyOf": [{"const": "string"}, {"type": "array", "contains": {"const": "string"}}]}
     fits = [{"properties": {"default": {"not": _TEXT}}}, {"properties": {"type": textual}}]
     return {"type": "object", "properties": keywords, "additionalProperties": False, "anyOf": fits}
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """A schema that compiles and is within the budget, and what it took to make it so."""
+    """A schema that compiles and is within the budget, with the changes that were needed."""
 
     schema: Schema
     changes: tuple[Change, ...] = ()
     compiled: CompiledSchema | None = None
-    """Present when admission had to compile it anyway."""
+    """Set if admission had to compile the schema."""
 
 
 def admit_schema(schema: Any, *, is_input: bool = True, budget: SchemaBudget = DEFAULT_BUDGET) -> Admitted:
     """Rewrite dialects, check the budget, compile; `InvalidSchemaError` if it cannot be admitted.
 
-    Plain schemas are recognised in compiled code and come back as they are.
+    Plain schemas are recognised in compiled code and returned unchanged.
     """
     if budget is DEFAULT_BUDGET and is_plain(schema, is_input=is_input):
         return Admitted(schema)
@@ -226,12 +227,12 @@ def admit_schema(schema: Any, *, is_input: bool = True, budget: SchemaBudget = D
 
 
 def is_plain(schema: Any, *, is_input: bool = True) -> bool:
-    """True for a schema that needs no rewrite, compiles, and is within the default budget; False decides nothing."""
+    """True for a schema that needs no rewrite, compiles, and is within the default budget. False is inconclusive."""
     return bool(_write_plain(schema, is_input=is_input))
 
 
 def _write_plain(schema: Any, *, is_input: bool = True) -> bytes:
-    """The JSON text of a plain schema; empty if it is not known to be one."""
+    """The JSON text of a plain schema; empty if it is not known to be plain."""
     if type(schema) is not dict:
         return b""
     if not schema:
@@ -246,22 +247,22 @@ def _write_plain(schema: Any, *, is_input: bool = True) -> bytes:
 
 
 Kept = bytes | Schema
-"""A schema that nobody else has: its JSON text, or a deep copy where JSON would change it."""
+"""A private copy of a schema: its JSON text, or a deep copy if JSON would change it."""
 
 
 def keep_schema(schema: Schema) -> Kept:
-    """The schema as it is now, whatever becomes of it later. To write it out is the quickest copy there is."""
+    """Copy the schema as it is now, independent of later changes. Encoding it is the fastest way to copy."""
     try:
         written = _encode(schema)
     except (TypeError, ValueError, RecursionError):
-        # Half a surrogate pair, a value that is no JSON.
+        # An unpaired surrogate, or a value that is not JSON.
         return copy.deepcopy(schema)
-    # A long one may have been short, and hold one value in many places.
+    # A long text may come from a small object that contains the same value in many places.
     return written if len(written) <= _LONGEST else copy.deepcopy(schema)
 
 
 def read_kept(kept: Kept) -> Schema:
-    """A schema of one's own."""
+    """A new copy of the schema, which the caller may modify."""
     return copy.deepcopy(kept) if isinstance(kept, dict) else _decode(kept)
 
 
@@ -272,23 +273,23 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class AdmittedTool(msgspec.Struct, eq=False):
-    """A tool that may enter any registry, as a source hands it over."""
+    """An admitted tool, as sources pass it to a registry."""
 
     tool: Tool
     compiled: CompiledSchema | None = None
-    """The input schema, where admission had to compile it anyway."""
+    """The compiled input schema, if admission had to compile it."""
     place: str = ""
-    """Where in its source the tool was defined, to be put behind the source's name."""
+    """Where in its source the tool was defined; appended to the source's name."""
     qualified_only: bool = False
-    """True: bare names never mean it, since whoever gave it may speak for its namespace alone."""
+    """True if bare names must never resolve to the tool, because its provider is only trusted for its namespace."""
     kept: tuple[Kept, Kept] | None = None
-    """Both schemas as they were admitted: calls are judged by these. None for a tool that makes its own."""
+    """Copies of both schemas at admission, used to validate calls. None for a tool that makes its schemas itself."""
 
 
 def admit_tool(tool: Tool, *, copied: bool = False) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
-    """The tool as it may enter, and what had to be rewritten; `DefinitionError` if it cannot enter.
+    """The admitted tool and the rewrites that were needed; `DefinitionError` if it cannot be admitted.
 
-    With `copied` the tool gets schemas of its own: the caller keeps its dicts and may change them later.
+    With `copied` the tool gets copies of its schemas: the caller keeps its dicts and may change them later.
     """
     if not isinstance(tool, Tool):
         way = "function_tool(..., namespace=...)" if callable(tool) else "Tool.from_dict, or ToolRegistry.from_dicts,"
@@ -303,7 +304,7 @@ def admit_tool(tool: Tool, *, copied: bool = False) -> tuple[AdmittedTool, tuple
         check_tool_name(alias)
     admitted, rewrites = _admit_checked(tool)
     if copied or admitted.compiled is not None:
-        # What was compiled still looks at its schema, so the tool gets another one.
+        # The compiled validator still refers to its schema, so the tool gets a copy.
         _copy_schemas(admitted)
     return admitted, rewrites
 
@@ -346,7 +347,7 @@ def _admit_schema(tool: Tool, schema: Any, *, is_input: bool) -> Admitted:
 
 
 def summarise_changes(tool: Tool, changes: Iterable[Change], prefix: str) -> list[Rewrite]:
-    """Changes of one tool as report lines, equal ones counted together."""
+    """Changes of one tool as report lines; equal changes are counted together."""
     grouped: dict[str, list[Change]] = {}
     for change in changes:
         grouped.setdefault(change.what, []).append(change)
@@ -357,12 +358,12 @@ def summarise_changes(tool: Tool, changes: Iterable[Change], prefix: str) -> lis
 
 
 def _copy_schemas(admitted: AdmittedTool) -> None:
-    """Put a tool with schemas of its own in the place of what was admitted; one that makes its schemas has them."""
+    """Replace the tool by one with copied schemas; does nothing for a tool that makes its schemas itself."""
     if admitted.kept is None:
         return
     tool, own = admitted.tool, tuple(map(read_kept, admitted.kept))
     if own != (tool.parameters, tool.output_parameters):
-        # A tuple, say: written out it is something else.
+        # The JSON text differs from the schema, for instance because it contains a tuple.
         try:
             own = copy.deepcopy((tool.parameters, tool.output_parameters))
         except RecursionError:

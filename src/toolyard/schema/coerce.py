@@ -1,8 +1,8 @@
-"""Lossless repairs of arguments that are right in content and wrong in form.
+"""Lossless repairs of arguments that have the right content in the wrong form.
 
-Models write `"5"` for 5, `"true"` for true, `3.0` for 3 and JSON text for an object. A value is repaired
-only where the validator refused it (or accepted an integral float as an integer), only into the type
-the schema asks for there, and only if nothing is lost on the way. Every repair is listed.
+Models write `"5"` for 5, `"true"` for true, `3.0` for 3 and JSON text for an object. A value is repaired only where the
+validator rejected it (or accepted an integral float as an integer), only into the type the schema requires there, and
+only if nothing is lost. Every repair is listed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from toolyard.schema.subschemas import resolve_pointer, types_of
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit
 
 _ROUNDS = 4
-"""JSON text inside JSON text inside ...; each round opens one level."""
+"""Maximum nesting of JSON text inside JSON text; each round decodes one level."""
 
 _MAX_REPAIRS = 5_000
-"""More wrong values than this are not a matter of spelling."""
+"""With more wrong values than this, no repair is attempted."""
 
 Path = Sequence[str | int]
 _MISSING = object()
 
 
 class Coercion(msgspec.Struct, frozen=True):
-    """One repair: where, from which JSON type, to which."""
+    """One repair: the place, and the JSON types before and after."""
 
     pointer: str
     before: str
@@ -46,9 +46,9 @@ class Coercion(msgspec.Struct, frozen=True):
 def coerce(
     compiled: CompiledSchema, value: dict[str, Any], found: list[Misfit] | None = None
 ) -> tuple[dict[str, Any], list[Coercion]] | None:
-    """A repaired copy that satisfies the schema and the list of repairs; None if that is impossible.
+    """A repaired copy that satisfies the schema, with the list of repairs; None if no repair is possible.
 
-    What is wrong with the value as it came is put into `found`.
+    The faults of the original value are appended to `found`.
     """
     repairs: list[Coercion] = []
     fixed: Any = value
@@ -73,7 +73,7 @@ def coerce(
 
 
 def _find_faults(compiled: CompiledSchema, value: Any) -> list[Misfit]:
-    """What is wrong: all of it only where that may be a matter of spelling."""
+    """The faults of a value; beyond `MAX_VIOLATIONS` only if some of the first ones can be repaired."""
     faults = compiled.faults(value, limit=MAX_VIOLATIONS, repairs=True)
     if len(faults) < MAX_VIOLATIONS or all(_find_repair(value, fault) is None for fault in faults):
         return faults
@@ -81,7 +81,7 @@ def _find_faults(compiled: CompiledSchema, value: Any) -> list[Misfit]:
 
 
 def _repair_value(value: Any, faults: Iterable[Misfit]) -> list[Coercion]:
-    """Repair in place what can be repaired."""
+    """Repair in place what can be repaired, and list the repairs."""
     made: list[Coercion] = []
     for fault in faults:
         repair = _find_repair(value, fault)
@@ -93,7 +93,7 @@ def _repair_value(value: Any, faults: Iterable[Misfit]) -> list[Coercion]:
 
 
 def _find_repair(value: Any, fault: Misfit) -> tuple[Path, Any, Any] | None:
-    """Where, what is there, and what would be right."""
+    """The path, the old value and the repaired value; None if the fault cannot be repaired."""
     for path, types in fault.wants:
         old = _value_at(value, path) if path else _MISSING
         new = _MISSING if old is _MISSING else convert(old, types)
@@ -103,7 +103,7 @@ def _find_repair(value: Any, fault: Misfit) -> tuple[Path, Any, Any] | None:
 
 
 def convert(value: Any, types: Sequence[str]) -> Any:
-    """`value` as one of `types` if that loses nothing, else a private marker."""
+    """`value` as one of `types` if that loses nothing, else `_MISSING`."""
     if isinstance(value, float) and "integer" in types and value.is_integer():
         return int(value)
     if not isinstance(value, str):
@@ -117,16 +117,16 @@ def convert(value: Any, types: Sequence[str]) -> Any:
         kind = "number"
     if kind not in types or kind == "string":
         return _MISSING
-    # "5" must come back as "5": "5.0", "05" and "1e3" say something else than the number they parse to.
+    # "5" must come back as "5": "5.0", "05" and "1e3" are not the canonical text of the number they parse to.
     if kind in ("integer", "number") and repr(parsed) != value:
         return _MISSING
     return parsed
 
 
 def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]]:
-    """3.0 -> 3 wherever the schema wants an integer; a copy only if something changed.
+    """Convert 3.0 to 3 wherever the schema requires an integer; copies the value only if something changes.
 
-    The schema is followed beside the value, by `properties`, `items` and local `$ref`s.
+    The schema is traversed along with the value, through `properties`, `items` and local `$ref`s.
     """
     found: list[tuple[str | int, ...]] = []
     stack: list[tuple[Any, Any, tuple[str | int, ...]]] = [(value, root, ())]
@@ -156,7 +156,7 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]
 
 
 def mentions_integers(root: Schema) -> bool:
-    """Whether the schema says `integer` anywhere, as references may lead: most do not, and no value needs a look."""
+    """Whether the type `integer` occurs anywhere in the schema. If not, `integral_floats` can be skipped."""
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
@@ -175,7 +175,7 @@ def _mapping_of(schema: Schema) -> Schema:
 
 
 def _may_want_integers(schema: Any) -> bool:
-    """Whether the items of a list, which may be long, are worth a look."""
+    """Whether a schema of list items can require integers. If not, the items, which may be many, are skipped."""
     return isinstance(schema, dict) and (
         not schema.keys().isdisjoint(("properties", "items", "$ref")) or _wants_integer(schema)
     )

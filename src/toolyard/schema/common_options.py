@@ -1,6 +1,6 @@
-"""Options that sources share with engines and links: what each is for, and its limits.
+"""Options that sources share with engines and links, with their descriptions and limits.
 
-Where a struct has no defaults, they are the constructors'.
+Where a struct has no defaults, the constructors define them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
 
 
 def locate_unless_url(value: Any, base: Path) -> Any:
-    """For `locate`: a file in the config's folder; an address stays what it is."""
+    """For `locate`: resolve a file against the config's folder; return a URL unchanged."""
     return value if "://" in str(value) else locate_file(value, base)
 
 
 def locate_certificate(value: Any, base: Path) -> Any:
-    """For `locate`: certificate and key are files; a third text is the key's password."""
+    """For `locate`: certificate and key are files; a third item is the key's password."""
     if isinstance(value, str):
         return locate_file(value, base)
     return [*(locate_file(part, base) for part in value[:_CERTIFICATE_FILES]), *value[_CERTIFICATE_FILES:]]
 
 
 def locate_token_store(auth: Any, base: Path) -> Any:
-    """For `locate`: the file in which an OAuth login keeps its tokens."""
+    """For `locate`: resolve the file in which an OAuth login stores its tokens."""
     store = auth.get("store") if isinstance(auth, dict) else None
     return {**auth, "store": str(base / store)} if isinstance(store, str) else auth
 
 
 def check_headers(headers: Mapping[str, str] | None, where: str) -> dict[str, str]:
-    """For `check`: what can be sent as headers; the error shows no value."""
+    """For `check`: reject what cannot be sent as headers. The error shows no value."""
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise ConfigError(f"{where}: {name!r} is no name of a header")
@@ -50,14 +50,14 @@ def check_headers(headers: Mapping[str, str] | None, where: str) -> dict[str, st
 
 
 def check_certificate(cert: str | Sequence[str] | None, where: str) -> str | Sequence[str] | None:
-    """For `check`: a file, or two or three texts."""
+    """For `check`: a file, or a list of two or three texts."""
     if cert is not None and not isinstance(cert, str) and not 1 < len(cert) <= _CERTIFICATE_PARTS:
         raise ConfigError(f"{where} must be a file, or certificate and key, or these and the key's password")
     return cert
 
 
 def read_trust(verify: bool, ca: str | None, where: str = "") -> bool | str:
-    """Whom to trust: the system's authorities, those of a file, or anybody."""
+    """Combine `verify` and `ca`: True for the system's authorities, a path to a CA file, False for no verification."""
     if ca is not None and not verify:
         raise ConfigError(
             f"{where}ca sets the authorities to trust, and verify: false disables verification; give one of them"
@@ -66,7 +66,7 @@ def read_trust(verify: bool, ca: str | None, where: str = "") -> bool | str:
 
 
 class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server is talked to over HTTP."""
+    """Options of TLS and HTTP connections."""
 
     headers: Annotated[
         Mapping[str, str] | None, Meta(extra={"check": check_headers}, description="Headers of every request.")
@@ -95,7 +95,7 @@ ConnectTimeout = Annotated[
 
 
 class McpServerOptions(TlsOptions, frozen=True, kw_only=True):
-    """How an MCP server is reached."""
+    """Options of a connection to an MCP server."""
 
     url: Annotated[str | None, Meta(description="URL of the server; alternatively set `command`.")]
     command: Annotated[
@@ -135,7 +135,7 @@ MIB = 1 << 20
 
 
 def check_variable_names(names: Sequence[str], where: str) -> tuple[str, ...]:
-    """For `check`: names of environment variables. Values are never given here, so that they are nowhere to be seen."""
+    """For `check`: names of environment variables. Values are not accepted, so that no secret appears in a config."""
     for name in names:
         if not name or "=" in name or "\0" in name:
             raise ConfigError(f"{where}: {name.partition('=')[0]!r} must be a name alone; its value is taken from ours")
@@ -143,32 +143,32 @@ def check_variable_names(names: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How scripts run. Equal settings may share workers."""
+    """Settings of script workers. Scripts with equal settings may share workers."""
 
     sandbox: Annotated[
         Literal["auto", "bwrap", "landlock", "rlimits"],
         Meta(description="Required sandbox level; auto uses the strongest available."),
     ] = "auto"
     workers: Annotated[int, Meta(ge=1, description="Maximum number of processes.")] = 2
-    """Each belongs to one script until another needs its place."""
+    """A worker belongs to one script until another one needs its place."""
     memory_bytes: Annotated[int, Meta(ge=64 * MIB, description="Memory limit of each process, in bytes.")] = 512 * MIB
-    """A script that forks has as much for every one of its processes."""
+    """Applies to each process separately, if a script forks."""
     cpu_seconds: Annotated[
         int | None,
         Meta(ge=1, description="Total CPU seconds of a worker; null for no limit besides the deadlines."),
     ] = None
     max_output_bytes: Annotated[int, Meta(ge=1, description="Bytes kept of the end of a call's output.")] = MIB
-    """One half for stdout, one for stderr."""
+    """Half for stdout, half for stderr."""
     max_printed_bytes: int = 64 * MIB
-    """A call that prints more than this is ended."""
+    """A call that prints more than this is aborted."""
     max_answer_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of a result.")] = 8 * MIB
     files: Annotated[int, Meta(ge=16, description="Maximum number of open files of a process.")] = 64
     processes: Annotated[
         int, Meta(ge=1, description="Maximum number of additional processes and threads of scripts.")
     ] = 32
-    """All workers of one uid share them."""
+    """Shared by all workers of the same uid."""
     file_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of a file that a script writes.")] = 64 * MIB
-    """At level bwrap also of all of them together."""
+    """With bwrap, also the limit of all files together."""
     calls_per_worker: Annotated[
         int, Meta(ge=1, description="Calls after which a worker process is replaced; 1 starts one for every call.")
     ] = 200
@@ -180,11 +180,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Meta(ge=1, description="User of the scripts if the server runs as root; null for an unused uid."),
     ] = None
-    """Without one, each server has a uid of its own."""
+    """By default each server uses a different uid."""
     imports: Annotated[
         Literal["site", "stdlib"],
         Meta(description="Whether scripts may import installed packages, or only the standard library."),
     ] = "site"
     start_seconds: float = 10.0
     declare_seconds: float = 5.0
-    """For each file, to say what it declares."""
+    """For each file, to import it and return its declarations."""

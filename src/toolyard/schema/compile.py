@@ -1,11 +1,11 @@
-"""JSON Schema compiled once, offline, with regular expressions that cannot hang; and what is wrong with a value.
+"""JSON Schema validators, compiled once and offline, whose regular expressions cannot hang; and lists of violations.
 
-Patterns run in linear time; only a schema whose patterns need look-around or back-references gets the
-backtracking engine, and then with a step limit that fails closed. Messages name the place and the rule, never the
-value: arguments may hold secrets.
+Patterns run in linear time; only a schema whose patterns need look-around or back-references gets the backtracking
+engine, and then with a step limit that fails closed. Messages name the place and the rule, never the value: arguments
+may contain secrets.
 
-The validator judges while no other thread runs, so what a value may cost is worked out before it is asked (`weight`),
-and what is wrong with it is found by a walk that counts its steps (`walk`), not by the validator's list of errors.
+The validator holds the interpreter lock, so the cost of a value is estimated before it is judged (`weight`), and
+violations are found by a walk that counts its steps (`walk`), not by the validator's own list of errors.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_lim
 
 
 WALK_STEPS = 600_000
-"""What it may take to say why a value is wrong: some 10,000 steps in Python at most."""
+"""The step limit for explaining why a value is wrong: about 10,000 steps of Python code."""
 SMALL_BYTES = 1 << 16
-"""JSON text of a few values that is judged at once."""
+"""JSON text up to this length, with few values, is judged without estimating its cost."""
 QUICK_BYTES = 4096
-"""JSON text of a value that is wrong, of which that is found and repaired in a few milliseconds."""
+"""An invalid value with JSON text up to this length is explained and repaired within a few milliseconds."""
 _ODD = (InvalidSchemaError, ValueError, RecursionError, TypeError, AttributeError, LookupError)
-"""What a walk may raise: a part does not compile by itself, or a value is no JSON (the first two); combinations nest
-hundreds deep; a keyword that its draft does not know has a value of another shape, which no meta-schema refused."""
+"""Exceptions of a walk: a part does not compile by itself, or a value is not JSON (the first two); combinations nest
+hundreds of levels deep; a keyword unknown to its draft has a value of an unexpected shape, which no meta-schema
+rejected.
+"""
 _DOES_NOT_FIT = Misfit((), "does not fit its schema", "schema")
 _TOO_COSTLY = Misfit(
     (),
@@ -45,19 +47,20 @@ _TOO_COSTLY = Misfit(
 
 
 class CompiledSchema:
-    """A validator that may be called from any thread, and never takes long.
+    """A thread-safe validator with a bounded cost for each value.
 
-    What a verdict may cost is worked out from the schema's `Weight` and the value's size. What would cost too much is
-    judged by a walk that remembers what it has seen; what is too much for that, too, is refused.
+    The cost of a value is estimated from the schema's `Weight` and the value's size. If it is too high for the
+    validator, the value is judged by a walk that remembers partial results; if it exceeds the limit of the walk too,
+    the value is rejected.
     """
 
     __slots__ = ("_assert_formats", "_explainer", "_schema", "_weight", "is_valid", "judge_small")
 
     def __init__(self, schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> None:
         self.is_valid: Callable[[Any], bool]
-        """The verdict; raises ValueError for what is no JSON. Made when first asked for, since it needs the weight."""
+        """Judge a value; raises ValueError if it is not JSON. Set on first access, since it depends on the weight."""
         self.judge_small: Callable[[Any], bool] = _compile_cached(schema, assert_formats).is_valid
-        """The same without a look at the value's size, for those whose JSON text is no longer than `max_bytes`."""
+        """The same without measuring the value, for values whose JSON text is no longer than `max_bytes`."""
         self._schema = schema
         self._assert_formats = assert_formats
         self._weight: Weight | None = None
@@ -71,14 +74,14 @@ class CompiledSchema:
 
     @property
     def weight(self) -> Weight:
-        """What a verdict may cost."""
+        """The estimated cost of judging values."""
         if self._weight is None:
             self._weight = weigh(self._schema)
         return self._weight
 
     @property
     def explainer(self) -> Explainer:
-        """What finds out why a value is wrong."""
+        """The helper that finds out why a value is wrong."""
         if self._explainer is None:
             compile_part = partial(_compile_cached, assert_formats=self._assert_formats)
             self._explainer = Explainer(self._schema, compile_part)
@@ -86,22 +89,22 @@ class CompiledSchema:
 
     @property
     def max_bytes(self) -> int:
-        """JSON text of a value that `judge_small` judges in little time."""
+        """Maximum length of the JSON text of values that `judge_small` judges quickly."""
         return self.weight.max_bytes()
 
     def judge(self, value: Any) -> bool:
-        """The verdict on a value of any size; False for one that takes too long to judge."""
+        """Judge a value of any size; False for one that is too costly to judge."""
         return self.judge_small(value) if self._is_affordable(value) else not self.faults(value, limit=1)
 
     def accepts(self, value: Any) -> bool:
-        """`judge` that refuses what is no JSON, too."""
+        """`judge`, but False for a value that is not JSON."""
         try:
             return self.judge(value)
         except ValueError:
             return False
 
     def violations(self, value: Any, *, limit: int = MAX_VIOLATIONS) -> list[Violation]:
-        """What is wrong with the value, up to a limit; empty when it is valid."""
+        """The violations of the value, at most `limit`; empty if it is valid."""
         try:
             faults = self.faults(value, limit=limit)
         except ValueError as error:
@@ -109,7 +112,7 @@ class CompiledSchema:
         return [fault.violation for fault in faults]
 
     def faults(self, value: Any, *, limit: int, repairs: bool = False) -> list[Misfit]:
-        """The same for code that repairs values; raises ValueError for what is no JSON."""
+        """The violations in the form used for repairs; raises ValueError for a value that is not JSON."""
         is_judged = self._is_affordable(value)
         if is_judged and self.judge_small(value):
             return []
@@ -177,7 +180,7 @@ def _is_regex(error: jsonschema_rs.ValidationError) -> bool:
 
 
 def _explain_regex(pattern: Any) -> str:
-    """What Python says of it: more than the validator does, which takes less."""
+    """Python's message about the pattern, which is more specific than the validator's."""
     try:
         re.compile(pattern)
     except (re.error, TypeError, RecursionError, OverflowError) as error:

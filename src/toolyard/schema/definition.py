@@ -1,9 +1,9 @@
-"""Catalog entries in any dialect -> fields of a `Tool`, with a note of every change.
+"""Read catalog entries of any dialect into the fields of a `Tool`, with a note of every change.
 
-OpenAI wraps a function, Anthropic says `input_schema`, MCP `inputSchema` and `annotations`, ARP `returns`; other
-catalogs list parameters under `arguments`, `inputs`, `input_parameters`, or in two lists of which one is optional.
-Keys that mean nothing here are the user's and go to `metadata`; one that looks like parameters is noted, for
-nobody may lose parameters unawares. What the schemas themselves say is for `normalise`.
+OpenAI wraps a function, Anthropic writes `input_schema`, MCP `inputSchema` and `annotations`, ARP `returns`; other
+catalogs list parameters under `arguments`, `inputs`, `input_parameters`, or in two lists, of which one is optional.
+Unknown keys belong to the user and go to `metadata`; one that looks like parameters is noted, so that no parameters are
+lost silently. The contents of the schemas are handled by `normalise`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = ("name", "api_name", "function_name", "tool_name", "functionName", "too
 _PLAIN_KEYS = frozenset({"name", "description", "parameters"})
 _FIELDS = frozenset({"name", "namespace", "description", "metadata", "version", "tags", "aliases", "effects", "source"})
 _SAY_LITTLE = frozenset({"name", "namespace", "version", "source"})
-"""Of these, those that other things than tools have, too."""
+"""The fields that do not distinguish a tool from other objects."""
 _DESCRIPTIONS = (
     "desc",
     "summary",
@@ -41,7 +41,7 @@ _DESCRIPTIONS = (
     "functionality",
 )
 
-# Other names of the two schemas, without case and separators; their values count if they look the part.
+# Other names of the two schemas, without case and separators; they count if their values look like schemas.
 _SCHEMA = r"(?:json)?(?:schema|spec|definition|list)?s?"
 _PARAMETERS = r"(?:input|param|parameter|arg|argument|kwarg)s?"
 _INPUT = re.compile(
@@ -55,7 +55,7 @@ _PLACES = re.compile(rf"(?:path|query|url|header|body)({_PARAMETERS})")
 _SEPARATORS = re.compile(r"[\s_-]")
 
 _AROUND = ("jsonSchema", "json_schema", "json", "schema")
-"""What Bedrock and others write around a schema; a parameter of a tool may be called as the last two."""
+"""Keys that Bedrock and others wrap around a schema. The last two may also be names of parameters."""
 
 _SAYS_NOTHING = SCHEMA_MAPS | {"type", "required", "additionalProperties", "$schema", "title", "description"}
 _SAY_SOMETHING = frozenset({"type", "description", "desc", "enum", "default", "required", "schema", "$ref", "anyOf"})
@@ -70,12 +70,12 @@ _NAMED_IN_TEXT = re.compile(
 def read_definition(
     raw: Any, *, namespace: str, name: str | None = None, source: str | None = None
 ) -> tuple[Tool, list[Change]]:
-    """The tool a catalog entry defines, schemas as written; `DefinitionError` says what is missing.
+    """The tool that a catalog entry defines, with its schemas as written; `DefinitionError` says what is missing.
 
-    The entry's own `namespace` wins over the argument; `name` serves an entry that has none.
+    The entry's `namespace` takes precedence over the argument; `name` is the default for an entry without a name.
     """
     if type(raw) is dict and raw.keys() <= _PLAIN_KEYS and _is_plain(raw, name):
-        # Most entries of most catalogs; the rest of this function would come to the same.
+        # A shortcut for most entries of most catalogs; the rest of this function would return the same.
         return Tool(raw["name"], namespace, raw.get("description", ""), raw["parameters"], source=source), []
     if not isinstance(raw, Mapping):
         raise DefinitionError(f"a tool definition must be a mapping, not {json_type(raw)}")
@@ -95,7 +95,7 @@ def read_definition(
     found = set(_read_description(entry, fields, changes))
     fields["parameters"], read = read_input(entry, changes)
     found |= read
-    # Of a call, too, is said which API it was of, and what the result.
+    # A recorded API call also has the API's name and a result, so an output schema does not show that this is a tool.
     is_call = named is not None and named[0] != "name" and not found
     fields["output_parameters"], read = _read_schema(entry, _OUTPUT_KEYS, _OUTPUT, changes)
     found |= read
@@ -117,12 +117,12 @@ def read_definition(
 
 
 def find_name(entry: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The name of what is defined, and the key that it stands under; of a service's API the name of the API."""
+    """The name in a definition, with its key; for the API of a service, the name of the API."""
     return next(((key, entry[key]) for key in _NAMES if isinstance(entry.get(key), str)), None)
 
 
 def _refuse_foreign(entry: Mapping[str, Any], is_call: bool) -> None:
-    """Raise for what other programs keep in such files: it has keys, and none of them is a definition's."""
+    """Raise for objects of other programs: they have keys, but none that belongs to a tool definition."""
     unknown = [str(key)[:40] for key in entry if key not in _FIELDS]
     meant = (_INPUT.fullmatch(_fold(key)) or (not is_call and _OUTPUT.fullmatch(_fold(key))) for key in unknown)
     if (
@@ -148,7 +148,7 @@ def _is_plain(raw: dict[str, Any], name: str | None) -> bool:
 def _build_tool(fields: dict[str, Any], metadata: dict[str, Any]) -> Tool:
     given, answer = fields.pop("parameters"), fields.pop("output_parameters")
     tool = Tool.from_dict({**fields, "metadata": metadata})
-    # Schemas in odd shapes (lists, property maps) are for the normaliser, so they skip from_dict's checks.
+    # Schemas in unusual shapes (lists, property maps) are left to the normaliser, so they skip `from_dict`'s checks.
     return tool.replace(parameters=given, output_parameters=answer)
 
 
@@ -176,7 +176,7 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
 
 
 def _tells_more(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> bool:
-    """Whether it is the inner one that describes a tool; of other things, too, the metadata has a name."""
+    """Whether the inner mapping describes the tool; `metadata` often has a name but describes something else."""
     telling = {"description", *_INPUT_KEYS}
     return not telling.isdisjoint(inner) and telling.isdisjoint(outer)
 
@@ -190,7 +190,7 @@ def _own_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
         if not near and not _OF_SOURCES.isdisjoint(entry):
             missing += f"; {_SOURCES}"
         raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
-    # `to_dicts(qualified=True)` writes the namespace twice; reading it back must not.
+    # `to_dicts(qualified=True)` repeats the namespace in the name; drop it when reading.
     return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")
 
 
@@ -202,7 +202,7 @@ def _hint_at_provider(entry: Mapping[str, Any]) -> str:
 
 
 def _hint_at_text(entry: Mapping[str, Any]) -> str:
-    """Where the rows of a dataset have their tools in what a model is told."""
+    """A hint for dataset rows that contain their tools in the text of a prompt."""
     for key, value in entry.items():
         if isinstance(value, str) and '"name"' in value and '"parameters"' in value:
             return f"; tools that stand in the text of {show(str(key))} are not read, list them under 'tools'"
@@ -210,7 +210,7 @@ def _hint_at_text(entry: Mapping[str, Any]) -> str:
 
 
 def trim_name(name: str, changes: list[Change]) -> str:
-    """The name without white space around it, which nobody sees and no caller would repeat."""
+    """Strip white space around the name, which is invisible and would not be repeated by callers."""
     trimmed = name.strip()
     if trimmed != name and trimmed:
         changes.append(Change("/name", f"white space around {name!a} removed"))
@@ -228,7 +228,7 @@ def _read_description(entry: Mapping[str, Any], fields: dict[str, Any], changes:
 
 
 def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
-    """What the entry says of its parameters, as it says it, and the keys that this was found under."""
+    """The parameters of the entry as they are written, and the keys that they were found under."""
     found = None if any(entry.get(key) for key in _INPUT_KEYS) else _join_places(entry, changes)
     if found is not None:
         return found
@@ -249,7 +249,7 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
 
 
 def _join_places(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]] | None:
-    """Parameters by where they are sent, where several places have some, and no two of them the same."""
+    """Merge parameters that are grouped by location; None unless there are several groups without duplicates."""
     places = [key for key in entry if _PLACES.fullmatch(_fold(key)) and looks_like_parameters(entry[key], named=True)]
     parts = [entry[key] for key in places]
     if len(parts) < 2:
@@ -283,7 +283,7 @@ def _read_schema(
     if found is None or not entry[found]:
         spelt = [key for key in entry if key not in used and others.fullmatch(_fold(key))]
         other = next((key for key in spelt if looks_like_parameters(entry[key], named=True)), None)
-        # An empty list under such a name says as much as an empty schema.
+        # An empty value under such a name means the same as an empty schema.
         other = other or next((key for key in spelt if found is None and entry[key] in ({}, [])), None)
         found = other or found
     if found is None:
@@ -295,7 +295,7 @@ def _read_schema(
 
 
 def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
-    """A schema that is written as JSON text, or has one key around it that names the language."""
+    """Unwrap a schema that is written as JSON text or enclosed in a single key such as `json`."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         with suppress(MalformedSource):
             value = parse_json(value)
@@ -310,7 +310,7 @@ def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
 
 
 def _add_required(entry: Mapping[str, Any], schema: Any, changes: list[Change]) -> tuple[Any, set[str]]:
-    """`required` that stands beside the schema and not in it, where it names what the schema has."""
+    """Move a `required` list from beside the schema into it, if it names properties of the schema."""
     names, properties = entry.get("required"), schema.get("properties") if isinstance(schema, dict) else None
     if properties is None and isinstance(schema, dict) and is_property_map(schema):
         properties = schema
@@ -330,7 +330,8 @@ def _fold(key: object) -> str:
 def looks_like_parameters(value: Any, *, named: bool = False) -> bool:
     """True for an object schema, a map of names to schemas, or a list of parameters.
 
-    Under a name that says so (`named`), bare names, type words and sentences that begin with a type are enough.
+    If the key already suggests parameters (`named`), bare names, type words and sentences that begin with a type are
+    enough.
     """
     if isinstance(value, list):
         return bool(value) and all(_is_parameter(item) or (named and _is_name(item)) for item in value)
@@ -363,7 +364,7 @@ def _is_name(item: Any) -> bool:
 
 
 def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, description: Any, changes: list[Change]) -> None:
-    """Say so where parameters seem to stand somewhere else than where they were looked for."""
+    """Note parameters that seem to be in another place than where they were looked for."""
     for key, value in metadata.items():
         within = value.values() if isinstance(value, dict) and not parameters else ()
         if any(map(looks_like_parameters, (value, *within))) or (value and _INPUT.fullmatch(_fold(key))):
@@ -379,7 +380,7 @@ def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, descripti
 
 
 def hinted_effects(annotations: Any) -> Effects:
-    """What the annotations of an MCP tool say it does."""
+    """The effects that the annotations of an MCP tool declare."""
     if isinstance(annotations, Mapping):
         if annotations.get("readOnlyHint") is True:
             return Effects.READ

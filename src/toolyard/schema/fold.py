@@ -1,10 +1,10 @@
-"""One schema that means what several mean together: `allOf` and `$ref` folded away.
+"""Merge schemas that apply together: resolve `allOf` and `$ref` into a single schema.
 
-JSON Schema lets a value be judged by many schemas at once; most readers want one. Folding is exact for types,
-properties, limits and enums. What has no exact fold is handed to `lost`, in words. `find_ways` is the other view:
-every way to satisfy a schema, as a schema without `$ref`, `allOf`, `anyOf`, `oneOf` and `if`, joined by the same
-rules. What cannot be written as one schema is left out of it and marked: whoever makes a value of it has to check
-the value.
+JSON Schema lets several schemas judge one value; most consumers expect a single one. Folding is exact for types,
+properties, limits and enums. What cannot be folded exactly is reported to `lost` as text. `find_ways` is the other
+view: every way to satisfy a schema, as a schema without `$ref`, `allOf`, `anyOf`, `oneOf` and `if`, joined by the same
+rules. Constraints that cannot be expressed in one schema are left out and the way is marked, so a value generated from
+it must be validated.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from toolyard.schema.subschemas import REFERENCES, References, SubSchema, allowe
 
 Lost = Callable[[str], None]
 Join = Callable[[Any, Any], Any]
-"""What two values of one keyword say together, or `CONFLICT`."""
+"""Combines two values of one keyword, or returns `CONFLICT`."""
 
 CONFLICT: Any = object()
-"""Two values of a keyword cannot be said as one."""
+"""Two values of a keyword cannot be combined into one."""
 DOCUMENT_KEYWORDS = frozenset(
     {"$schema", "$id", "id", "$comment", "$defs", "definitions", "$anchor", "$dynamicAnchor", "$vocabulary"}
 )
-"""Keywords about the document a schema stands in; no value is judged by them."""
+"""Keywords that concern the document and do not validate values."""
 
 _MAX_PARTS = 500
 _MAX_ALTERNATIVES = 16
 
 
 def join_schemas(one: SubSchema, other: SubSchema) -> SubSchema:
-    """A schema that holds when both do, left unfolded."""
+    """A schema that requires both; not folded."""
     if one is False or other is False:
         return False
     if one is True or one == {} or one == other:
@@ -48,7 +48,7 @@ def join_schemas(one: SubSchema, other: SubSchema) -> SubSchema:
 
 
 def join_types(one: Any, other: Any) -> Any:
-    """The types that both allow: a name, or several in a list."""
+    """The types that both allow: a name, or a list of several."""
     ours, theirs = types_of(one), types_of(other)
     common = [name for name in ours if name in theirs or (name == "integer" and "number" in theirs)]
     common += [name for name in theirs if name == "integer" and "number" in ours and name not in common]
@@ -58,7 +58,7 @@ def join_types(one: Any, other: Any) -> Any:
 
 
 def join_enums(one: Any, other: Any) -> Any:
-    """The values that both allow; 1 and true are two values."""
+    """The values that both allow; 1 and true are different values."""
     if not isinstance(one, list) or not isinstance(other, list):
         return CONFLICT
     known = {json_key(value) for value in other}
@@ -66,7 +66,7 @@ def join_enums(one: Any, other: Any) -> Any:
 
 
 def json_key(value: Any) -> str:
-    """The same for equal JSON values: 1 and 1.0 are one, true is another."""
+    """A key that is the same for equal JSON values: 1 and 1.0 are equal, true differs."""
     return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value, sort_keys=True)
 
 
@@ -109,7 +109,7 @@ def _take_either(one: Any, other: Any) -> Any:
 
 
 def _take_first(one: Any, _other: Any) -> Any:
-    # The schema that refers to another describes this use of it; that is the text a model needs.
+    # The referring schema describes this particular use, which is what a model needs.
     return one
 
 
@@ -122,7 +122,7 @@ JOINS: dict[str, Join] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), _take_larger),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), _take_smaller),
 }
-"""What both views join alike."""
+"""Joins that `fold_schema` and `find_ways` share."""
 _FOLD_JOINS: dict[str, Join] = {
     **JOINS,
     "type": join_types,
@@ -138,7 +138,7 @@ _FOLD_JOINS: dict[str, Join] = {
 
 
 def fold_schema(schema: Schema, refs: References, lost: Lost) -> tuple[Schema, tuple[str, ...]]:
-    """`schema` without `$ref` and `allOf` of its own, and the references that were followed for it."""
+    """`schema` with its own `$ref` and `allOf` folded in, and the references that were followed."""
     followed: list[str] = []
     parts = 0
 
@@ -164,7 +164,7 @@ def fold_schema(schema: Schema, refs: References, lost: Lost) -> tuple[Schema, t
 def _list_parts(
     node: Schema, refs: References, trail: frozenset[str], lost: Lost
 ) -> list[tuple[SubSchema, frozenset[str]]]:
-    """The schemas that judge the same value as `node`, each with the references that lead to it."""
+    """The schemas that apply to the same value as `node`, each with the references that lead to it."""
     found: list[tuple[SubSchema, frozenset[str]]] = []
     for key in REFERENCES:
         if key not in node:
@@ -174,7 +174,7 @@ def _list_parts(
         if target is None:
             lost(f"{key} {ref!r} leads nowhere in this schema; it is left out")
         elif ref not in trail:
-            # A schema that only refers to itself says nothing more the second time.
+            # Following a self-reference a second time adds nothing.
             found.append((target, trail | {ref}))
     branches = node.get("allOf")
     if isinstance(branches, list):
@@ -183,7 +183,7 @@ def _list_parts(
 
 
 def intersect_schemas(left: Schema, right: Schema, lost: Lost) -> Schema:
-    """What both schemas say together; where they cannot be joined, `left` stands."""
+    """Merge both schemas; where they cannot be joined, `left` wins."""
     out = dict(left)
     for key, value in right.items():
         if key not in out:
@@ -208,9 +208,9 @@ def _property_names(schema: Schema) -> set[str]:
 
 
 _MOST = 24
-"""Ways that are kept."""
+"""Maximum number of ways to keep."""
 _LOOKS = 2000
-"""Parts of a schema that are looked at for one."""
+"""Maximum number of subschemas to visit for one schema."""
 COMPOSED = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else"})
 _CHECKED = frozenset({"not", "dependentSchemas", "dependentRequired", "dependencies", "contains", "$dynamicRef"})
 _CHECKED |= {"unevaluatedProperties", "unevaluatedItems", "$recursiveRef", "if"}
@@ -221,16 +221,16 @@ class SchemaWay(msgspec.Struct, frozen=True, eq=False):
 
     schema: dict[str, Any]
     checked: bool = False
-    """True if a value made of it may not satisfy the schema."""
+    """True if a value generated from it may not satisfy the original schema."""
 
 
 def find_ways(root: dict[str, Any], node: SubSchema) -> list[SchemaWay]:
-    """Every way to satisfy the node; none if there is none. What is left out of very many is marked."""
+    """Every way to satisfy the node; empty if there is none. Of very many, some are left out and the others marked."""
     return _find_ways(_Look(root), node, ())
 
 
 class _Look:
-    """How much is still looked at: a few definitions that refer to one another often are very many ways."""
+    """The remaining budget of visits: a few definitions that refer to each other can make very many ways."""
 
     __slots__ = ("left", "root")
 
@@ -271,7 +271,7 @@ def _find_ways(look: _Look, node: SubSchema, seen: tuple[str, ...]) -> list[Sche
 
 
 def _ways_of_branches(look: _Look, nodes: list[SubSchema], seen: tuple[str, ...]) -> list[list[SchemaWay]]:
-    """The ways of each; of the first ones only, where there are too many."""
+    """The ways of each branch; once the budget is spent, of the first branches only."""
     found: list[list[SchemaWay]] = []
     for node in nodes:
         if look.left <= 0 and any(found):
@@ -288,7 +288,7 @@ def _nodes_of(node: Mapping[str, Any], key: str) -> list[SubSchema]:
 def _combine_ways(parts: list[list[SchemaWay]]) -> list[SchemaWay]:
     found = parts[0]
     for ways in parts[1:]:
-        # From the front of both, so that no branch is left out altogether.
+        # Take pairs from the front of both lists, so that no branch is left out completely.
         order = sorted((i + j, i, j) for i in range(len(found)) for j in range(len(ways)))
         pairs = [(found[i], ways[j]) for _, i, j in order]
         joined = [_join_ways(one, other) for one, other in pairs[: _MOST * 4]]
@@ -297,7 +297,7 @@ def _combine_ways(parts: list[list[SchemaWay]]) -> list[SchemaWay]:
 
 
 def allowed_types(schema: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The types a schema allows, in its order; None for any."""
+    """The types a schema allows, in its order; None if it allows any."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return (kind,)
@@ -305,7 +305,7 @@ def allowed_types(schema: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _differ_in_type(schemas: list[dict[str, Any]]) -> bool:
-    """True if no value can satisfy two of them, by their types alone."""
+    """True if the types alone ensure that no value satisfies two of them."""
     seen: list[str] = []
     for schema in schemas:
         kinds = allowed_types(schema)
@@ -316,7 +316,7 @@ def _differ_in_type(schemas: list[dict[str, Any]]) -> bool:
 
 
 def _differ_in_constant(schemas: list[dict[str, Any]]) -> bool:
-    """True if all are objects that must say which they are: `kind` is another word in each."""
+    """True if all are objects with a required discriminator, whose allowed values differ in each."""
     if any(allowed_types(schema) != ("object",) for schema in schemas):
         return False
     for name in schemas[0].get("required") or ():
@@ -334,7 +334,7 @@ def _differ_in_constant(schemas: list[dict[str, Any]]) -> bool:
 
 
 def _join_ways(one: SchemaWay, other: SchemaWay) -> SchemaWay | None:
-    """Both as one; None if no value satisfies both."""
+    """Merge two ways; None if no value satisfies both."""
     mine, theirs, checked = one.schema, other.schema, one.checked or other.checked
     if not mine or not theirs:
         return SchemaWay(mine or theirs, checked)
@@ -357,7 +357,7 @@ def _join_ways(one: SchemaWay, other: SchemaWay) -> SchemaWay | None:
         return None
     properties = _mapping_of(mine, "properties"), _mapping_of(theirs, "properties")
     if properties[0] or properties[1]:
-        # Where one says nothing about a name, what it says about others holds.
+        # For a name that only one of them declares, the other's additional-properties rule applies.
         schema["properties"] = {
             name: join_schemas(_property_node(mine, properties[0], name), _property_node(theirs, properties[1], name))
             for name in dict.fromkeys((*properties[0], *properties[1]))
@@ -375,7 +375,7 @@ def _property_node(schema: Mapping[str, Any], properties: Mapping[str, Any], nam
         node: SubSchema = properties[name]
         return node
     if _mapping_of(schema, "patternProperties"):
-        return True  # which may or may not be meant; the value is checked
+        return True  # may or may not apply; the value is checked
     rest = schema.get("additionalProperties", True)
     return rest if isinstance(rest, (dict, bool)) else True
 

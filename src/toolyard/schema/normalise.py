@@ -1,8 +1,8 @@
-"""Schemas in the dialects of catalogs -> JSON Schema, with a note of every change.
+"""Rewrite the schema dialects of catalogs as JSON Schema, with a note of every change.
 
-They are written as `"type": "dict"`, with `"required": true` on a property, as bare property maps, parameter lists,
-with `desc` and `choices`, OpenAPI's `nullable` and draft-4 limits. Each is rewritten to what its author meant; what
-cannot be read is refused by the compiler afterwards. The input is never modified.
+Catalogs write `"type": "dict"`, `"required": true` on a property, bare property maps, parameter lists, `desc` and
+`choices`, OpenAPI's `nullable` and draft-4 limits. Each is rewritten to what its author meant; what remains invalid is
+rejected by the compiler afterwards. The input is never modified.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from toolyard.schema.subschemas import Path
 from toolyard.schema.typenames import join, read_default, read_described, read_flag, read_number, read_type
 
 _MAX_DEPTH = 96
-"""Deeper than the budget allows, so that the budget's own message is the one a reader sees."""
+"""Deeper than the budget allows, so that the error comes from the budget check."""
 
 _MAX_NODES = 20_000
-"""Likewise more than the budget's; it stops a schema that shares parts from unfolding without end."""
+"""Likewise above the budget; it stops a schema with shared parts from expanding without limit."""
 
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 _NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
@@ -32,7 +32,7 @@ _TEXTS = frozenset({"title", "description", "format", "pattern", "$ref", "$id", 
 _KEYWORDS = frozenset(
     SCHEMA_MAPS | SCHEMA_LISTS | SCHEMA_SINGLES | {"default", "const", "example", "discriminator", "xml"}
 )
-"""Keywords whose value may be a mapping with a 'type' in it."""
+"""Keywords whose value may be a mapping that contains 'type'."""
 
 _SPELLINGS: dict[str, tuple[str, type]] = {
     **dict.fromkeys(("desc", "help"), ("description", str)),
@@ -41,10 +41,10 @@ _SPELLINGS: dict[str, tuple[str, type]] = {
     **dict.fromkeys(("default_value", "defaultValue"), ("default", object)),
     **dict.fromkeys(("is_required", "isRequired"), ("required", bool)),
 }
-"""What catalogs say instead of a keyword, and what its value then is."""
+"""Other names of keywords in catalogs, with the type that the value must have."""
 
 ITEM_NAMES = ("name", "parameter", "param", "argument", "arg", "key", "field")
-"""Keys under which the items of a parameter list have their names."""
+"""Keys that name the items of a parameter list."""
 
 _FLAGS = ("required", "optional")
 _FLAG_WORDS = {"true": True, "yes": True, "required": True, "false": False, "no": False, "optional": False}
@@ -59,21 +59,21 @@ _KNOWN = (
     | {"dependentRequired", "dependencies", "contentEncoding", "contentMediaType", "minContains", "maxContains"}
     | {"strict", "externalDocs", "collectionFormat"}
 )
-"""Keys of a schema that need no remark."""
+"""Keys of a schema that are not reported as unknown."""
 
 _PLAUSIBLE_NAMES = frozenset({"items", "contains", "not", "if", "then", "else"})
 """Keywords that catalogs also use as parameter names."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One rewrite: where, and what was done."""
+    """One rewrite: its place, and a description."""
 
     pointer: str
     what: str
 
 
 def normalise(schema: Any, *, is_input: bool = True) -> tuple[dict[str, Any], list[Change]]:
-    """The schema in plain JSON Schema, and every change that took.
+    """The schema as plain JSON Schema, with every change.
 
     An input schema always describes an object; an output schema may describe anything.
     """
@@ -115,7 +115,7 @@ class _Normaliser:
         return result
 
     def _gather_loose(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """`{"type": "object", "city": {"type": "string"}}`: a property map mixed with the schema around it."""
+        """`{"type": "object", "city": {"type": "string"}}`: properties written beside the keywords of their schema."""
         loose = [
             key
             for key, value in schema.items()
@@ -128,7 +128,7 @@ class _Normaliser:
         return {**rest, "properties": {key: schema[key] for key in loose}}
 
     def _read_texts(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """`{"city": "The name of the city", "days": "integer: How many"}`: names to what is said about them."""
+        """`{"city": "The name of the city", "days": "integer: How many"}`: names mapped to descriptions."""
         self._note_change((), "names with descriptions rewritten as an object schema")
         texts = {name: value for name, value in schema.items() if isinstance(value, str) and read_type(value) is None}
         told = {name: read_described(text) or {"description": text} for name, text in texts.items()}
@@ -199,7 +199,7 @@ class _Normaliser:
         return out
 
     def _respell(self, schema: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Keywords that are called otherwise, unless the right one is there as well."""
+        """Rename alternative spellings of keywords, unless the proper keyword is also present."""
         if str(schema.get("type")).lower() == "enum" and any(key in schema for key in ("enum", "choices", "options")):
             self._note_change((*path, "type"), f"type {schema['type']!r} removed; the values say it")
             schema = {key: value for key, value in schema.items() if key != "type"}
@@ -263,7 +263,7 @@ class _Normaliser:
 
     def _normalise_type(self, out: dict[str, Any], value: Any, path: Path) -> None:
         if isinstance(value, dict):
-            # A property that is itself called "type", or a schema written where its type should be.
+            # A property that is itself called "type", or a schema in the place of its type.
             self._note_change(path, "schema given as type, merged into its parent")
             out.update(self._normalise_node(value, path))
             return
@@ -284,7 +284,7 @@ class _Normaliser:
             out.setdefault(key, sub)
 
     def _flag_property(self, schema: dict[str, Any], written: Any, path: Path) -> dict[str, Any]:
-        """`"int, optional"` says of a property what `"optional": true` does."""
+        """`"int, optional"` as the type of a property means the same as `"optional": true`."""
         flag = read_flag(written) if isinstance(written, str) and path[-2:-1] == ("properties",) else None
         return schema if flag is None else {**schema, flag: True}
 
@@ -315,7 +315,7 @@ class _Normaliser:
         return value
 
     def _required_flags(self, out: dict[str, Any], path: Path) -> None:
-        """`"required": true` on a property, or `"optional": false`, belongs in the list of its parent."""
+        """Move `"required": true` or `"optional": false` on a property to the `required` list of its parent."""
         properties = out.get("properties")
         if not isinstance(properties, dict):
             return
@@ -330,8 +330,8 @@ class _Normaliser:
                 where = (*path, "properties", name, next(iter(found)))
                 self._note_change(where, "moved to the 'required' list of its parent")
         if said == {"optional"} and not any(flags.values()) and "required" not in out:
-            # Who marks only what is optional means that the rest is not.
-            # Unless it has a default, which says the same.
+            # If only optional parameters are marked, the others are required,
+            # unless they have a default.
             given = {name for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub}
             flags = {name: flags.get(name, name not in given) for name in properties}
         required = out.get("required", [])
@@ -340,7 +340,7 @@ class _Normaliser:
             out["required"] = [*required, *more]
 
     def _rewrite_legacy(self, out: dict[str, Any], path: Path) -> None:
-        """OpenAPI 3.0 and draft-4 spellings inside a schema that claims no old draft."""
+        """Rewrite OpenAPI 3.0 and draft-4 spellings in a schema that does not declare an old draft."""
         if isinstance(out.get("required"), bool) and path[-2:-1] != ("properties",):
             self._note_change((*path, "required"), "removed; only a property can be required")
             del out["required"]
@@ -371,21 +371,21 @@ def _invalid(path: Path, problem: str) -> InvalidSchemaError:
 
 def _is_described(schema: dict[str, Any]) -> bool:
     if all(str(key).startswith("x-") for key in schema):
-        return False  # remarks, and no properties
+        return False  # annotations only, no properties
     if tells_types(schema):
         return True
     return _KNOWN.isdisjoint(schema) and all(isinstance(value, (str, dict)) for value in schema.values())
 
 
 def tells_types(schema: dict[str, Any]) -> bool:
-    """Whether these are names to sentences of which some begin with a type, so that no name is a keyword."""
+    """Whether the schema maps names to sentences, some of which begin with a type, so its keys are not keywords."""
     texts = [value for value in schema.values() if isinstance(value, str)]
     named = not schema.keys() <= _KNOWN and (not isinstance(schema.get("type"), str) or len(schema["type"].split()) > 1)
     return named and len(texts) == len(schema) and any(read_described(text) is not None for text in texts)
 
 
 def unread_keys(schema: dict[str, Any]) -> list[str]:
-    """Keys of an input schema without properties that mean nothing in one, and that no dialect explains."""
+    """Keys of an input schema without properties that have no meaning in a schema or in any known dialect."""
     if is_property_map(schema) or _is_described(schema):
         return []
     return [
@@ -411,22 +411,22 @@ def _read_item(item: Any) -> tuple[str, Any]:
 
 
 def _is_value(value: Any, kind: type) -> bool:
-    """True for a value of that kind; a list must hold plain values, as those of an enum are."""
+    """True for a value of that type; a list must be non-empty and contain only scalars, as an enum does."""
     if kind is list and isinstance(value, list):
         return bool(value) and not any(isinstance(item, (dict, list)) for item in value)
     return isinstance(value, kind)
 
 
 def is_property_map(schema: dict[str, Any]) -> bool:
-    """True for `{"city": {"type": "string"}, ...}`: names to schemas, without the object around it."""
+    """True for `{"city": {"type": "string"}, ...}`: names mapped to schemas, without the enclosing object schema."""
     if not all(isinstance(value, (dict, str)) for value in schema.values()):
         return False
     if any(isinstance(value, str) for value in schema.values()):
-        # {"city": "string"}: all type words, and none of them where a keyword of that name takes text.
+        # {"city": "string"}: only type names, and no key is a keyword that takes text.
         if schema.keys() & (_TEXTS | {"type", "$schema"}) or schema.keys() <= _ANNOTATIONS:
             return False
         return all(isinstance(value, dict) or read_type(value) is not None for value in schema.values())
-    # Only dicts: a keyword that takes a schema or a map of schemas would also look like this.
+    # Only dicts: this shape is also that of a keyword that takes a schema or a map of schemas.
     keywords = schema.keys() & (SCHEMA_MAPS | SCHEMA_SINGLES)
     return keywords <= _PLAUSIBLE_NAMES | SCHEMA_MAPS and all(
         isinstance(schema[key].get("type"), str) for key in keywords

@@ -1,4 +1,4 @@
-"""Options, declared once: a struct says what there is; the reader, the JSON Schema and the reference page follow.
+"""Options declared once, as a struct: readers, the JSON Schema and the reference page are derived from it.
 
     class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         \"\"\"Where the service listens.\"\"\"
@@ -8,10 +8,9 @@
     read_options(ListenOptions, {"prot": 80}, "yard.yaml: server")
     # ConfigError: yard.yaml: server: unknown key 'prot'; did you mean 'port'?
 
-Beside its limits, a `Meta` may say in `extra`: `check`, called with the value and its place, to refuse it or to make
-something of it; `locate`, called with the value and the config's folder; `one`, for a list that may be given as the
-one text that is in it; `split`, for one that may be given as a text with this between its parts; `secret`, for a
-value that no error shows.
+Besides limits, a `Meta` may have these keys in `extra`: `check`, a function of the value and its place that rejects or
+converts it; `locate`, a function of the value and the config folder; `one`, for a list that may be given as its single
+text; `split`, the separator of a list that may be given as text; `secret`, for a value that must not appear in errors.
 """
 
 from __future__ import annotations
@@ -83,41 +82,41 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Variable(str):
-    """Text that was one variable and nothing else, so that it may stand for a number or a flag."""
+    """Text from a single variable reference; it may also be read as a number or a flag."""
 
     __slots__ = ()
 
 
 class OptionType(msgspec.Struct, frozen=True):
-    """What an annotation allows, in the terms of a config."""
+    """What an annotation allows, in terms of config values."""
 
     kind: Kind
     metas: tuple[Meta, ...] = ()
     choices: tuple[str, ...] = ()
     item: OptionType | None = None
-    """Of a list or mapping."""
+    """The type of the items of a list or values of a mapping."""
     key: OptionType | None = None
-    """Of a mapping."""
+    """The type of the keys of a mapping."""
     options: type[msgspec.Struct] | None = None
     keys: Mapping[str, OptionType] = {}
-    """Of a mapping, what is known of some of its values."""
+    """The types of known keys of a mapping."""
     others: tuple[OptionType, ...] = ()
-    """What else is allowed; an option that may be null says so last."""
+    """Alternative types; null is always last."""
     make: Callable[[Any], Any] | None = None
 
     def said(self, name: str) -> Any:
-        """What the annotation says of that name, the outermost last; None if nothing."""
+        """The value of a field of the annotation's `Meta`, the outermost if several set it; None if none does."""
         found = [getattr(meta, name) for meta in self.metas if getattr(meta, name) is not None]
         return found[-1] if found else None
 
     def noted(self, name: str) -> Any:
-        """What the annotation says under `extra`."""
+        """The value of a key of the annotation's `extra`, or None."""
         found = [meta.extra[name] for meta in self.metas if meta.extra and name in meta.extra]
         return found[-1] if found else None
 
     @property
     def all(self) -> tuple[OptionType, ...]:
-        """Everything that is allowed."""
+        """The type and its alternatives."""
         return (self, *self.others)
 
 
@@ -131,17 +130,17 @@ class ConfigOption(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """The description from the annotation, or empty text."""
         return str(self.type.said("description") or "")
 
 
 @lru_cache(maxsize=2048)
 def option_type(annotation: Any) -> OptionType:
-    """The type that an annotation stands for; what is no type of a config allows anything."""
+    """The type that an annotation stands for; an unsupported annotation allows anything."""
     if typing.get_origin(annotation) is Annotated:
         inner, *notes = typing.get_args(annotation)
         metas = [note for note in notes if isinstance(note, Meta)]
-        # What is said of several types together holds for each of them.
+        # Metadata on a union applies to each of its types.
         first, *others = (
             msgspec.structs.replace(one, others=(), metas=(*one.metas, *metas)) for one in option_type(inner).all
         )
@@ -176,7 +175,7 @@ def _union_type(branches: Sequence[OptionType]) -> OptionType:
     for one in (one for branch in branches for one in branch.all):
         if one.kind == "any":
             return one
-        # Text and a path are the same in a file.
+        # In a file, text and a path are the same.
         text = next((at for at, other in enumerate(kept) if one.kind == other.kind == "text"), None)
         if text is None:
             kept.append(one)
@@ -188,7 +187,7 @@ def _union_type(branches: Sequence[OptionType]) -> OptionType:
 
 @lru_cache(maxsize=512)
 def options_of(struct: type[msgspec.Struct]) -> dict[str, ConfigOption]:
-    """The options that a struct declares, by their keys."""
+    """The options that a struct declares, by key."""
     return {
         field.encode_name: ConfigOption(field.name, option_type(field.type), _default_of(field), field.required)
         for field in msgspec.structs.fields(struct)
@@ -200,7 +199,7 @@ def _default_of(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def read_options(struct: type[T], value: Any, where: str, *, base: Path | None = None) -> T:
-    """The mapping as that struct; `where` is its place, and paths are taken from `base`."""
+    """Read a mapping as the struct. `where` names its place in errors; relative paths are resolved against `base`."""
     known = options_of(typing.cast(Any, struct))
     given = read_given(known, value, where, base=base)
     lacking = [key for key, option in known.items() if option.required and key not in given]
@@ -213,12 +212,12 @@ def read_options(struct: type[T], value: Any, where: str, *, base: Path | None =
 
 
 def read_option(struct: type[msgspec.Struct], key: str, value: Any, where: str) -> Any:
-    """The value of one key, which was given at another place, such as a flag."""
+    """Read the value of a single key that comes from elsewhere, such as a command-line flag."""
     return read_value(options_of(struct)[key].type, value, where)
 
 
 def read_arguments(struct: type[msgspec.Struct], **given: Any) -> dict[str, Any]:
-    """What a constructor was given, read like the keys of a config."""
+    """Read arguments of a constructor like the keys of a config."""
     return {key: read_option(struct, key, value, key) for key, value in given.items()}
 
 
@@ -230,13 +229,13 @@ def _explain_option(option: ConfigOption) -> str:
 def read_given(
     known: Mapping[str, ConfigOption], value: Any, where: str, *, base: Path | None = None
 ) -> dict[str, Any]:
-    """The values of those options that a mapping gives; an unknown key is told its nearest neighbour."""
+    """The values that a mapping gives for known options; an error for an unknown key suggests the nearest one."""
     check_keys(value, known, where)
     return {key: read_value(known[key].type, item, _join_place(where, key), base=base) for key, item in value.items()}
 
 
 def check_keys(value: Any, known: Iterable[str], where: str) -> None:
-    """Refuse what is no mapping, or has a key that is not known."""
+    """Raise unless the value is a mapping with known keys only."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{_place_prefix(where)}must be a mapping, not {json_type(value)}")
     for key in value:
@@ -253,14 +252,14 @@ def _place_prefix(where: str) -> str:
 
 
 def check_kinds(kinds: Mapping[str, type], **given: Any) -> None:
-    """Check parts that code gave, and a config cannot: each is of its kind, or left out."""
+    """Check the types of arguments that can only be given in code; None means not given."""
     for option, value in given.items():
         if value is not None and not isinstance(value, kinds[option]):
             raise ConfigError(f"{option}: must be a {kinds[option].__name__}, not {type(value).__name__}")
 
 
 def check_fields(made: msgspec.Struct, where: str = "") -> None:
-    """Check what code gave for the fields of a struct, as a config's would be: for `__post_init__`."""
+    """Check fields that were set in code like values of a config, for `__post_init__`."""
     for option in options_of(type(made)).values():
         value = getattr(made, option.name)
         if value is not option.default:
@@ -269,7 +268,7 @@ def check_fields(made: msgspec.Struct, where: str = "") -> None:
 
 
 def read_value(wanted: OptionType, value: Any, where: str, *, base: Path | None = None) -> Any:
-    """The value as the option wants it."""
+    """Read a value as the option's type; `ConfigError` if it does not fit."""
     if isinstance(value, Variable):
         value = _read_variable(str(value), {branch.kind for branch in wanted.all})
     if isinstance(value, str) and wanted.noted("split"):
@@ -352,7 +351,7 @@ def _check_text(wanted: OptionType, value: str, where: str) -> None:
 
 
 def _read_number(wanted: OptionType, value: Any, where: str) -> float | int:
-    """A number within its limits. 100.0 is a whole one: JSON does not tell it from 100."""
+    """Read a number within its limits. 100.0 counts as whole: JSON does not distinguish it from 100."""
     for limit, fits in _BOUNDS.items():
         bound = wanted.said(limit)
         if bound is not None and not fits(value, bound):
@@ -374,7 +373,7 @@ def _read_variable(text: str, kinds: set[Kind]) -> Any:
 
 
 def options_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """The struct as JSON Schema; `schema_rules` of the class, if it has some, are rules between its keys."""
+    """The struct as JSON Schema; a class attribute `schema_rules` adds rules between its keys."""
     known = options_of(struct)
     required = [key for key, option in known.items() if option.required]
     return {
@@ -388,7 +387,7 @@ def options_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def option_schema(option: ConfigOption) -> dict[str, Any]:
-    """One option as JSON Schema, with its description and its default."""
+    """One option as JSON Schema, with its description and default."""
     schema = type_schema(option.type)
     if option.description:
         schema["description"] = option.description
@@ -398,7 +397,7 @@ def option_schema(option: ConfigOption) -> dict[str, Any]:
 
 
 def type_schema(wanted: OptionType) -> dict[str, Any]:
-    """A type as JSON Schema, without references, so that it holds wherever it is put."""
+    """A type as JSON Schema, without references, so that it can be embedded anywhere."""
     stated = wanted.said("extra_json_schema")
     if stated is not None:
         return dict(stated)
@@ -439,7 +438,7 @@ def type_schema(wanted: OptionType) -> dict[str, Any]:
 
 
 def locate_file(value: Any, base: Path) -> Any:
-    """For `locate`: a relative path, or each of several, taken from the config's folder."""
+    """For `locate`: resolve a relative path, or each of several, against the config's folder."""
     if isinstance(value, list | tuple):
         return type(value)(locate_file(part, base) for part in value)
     if not isinstance(value, str | Path) or str(value).startswith("~"):

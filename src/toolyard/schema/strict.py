@@ -1,4 +1,4 @@
-"""`StrictModel`, and pydantic errors that are safe to show: what was wrong, never what was sent."""
+"""`StrictModel`, and pydantic errors that never show input values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolyard.model.names import pointer_of
 from toolyard.schema.violations import MAX_VIOLATIONS, Violation
 
 HIDDEN = "<hidden>"
-"""Stands in an error where an input value stood."""
+"""Replaces input values in errors."""
 
 _NO_DOCUMENT: Any = object()
 
@@ -23,13 +23,13 @@ _NO_DOCUMENT: Any = object()
 _QUOTING = frozenset({"error", "tag"})
 _BUILT_IN = frozenset(get_args(ErrorType))
 
-# Shorter values stay in a validator's own words: replacing every "a" and "10" destroys the sentence,
-# and nobody keeps a secret in two characters.
+# Shorter values remain in a validator's message: replacing every "a" and "10" would make it unreadable, and a secret is
+# longer than two characters.
 _SHORTEST_SCRUBBED = 3
 _MOST_SCRUBBED = 2_000
-"""Values that are looked for in a message."""
+"""Maximum number of input values to search for in a message."""
 _MOST_READ = 1_000
-"""Problems that are read at all: pydantic hands them over together."""
+"""Maximum number of errors to read: pydantic returns them all at once."""
 
 
 class StrictModel(BaseModel):
@@ -41,9 +41,9 @@ class StrictModel(BaseModel):
 def without_input(error: ValidationError) -> ValidationError:
     """The same error without any input value, for models that do not hide input themselves.
 
-    Title, types, locations and messages stay. A value that a validator wrote into its message is
-    replaced there too, and `errors()` shows `HIDDEN` for every input. Of many problems the first are told, and how many
-    there are; of very many, which take long to look at, only that.
+    Title, types, locations and messages stay. A value that a validator wrote into its message is replaced there too,
+    and `errors()` shows `HIDDEN` for every input. Of many errors only the first are listed, with the number of the
+    others; of more than a thousand, which are slow to read, only the number.
     """
     count = error.error_count()
     details = error.errors(include_url=False) if count <= _MOST_READ else []
@@ -56,10 +56,10 @@ def without_input(error: ValidationError) -> ValidationError:
 
 
 def read_violations(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[Violation]:
-    """One for each problem, without input values.
+    """A `Violation` for each error, without input values.
 
-    pydantic writes the branches of a union into its locations. Given the `document` that was validated,
-    these labels are left out and each pointer leads to a place in it, or to the key it lacks.
+    pydantic includes the branches of a union in its locations. Given the `document` that was validated, these labels
+    are left out and each pointer leads to a place in it, or to a missing key.
     """
     return [
         Violation(pointer=_pointer_of(detail, document), message=detail["msg"], keyword=detail["type"])
@@ -73,7 +73,7 @@ def _scrub_values(detail: ErrorDetails) -> InitErrorDetails:
     if authored or _QUOTING & facts.keys():
         message = _without_values(message, detail["input"])
     kept = {} if authored else {key: fact for key, fact in facts.items() if key not in _QUOTING}
-    # Only a custom error takes its message as it is; a built-in one would write it anew from the facts.
+    # Only a custom error keeps its message; a built-in one would generate it again from the facts.
     return InitErrorDetails(type=PydanticCustomError(kind, message, kept or None), loc=detail["loc"], input=HIDDEN)
 
 
@@ -88,7 +88,7 @@ def _without_values(message: str, value: Any) -> str:
 
 
 def _iter_scalars(value: Any) -> Iterator[str]:
-    # Python input may contain itself, so containers are visited once.
+    # Python input may contain itself, so each container is visited once.
     stack, seen = [value], set()
     while stack:
         item = stack.pop()

@@ -1,4 +1,4 @@
-"""Reading schemas: where their subschemas are, where references lead, and which types and values are allowed."""
+"""Utilities for reading schemas: subschemas, references, allowed types and values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolyard.model.names import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 
 
 def resolve_pointer(root: dict[str, Any], ref: object) -> Any:
-    """What `#/...` points at inside `root`; None for anything else or a dangling pointer."""
+    """The value that `#/...` refers to inside `root`; None for anything else or a dangling pointer."""
     if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
         return None
     node: Any = root
@@ -28,7 +28,7 @@ def resolve_pointer(root: dict[str, Any], ref: object) -> Any:
 
 
 def declared_properties(root: dict[str, Any]) -> frozenset[str]:
-    """Names of the properties an object schema declares, in any branch, `$ref`s followed."""
+    """Names of the properties an object schema declares, in any branch, with `$ref`s followed."""
     names: set[str] = set()
     seen: set[int] = set()
     stack: list[Any] = [root]
@@ -49,7 +49,7 @@ def declared_properties(root: dict[str, Any]) -> frozenset[str]:
 
 SubSchema = Schema | bool
 Path = tuple[str | int, ...]
-"""Where in a schema: the keys and indexes that lead there from its root."""
+"""A place in a schema: the keys and indexes from its root."""
 
 REFERENCES = ("$ref", "$dynamicRef")
 
@@ -57,7 +57,7 @@ REFERENCES = ("$ref", "$dynamicRef")
 def children(schema: Schema) -> Iterator[tuple[Path, SubSchema]]:
     """The direct subschemas, each with its path below `schema`."""
     for key, value in schema.items():
-        # Of `dependencies` some map to lists of names, and some to schemas.
+        # `dependencies` maps names to schemas or to lists of names.
         if (key in SCHEMA_MAPS or key == "dependencies") and isinstance(value, dict):
             yield from (((key, name), sub) for name, sub in value.items() if is_schema(sub))
         elif key in SCHEMA_LISTS or key in SCHEMA_SINGLES:
@@ -68,7 +68,7 @@ def children(schema: Schema) -> Iterator[tuple[Path, SubSchema]]:
 
 
 def rebuild(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
-    """A copy of `schema` whose direct subschemas went through `convert`; everything else is shared."""
+    """A copy of `schema` with `convert` applied to its direct subschemas; everything else is shared."""
 
     def each(value: Any) -> Any:
         return convert(value) if isinstance(value, dict) else value
@@ -85,18 +85,18 @@ def rebuild(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
 
 
 def is_schema(value: object) -> TypeGuard[SubSchema]:
-    """Whether a value can be a schema at all."""
+    """Whether a value can be a schema."""
     return isinstance(value, (dict, bool))
 
 
 class References:
-    """Resolves the references of one schema document: `#`, `#/pointer`, `#anchor` and `$id`s inside it; no others."""
+    """Resolves references within one schema document: `#`, `#/pointer`, `#anchor` and `$id`s inside it; no others."""
 
     def __init__(self, root: Schema) -> None:
         self.root = root
 
     def resolve(self, ref: object) -> SubSchema | None:
-        """The schema a reference leads to, or None if it leads nowhere in this document."""
+        """The schema a reference leads to; None if the target is not in this document."""
         if not isinstance(ref, str) or not ref.startswith("#"):
             return None
         if ref != "#" and not ref.startswith("#/"):
@@ -105,7 +105,7 @@ class References:
         return node if is_schema(node) else None
 
     def targets(self, node: Schema, *, every: bool = True) -> list[SubSchema]:
-        """Where the references of a schema lead; with `every`, all that a validator might take them for."""
+        """The targets of a schema's references; with `every`, all targets that a validator might choose."""
         found: list[SubSchema | None] = []
         for word in REFERENCES:
             ref = node.get(word)
@@ -120,7 +120,7 @@ class References:
 
     @cached_property
     def is_plain(self) -> bool:
-        """True if every reference leads to one place in this document, whatever has led there."""
+        """True if every reference has one target in this document, independent of the path that led there."""
         return not any(
             "$dynamicRef" in node
             or "$recursiveRef" in node
@@ -130,7 +130,7 @@ class References:
         )
 
     def leads_out(self, node: Schema) -> bool:
-        """True if its `$ref` leads out of the document: to a meta-schema, since nothing else is known beforehand."""
+        """True if its `$ref` leads out of the document; such a reference compiles only if it names a meta-schema."""
         return "$ref" in node and self._resolve_from(node, node["$ref"]) is None
 
     def _resolve_from(self, node: Schema, ref: object) -> SubSchema | None:
@@ -157,7 +157,7 @@ class References:
 
     @cached_property
     def _resources(self) -> dict[str, Schema]:
-        """Schemas with an address of their own; empty for nearly every document."""
+        """Schemas with an `$id` by their address; empty for nearly every document."""
         found: dict[str, Schema] = {}
         if not any(is_address(node) for node in iter_schemas(self.root)):
             return found
@@ -179,12 +179,12 @@ class References:
 
 
 def is_address(node: Schema) -> bool:
-    """True if a schema says under which address others may refer to it."""
+    """True if the schema declares an address (`$id`) by which others may refer to it."""
     return isinstance(node.get("$id"), str) or isinstance(node.get("id"), str)
 
 
 def iter_schemas(root: Schema) -> Iterator[Schema]:
-    """The root and every schema below it, in the order in which they are written."""
+    """The root and every schema below it, in document order."""
     stack: list[SubSchema] = [root]
     while stack:
         node = stack.pop()
@@ -194,7 +194,7 @@ def iter_schemas(root: Schema) -> Iterator[Schema]:
 
 
 def prefix_items(node: Schema) -> tuple[list[Any], Any]:
-    """The schemas of the first items, and that of all others."""
+    """The schemas of the first items, and the schema of all others."""
     items = node.get("items")
     if isinstance(node.get("prefixItems"), list):
         return node["prefixItems"], items
@@ -208,7 +208,7 @@ def types_of(value: object) -> list[str]:
 
 
 def allowed_values(schema: Schema) -> list[Any] | None:
-    """The values of `const` or `enum`; None when neither limits them."""
+    """The values of `const` or `enum`; None if the schema has neither."""
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")

@@ -1,8 +1,7 @@
-"""What catalog authors write where JSON Schema wants a type.
+"""Type names that catalog authors write where JSON Schema requires a type.
 
-Python, Java, JavaScript and SQL names, generics, unions and prose ("list of strings, optional") are
-read as the schema their author meant. A word that means nothing here is refused by the caller: a typo
-must not turn into "anything goes".
+Python, Java, JavaScript and SQL names, generics, unions and prose ("list of strings, optional") are read as the schema
+their author meant. An unknown word is not a type, and the caller rejects it: a typo must not silently allow any value.
 """
 
 from __future__ import annotations
@@ -49,27 +48,27 @@ _ASIDE = re.compile(
     r"""(?:(?:=|\bdefaults?\b(?:\s+(?:is|to|value)\b)?\s*+[:=]?)\s*+(?P<default>.+?))?[\s)]*+""",
     re.IGNORECASE,
 )
-"""`str, optional`, `int (default 5)`, `bool = False`: a type, and what is said of the parameter.
+"""`str, optional`, `int (default 5)`, `bool = False`: a type and remarks about the parameter.
 
-Possessive: blanks that may belong to five parts take minutes to be shared out in every way.
+The quantifiers are possessive: otherwise blanks that could belong to five parts cause catastrophic backtracking.
 """
 _DESCRIBED = re.compile(
     r"\s*+(?:[\[(](?P<flag>required|optional)[\])]:?\s*+)?(?P<type>[a-z][\w.\[\]<>]{0,40})\s*+"
     r"(?:\((?P<aside>.*)\)|:\s(?P<text>.*))\s*",
     re.IGNORECASE | re.DOTALL,
 )
-"""`[REQUIRED] string: The city`, `list (The children)`: a type, and what the parameter is."""
+"""`[REQUIRED] string: The city`, `list (The children)`: a type and a description of the parameter."""
 _STANDARD_DATES = frozenset({"yyyy-mm-dd", "iso 8601", "iso8601", "iso-8601", "rfc 3339", "rfc3339"})
 _OPEN = {"[": "]", "<": ">", "(": ")", "{": "}"}
 _MAX_LENGTH = 200
 _SENTENCE = 4
-"""Words of a remark on a text that are more than its format."""
+"""From this many words on, a remark on a string type is a description and not a format."""
 
 Fragment = dict[str, Any]
 
 
 def read_type(text: str) -> Fragment | None:
-    """The schema a type expression means; `{}` for "anything", None if it means nothing."""
+    """The schema that a type expression means; `{}` for "anything", None if it is not a type."""
     if len(text) > _MAX_LENGTH:
         return None
     if text.strip().lower() in _ANY:
@@ -83,13 +82,13 @@ def read_type(text: str) -> Fragment | None:
 
 
 def read_flag(text: str) -> str | None:
-    """`optional` or `required`, if that is said of the parameter beside its type."""
+    """`optional` or `required`, if the text says so beside the type."""
     aside = _ASIDE.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     return aside["flag"].lower() if aside and aside["flag"] else None
 
 
 def read_described(text: str) -> Fragment | None:
-    """The schema of a parameter that is told by a sentence which begins with its type; None of any other sentence."""
+    """The schema of a parameter from a sentence that begins with its type; None for any other sentence."""
     match = _DESCRIBED.fullmatch(text)
     kind = _parse(match["type"]) if match else None
     if match is None or not kind:
@@ -98,7 +97,7 @@ def read_described(text: str) -> Fragment | None:
     if (aside and (aside["flag"] or aside["default"])) or (
         match["aside"] and kind.get("type") == "string" and len(match["aside"].split()) < _SENTENCE
     ):
-        return None  # what `read_type` reads
+        return None  # handled by `read_type`
     said = {"description": (match["aside"] or match["text"] or "").strip()}
     return kind | said | ({"required": match["flag"].lower() == "required"} if match["flag"] else {})
 
@@ -107,7 +106,7 @@ _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "none": None, "null"
 
 
 def read_default(schema: Fragment, text: Any) -> Fragment:
-    """The default that a text means for values of this type; nothing if it is none of them."""
+    """The default as a value of the schema's type, as `{"default": ...}`; empty if the text has no such value."""
     kinds = schema.get("type", ())
     kinds = {kinds} if isinstance(kinds, str) else set(kinds)
     if not isinstance(text, str):
@@ -118,7 +117,7 @@ def read_default(schema: Fragment, text: Any) -> Fragment:
         return {"default": None}
     if not kinds or "string" in kinds:
         return {"default": bare[1:-1] if quoted else text}
-    # A text that is none of these stays as it is: it does not mean null.
+    # Other text stays as it is: it does not mean null.
     number = read_number(bare)
     value = _CONSTANTS.get(bare.lower(), text if number is None else number)
     if bare[:1] in ("[", "{"):
@@ -147,7 +146,7 @@ def _parse(text: str) -> Fragment | None:
 
 
 def _read_remark(text: str) -> Fragment | None:
-    """`DATE (YYYY-MM-DD)`, `TIME (24-hour HH:MM)`: a type and a remark, which for text is its format."""
+    """`DATE (YYYY-MM-DD)`, `TIME (24-hour HH:MM)`: a type and a remark, which for a string is its format."""
     match = _REMARK.fullmatch(text)
     fragment = _parse(match[1]) if match else None
     if match is None or not fragment or fragment.get("type") != "string":
@@ -189,7 +188,7 @@ class _Parser:
         return False
 
     def union(self, *, inside: bool = False) -> Fragment | None:
-        """With `inside`, one argument of a generic: there commas separate arguments, and no word is a remark."""
+        """Parse a union. `inside` a generic, commas separate arguments and markers do not occur."""
         options: list[Fragment] = []
         while True:
             if inside or not self._read_marker():
@@ -201,7 +200,7 @@ class _Parser:
                 return join(options)
 
     def _read_marker(self) -> bool:
-        """Skip the word in "str, optional"; `Optional[str]` is a generic instead."""
+        """Skip the marker in "str, optional"; `Optional[str]` is a generic instead."""
         following = self._tokens[self._next + 1 : self._next + 2]
         return (not following or following[0] not in _OPEN) and self._take_token("optional", "required")
 
@@ -262,7 +261,7 @@ class _Parser:
 
 
 def plain(name: str) -> Fragment | None:
-    """The schema of one bare word; plural forms count ("strings")."""
+    """The schema of a single word, also in the plural ("strings")."""
     joined = name.replace("-", "").replace("_", "")
     for word in (name, name.removesuffix("s"), joined):
         if word in _NAMES:
@@ -286,7 +285,7 @@ def _apply_name(name: str, arguments: list[Fragment]) -> Fragment | None:
 
 
 def join(options: list[Fragment]) -> Fragment | None:
-    """The union of some fragments, as a type list where that says it all."""
+    """The union of some fragments, as a list of types if that is enough."""
     unique = [option for index, option in enumerate(options) if option not in options[:index]]
     if not unique:
         return None
@@ -300,7 +299,7 @@ def join(options: list[Fragment]) -> Fragment | None:
 
 
 def read_number(text: str) -> int | float | None:
-    """The number that a text is; None if it is none, or none that JSON has."""
+    """The number that a text represents; None if it is not a finite number."""
     for convert in (int, float):
         try:
             value = convert(text)

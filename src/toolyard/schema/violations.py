@@ -1,6 +1,6 @@
-"""What is wrong with a value, in words that name the place and the rule and never the value: it may be a secret.
+"""Violations: the place and the rule that is broken, but never the value, which may be secret.
 
-`Misfit` is one thing that is wrong, and `Explainer` what walks over the values of one schema share.
+A `Misfit` is one fault; an `Explainer` holds what all walks over the values of one schema share.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SHOWN = 8
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One broken rule."""
+    """A broken rule."""
 
     pointer: str
-    """JSON pointer to the value; empty for the whole."""
+    """JSON pointer to the value; empty for the whole document."""
     message: str
     keyword: str
 
@@ -40,14 +40,14 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 def describe(violations: Sequence[Violation]) -> str:
-    """One line for a whole list: the first few, and how many more there are."""
+    """A one-line summary: the first few violations and the number of the others."""
     shown = "; ".join(map(str, violations[:_SHOWN]))
     more = len(violations) - _SHOWN
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def word_violation(error: jsonschema_rs.ValidationError) -> str:
-    """A validator's error in our words: about what a schema says by itself, and what a meta-schema says."""
+    """A readable message for a validator's error, for schemas without subschemas and for meta-schemas."""
     kind = error.kind
     match kind:
         case jsonschema_rs.ValidationErrorKind.Type(types=types):
@@ -66,7 +66,7 @@ def word_violation(error: jsonschema_rs.ValidationError) -> str:
 
 
 def word_type(types: Iterable[str], value: Any) -> str:
-    """That a value is of another type."""
+    """The message for a value of the wrong type."""
     return f"must be {' or '.join(sorted(types))}, not {json_type(value)}"
 
 
@@ -91,20 +91,20 @@ _LIMITS = {
 
 
 def quote_names(one: str, many: str, names: Sequence[str]) -> str:
-    """The first few names, behind the word for one or for many."""
+    """The first few names, after the singular or plural noun."""
     quoted = ", ".join(repr(name[:80]) for name in names[:_SHOWN])
     return f"{one if len(names) == 1 else many} {quoted}"
 
 
 def list_options(values: Sequence[Any]) -> str:
-    """The first few values as JSON, and how many there are."""
+    """The first few values as JSON; of more, also the total."""
     shown = ", ".join(msgspec.json.encode(value).decode()[:80] for value in values[:_SHOWN])
     return f"{shown}, ... ({len(values)} in all)" if len(values) > _SHOWN else shown
 
 
 Path = tuple[str | int, ...]
 Wanted = tuple[Path, tuple[str, ...]]
-"""A place, and the types that would be welcome there."""
+"""A path, and the types that would be accepted there."""
 
 _APPLICATORS = (
     (IN_PLACE - {"dependencies"})
@@ -117,11 +117,12 @@ _NOT_ASKED = (
     | {"$defs", "definitions", "$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"}
     | {"$comment", "title", "description", "default", "examples", "required", "enum", "const"}
 )
-"""Keywords that say nothing by themselves, and those whose words are made here: the validator copies all options."""
+"""Keywords without a rule of their own, and those whose messages are generated here: the validator copies all options.
+"""
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """One thing that is wrong, and where below the value that was looked at."""
+    """A fault, and its path below the examined value."""
 
     path: Path
     message: str
@@ -130,11 +131,11 @@ class Misfit(msgspec.Struct, frozen=True):
 
     @property
     def violation(self) -> Violation:
-        """As it is told to people."""
+        """The fault in the form for users."""
         return Violation(pointer_of(self.path), self.message, self.keyword)
 
     def below(self, prefix: Path) -> Misfit:
-        """The same, seen from further up."""
+        """The same fault relative to an enclosing value."""
         wants = tuple((prefix + path, types) for path, types in self.wants)
         return Misfit(prefix + self.path, self.message, self.keyword, wants)
 
@@ -144,7 +145,7 @@ FALSE_SCHEMA = Misfit((), "False schema does not allow value", "falseSchema")
 
 
 class Own:
-    """What a schema says without its subschemas."""
+    """The rules of a schema without its subschemas."""
 
     __slots__ = ("accepts", "errors", "is_all", "is_unique", "options", "pattern", "steps", "types", "words")
 
@@ -157,7 +158,7 @@ class Own:
         if leads_out:
             asked["$ref"] = node["$ref"]
         self.types = types_of(node["type"]) if asked.keys() == {"type"} and len(node.keys() & _SAYING) == 1 else []
-        """Where that is all that is said, so that the validator need not be asked for its words."""
+        """Set if the type is the only rule, so that the validator's message is not needed."""
         options: Schema = {key: node[key] for key in ("enum", "const") if key in node}
         self.errors = compile_part(asked).iter_errors if asked else lambda value: iter(())
         self.options = compile_part(options).is_valid if options else None
@@ -173,7 +174,7 @@ class Own:
 
 
 class Explainer:
-    """What walks over the values of one schema share; made when first something is wrong."""
+    """What all walks over the values of one schema share; created when the first fault occurs."""
 
     def __init__(self, schema: SubSchema, compile_part: CompilePart) -> None:
         self.schema = schema
@@ -190,21 +191,21 @@ class Explainer:
         self._patterns: dict[str, Callable[[Any], bool]] = {}
 
     def own(self, node: Schema) -> Own:
-        """What a schema says by itself, made when first asked."""
+        """The rules of a schema without its subschemas, compiled on first use."""
         found = self._own.get(id(node))
         if found is None:
             leads_out = self.references.leads_out(node)
-            # Older drafts read nothing beside a reference.
+            # Older drafts ignore keywords beside a reference.
             alone = {"$ref": node["$ref"]} if self.is_old and "$ref" in node else node
             found = self._own[id(node)] = Own(alone, self.compile_part, leads_out)
         return found
 
     def compile_part(self, part: Schema, around: tuple[str, Schema] | None = None) -> jsonschema_rs.Validator:
-        """A validator of a few keywords, of the same draft; with what they may refer to, and its address."""
+        """A validator for some keywords, in the same draft; `around` is the address and schema they may refer to."""
         return self._compile({"$schema": self.draft, **part} if self.draft else part, around=around)
 
     def follow(self, node: SubSchema) -> SubSchema:
-        """The schema itself, or where it leads if it is nothing but a reference."""
+        """The schema itself, or the target if it consists of nothing but a reference."""
         if not isinstance(node, dict) or len(node) != 1 or "$ref" not in node:
             return node
         found = self._targets.get(id(node))
@@ -220,13 +221,13 @@ class Explainer:
         return found
 
     def weigh_items(self, node: Schema) -> Weight:
-        """What a verdict on values may cost that a subschema judges, whatever else the schema holds."""
+        """The cost of judging values by a subschema, independent of the rest of the schema."""
         if id(node) not in self._weights:
             self._weights[id(node)] = weigh(self.references.root, node)
         return self._weights[id(node)]
 
     def judge_items(self, node: Schema) -> Callable[[Any], bool] | None:
-        """A verdict on lists of values that all must fit a subschema; None where the validator has no way to it."""
+        """A validator of lists whose items must all fit a subschema; None if the subschema cannot be referenced."""
         if id(node) not in self._judges:
             pointer = self._pointers.get(id(node))
             self._judges[id(node)] = None if pointer is None else self._compile_items(pointer)
@@ -253,7 +254,7 @@ class Explainer:
         return found
 
     def matches(self, pattern: str, name: str) -> bool:
-        """Whether a property's name fits a pattern."""
+        """Whether a property name matches a pattern."""
         if pattern not in self._patterns:
             self._patterns[pattern] = self.compile_part({"pattern": pattern}).is_valid
         return self._patterns[pattern](name)

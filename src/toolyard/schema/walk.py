@@ -1,9 +1,10 @@
-"""Why a value does not fit its schema, at a bounded cost.
+"""Find out why a value does not fit its schema, at a bounded cost.
 
 The validator's own list of errors costs branches^depth in a recursive schema, and a copy of the enum for each wrong
-item, all of it while no other thread runs. `Walk` goes into the parts that are wrong instead, remembers what it has
-seen, counts its steps, and stops when they are spent. What a schema says by itself is asked of the validator; what its
-subschemas say is put together here. The walk is driven by a list of frames, so that no value nests too deep for it.
+item, all while holding the interpreter lock. `Walk` visits only the wrong parts, remembers results, counts its steps,
+and stops when they are spent. The rules of a schema without its subschemas are checked by the validator; the results of
+subschemas are combined here. The walk uses an explicit stack of frames, so that deep values cannot exceed the recursion
+limit.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from toolyard.schema.violations import (
 from toolyard.schema.weight import UNIQUE, measure, pattern_steps, wide_steps
 
 _STEP = 60
-"""What a step in Python takes, in the steps that `weight` counts."""
+"""The cost of a step in Python, in the steps that `weight` counts."""
 _CHUNK = 256
 _MOST_WANTED = 16
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
@@ -40,11 +41,11 @@ _JUDGING_ALL = IN_PLACE - _REFERENCES - {"anyOf", "oneOf"}
 
 
 class StepsSpent(Exception):
-    """No steps are left."""
+    """The step limit is exhausted."""
 
 
 class Frame:
-    """One schema that looks at one value."""
+    """The examination of one value by one schema."""
 
     __slots__ = ("found", "is_probe", "limit", "node", "path", "steps", "value")
 
@@ -55,25 +56,25 @@ class Frame:
 
     @property
     def is_full(self) -> bool:
-        """True when nobody wants to know more."""
+        """True when enough faults are found."""
         return len(self.found) >= self.limit
 
     def add(self, message: str, keyword: str, types: Iterable[str] = ()) -> None:
-        """Something is wrong with the value itself."""
+        """Add a fault of the value itself."""
         wanted = tuple(types)
         self.found.append(Misfit((), message, keyword, (((), wanted),) if wanted else ()))
 
     def take(self, faults: list[Misfit], prefix: Path = ()) -> None:
-        """What is wrong with the value, or with a part of it, in the eyes of a subschema."""
+        """Add faults that a subschema found, in the value or in the part at `prefix`."""
         self.found.extend(fault.below(prefix) if prefix else fault for fault in faults)
 
     def ask(self, node: Any, value: Any, prefix: Path = ()) -> Request:
-        """The faults of a part, or of the whole in the eyes of another schema."""
+        """A request for the faults of a part, or of the whole value by another schema."""
         return node, value, prefix, self.limit - len(self.found), self.is_probe
 
 
 Request: TypeAlias = tuple[Any, Any, Path, int, bool]
-"""A schema, a value, where it is, how many faults are wanted, and whether it is only a try."""
+"""A schema, a value, its path, the maximum number of faults, and whether this only tests whether it fits."""
 Steps: TypeAlias = Generator[Request, list[Misfit], None]
 
 
@@ -94,7 +95,7 @@ class Walk:
         self.is_spent = False
 
     def find_faults(self, value: Any, limit: int) -> list[Misfit]:
-        """What is wrong, as much of it as is wanted and the steps allow; `is_spent` says that they did not."""
+        """The faults, up to `limit` or until the steps run out; `is_spent` is true in that case."""
         try:
             return self._drive((self._explainer.schema, value, (), limit, False))
         except StepsSpent:
@@ -111,7 +112,7 @@ class Walk:
             raise StepsSpent
 
     def _spend_own(self, own: Own, value: Any) -> None:
-        """What the validator may take for what a schema says by itself."""
+        """Charge the validator's cost of checking the schema's own rules."""
         steps = own.steps
         if type(value) is int:
             steps += wide_steps(value)
@@ -139,7 +140,7 @@ class Walk:
         return result or []
 
     def _begin(self, request: Request) -> list[Misfit] | None:
-        """The answer, where it is known; else a frame is put on the list that will find it."""
+        """Return the faults if known; otherwise push a frame that will find them and return None."""
         node, value, prefix, limit, is_probe = request
         node = self._explainer.follow(node)
         if not isinstance(node, dict):
@@ -181,7 +182,8 @@ class Walk:
         node, value = frame.node, frame.value
         is_reference = self._explainer.is_old and "$ref" in node
         if type(value) is dict and not is_reference:
-            # Before what is missing, or a form that is not meant would be told by what it lacks.
+            # Discriminators come before missing properties; otherwise an unintended branch would be explained by what
+            # is missing.
             yield from self._declared(frame, telling=True)
         if not own.accepts(value):
             self._list_own(frame, own)
@@ -258,11 +260,11 @@ class Walk:
                 frame.add(f"fits {fits} of the {len(branches)} allowed forms, must fit exactly one", word)
 
     def _explain_union(self, frame: Frame, word: str, faults: list[tuple[Any, Misfit]]) -> Steps:
-        """No branch fits. If the value got into one of them only, that is the one that is meant."""
+        """Report that no branch fits, or the faults of the only branch whose discriminator fits."""
         meant = [branch for branch, fault in faults if _is_inside(fault)]
         message = f"fits none of the {len(faults)} allowed forms"
         if frame.is_probe:
-            # Unions in unions: to tell of each branch what is wrong in it would double at every level.
+            # In nested unions, listing the faults of each branch would double the work at every level.
             frame.add(message, word)
         elif len(meant) == 1 and type(frame.value) is dict:
             frame.take((yield frame.ask(meant[0], frame.value)))
@@ -274,7 +276,7 @@ class Walk:
             for branch, _ in faults:
                 both = yield _probe(branch, frame.value, 2)
                 wants += both[0].wants if len(both) == 1 else ()
-            # Equal ones once, and few: unions in unions would double them at every level.
+            # Without duplicates and limited: nested unions would double them at every level.
             few = tuple(dict.fromkeys(wants))[:_MOST_WANTED]
             frame.found[-1] = msgspec.structs.replace(frame.found[-1], wants=few)
 
@@ -300,7 +302,7 @@ class Walk:
             frame.add(f"unexpected {quote_names('property', 'properties', unexpected)}", "additionalProperties")
 
     def _declared(self, frame: Frame, *, telling: bool) -> Steps:
-        """The members under `properties`: those that tell forms apart, or the others."""
+        """Examine the members under `properties`: either the discriminators (`telling`) or the others."""
         properties = frame.node.get("properties") or {}
         self._spend(len(frame.value))
         for name in frame.value:
@@ -337,7 +339,7 @@ class Walk:
                 frame.take((yield frame.ask(rest, item, (index,))), (index,))
 
     def _fits_all(self, sub: Any, chunk: list[Any]) -> bool:
-        """True if every item fits: one question to the validator instead of many steps, where it can answer quickly."""
+        """True if every item fits: a single validator call instead of many steps, if its cost is within the limit."""
         if not isinstance(sub, dict):
             return False
         weight = self._explainer.weigh_items(sub)
@@ -379,7 +381,7 @@ class Walk:
             frame.add(f"Unevaluated items are not allowed ({len(rest)} item{'s' * (len(rest) > 1)})", word)
 
     def _collect_evaluated(self, node: Any, value: Any, seen: set[str | int], done: set[int]) -> Steps:
-        """The members or items that some schema here has looked at."""
+        """Collect the members or items that some subschema has evaluated."""
         if not isinstance(node, dict) or id(node) in done:
             return
         done.add(id(node))
@@ -417,7 +419,7 @@ def _text_steps(cost: tuple[float, float], text: str) -> int:
 
 
 def _is_inside(fault: Misfit) -> bool:
-    """True unless it is the value itself, or the member that tells forms apart, that is wrong."""
+    """True unless the fault is in the value itself or in its discriminator."""
     if fault.path:
         return len(fault.path) > 1 or fault.keyword not in ("const", "enum")
     return fault.keyword in ("required", "additionalProperties")

@@ -1,12 +1,12 @@
-"""What a verdict may cost, worked out from the schema alone, in steps of some 25 nanoseconds.
+"""Estimate the cost of judging a value from its schema, in steps of about 25 nanoseconds.
 
 One value is judged by every subschema that applies to it, as often as references and branches lead there. `weigh`
-follows them level by level and counts, as if the validator remembered nothing, which is what it does at its worst: two
-branches that lead back to one schema make 2^depth. `measure` says how large a value is, `Weight.of` puts both together.
+follows them level by level and assumes that the validator caches nothing, which is its worst case: two branches that
+lead back to one schema make 2^depth. `measure` returns the size of a value, and `Weight.of` combines both.
 
-Patterns run in linear time, but for a long one each character may take as long as the whole pattern has positions:
-`(a|b)*a(a|b){5000}` on 40,000 letters takes six seconds. A pattern of few positions becomes a table, which is quick.
-One that looks around or back anywhere but at the start may begin anew at every character.
+Patterns run in linear time, but for a long one each character may cost as much as the whole pattern has positions:
+`(a|b)*a(a|b){5000}` on 40,000 letters takes six seconds. A pattern of few positions becomes a table, which is fast. One
+with look-around or back-references anywhere but at the start may restart at every character.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from toolyard.model.tree_size import TooManyValues, iter_levels
 from toolyard.schema.subschemas import References, children, prefix_items
 
 _TABLE = 6
-"""Positions that always make a small table."""
+"""Up to this many positions, the table is always small."""
 _TABLE_STEPS = 0.4
 _POSITION_STEPS = 3
 _RESTARTS = 80
-"""Characters that a pattern passes in a step where it begins anew at each."""
+"""Characters that a restarting pattern passes in one step."""
 
 _TOKEN = re.compile(
     r"\\(?:[pPux]\{[^}]*\}|k<[^>]*>|.)|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!>]|<[=!]|P?<\w+>|[a-zA-Z-]*:?))?"
@@ -43,7 +43,7 @@ _LOOKS_FIRST = re.compile(r"\^(?:\(\?[=!](?:\\[^1-9k]|\[(?:\\.|[^\]\\])*\]|[^()\
 
 @lru_cache(maxsize=1024)
 def pattern_steps(pattern: str) -> tuple[float, float]:
-    """Steps for each character, and steps for each character times those of its text."""
+    """Steps for each character, and steps for each character multiplied by the length of the text."""
     positions = count_positions(pattern)
     steps = _TABLE_STEPS if positions <= _TABLE else float(_POSITION_STEPS * positions)
     first = _LOOKS_FIRST.match(pattern)
@@ -53,7 +53,7 @@ def pattern_steps(pattern: str) -> tuple[float, float]:
 
 
 def count_positions(pattern: str) -> int:
-    """How many characters the pattern describes one by one, with what is repeated a number of times written out."""
+    """The number of characters that the pattern describes one by one, with counted repetitions expanded."""
     groups, last = [0], 0
     for token in _TOKEN.finditer(pattern):
         text = token.group()
@@ -73,59 +73,59 @@ def count_positions(pattern: str) -> int:
 
 
 STEPS = 2_000_000
-"""What one verdict may take: 50 milliseconds at the very worst, and a small part of that with real schemas."""
+"""The limit for one verdict: at worst 50 milliseconds, far less with real schemas."""
 AT_ONCE_STEPS = STEPS // 8
-"""What a verdict may take that an event loop waits for; one call may need two, on its arguments and its answer."""
+"""The limit for a verdict that blocks an event loop. One call may need two: for its arguments and its result."""
 _MOST_VISITS = 10_000
-"""Pairs of a schema and a name that are followed; what lies deeper counts as too deep."""
+"""Maximum number of pairs of a schema and a name to follow; anything deeper counts as too deep."""
 _HALF_OF_64_BITS = 1 << 63
 UNIQUE = 10
-"""For each value below a list whose items must differ: it is hashed with every such list around it."""
+"""For each value in a list with unique items, and for each such list around it, since it is hashed every time."""
 _META_SCHEMA = 200
 _META_SCHEMAS = "//json-schema.org/"
 _LIGHT = 20
 _LIGHT_LETTERS = 0.4
-"""With so many steps for each, a request may have as many characters as one can have."""
+"""With at most this many steps per character, text of the maximum request size stays within the limit."""
 _COMPARING = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """The most steps that one value of so many levels, or fewer, takes anywhere in it."""
+    """The maximum number of steps for each value, by the depth of the whole value."""
 
     levels: tuple[int, ...]
     is_bounded: bool
-    """True if levels beyond the last cost no more than that."""
+    """True if the cost does not increase beyond the last level."""
     unique: int = 0
-    """Schemas that want the items of a list to differ."""
+    """The number of schemas with `uniqueItems`."""
     is_unique_recursive: bool = False
     compares: bool = False
-    """True if numbers are compared, which takes long for those of many digits."""
+    """True if the schema compares numbers, which is slow for numbers with many digits."""
     letters: float = 0.0
-    """Steps that patterns take for each character of a text or a name."""
+    """Pattern steps for each character of a text or a name."""
     restarts: float = 0.0
-    """The same for each times the length of its text."""
+    """Pattern steps for each character multiplied by the length of its text."""
 
     @property
     def is_light(self) -> bool:
-        """True if no request can be too large: so many values as one may have are within the limit."""
+        """True if no request can exceed the limit, even with the maximum number of values."""
         is_quick = self.letters <= _LIGHT_LETTERS and not self.restarts
         return self.is_bounded and self.levels[-1] <= _LIGHT and not self.unique and is_quick
 
     def at(self, depth: int) -> float:
-        """Steps for each value of something that nests so deep."""
+        """Steps for each value of a document with that depth."""
         if depth > len(self.levels) and not self.is_bounded:
             return math.inf
         return self.levels[min(depth, len(self.levels)) - 1]
 
     def of(self, size: Size) -> float:
-        """The most steps that a verdict on a value of that size takes."""
+        """The maximum number of steps to judge a value of that size."""
         lists = size.depth if self.is_unique_recursive else self.unique
         wide = size.wide * (size.wide_values if self.unique else 1)
         letters = size.letters * (self.letters + self.restarts * size.longest)
         return size.values * (self.at(size.depth) + UNIQUE * lists) + wide + letters
 
     def max_bytes(self) -> int:
-        """Values whose JSON text is no longer than that are judged at once, without being measured."""
+        """The maximum length of JSON text that is judged without being measured."""
         if not self.is_bounded or self.is_unique_recursive:
             return 0
         most = int(AT_ONCE_STEPS // (self.levels[-1] + UNIQUE * self.unique))
@@ -133,25 +133,25 @@ class Weight(msgspec.Struct, frozen=True):
             most = min(most, int(AT_ONCE_STEPS / self.letters) // 2)
         if self.restarts:
             most = min(most, math.isqrt(int(AT_ONCE_STEPS / self.restarts)) // 2)
-        # A value takes two bytes; integers that fill the text cost more than they count as.
+        # A value takes at least two bytes; very long integers cost more than one value.
         return min(2 * most, 2048 if self.unique else 1 << 16 if self.compares else 2 * most)
 
 
 class Size(msgspec.Struct):
-    """How large a value is."""
+    """The size of a value."""
 
     values: int = 0
     depth: int = 0
     wide: int = 0
-    """Steps that the integers beyond 64 bits cost, compared once each."""
+    """Steps to compare the integers beyond 64 bits once each."""
     wide_values: int = 0
     letters: int = 0
-    """Characters of texts and names; counted where a weight asks for them."""
+    """Characters of texts and names; only counted if the weight depends on them."""
     longest: int = 0
 
 
 def measure(value: Any, most_values: int, weight: Weight | None = None) -> Size | None:
-    """The size, or None if there are more values than that. What repeats is counted as often."""
+    """The size, or None if there are more than `most_values` values. Shared parts count each time they occur."""
     size = Size()
     try:
         for level in iter_levels(value, most_values):
@@ -183,14 +183,14 @@ def _count_wide(numbers: Collection[int], size: Size) -> None:
 
 
 def wide_steps(number: int) -> int:
-    """Steps to compare an integer beyond 64 bits: by long division, so twice the digits take four times as long."""
+    """Steps to compare an integer beyond 64 bits. Long division makes this quadratic in the number of digits."""
     if -_HALF_OF_64_BITS <= number < _HALF_OF_64_BITS:
         return 0
     return 100 + number.bit_length() ** 2 // 4_000
 
 
 def own_steps(node: Schema) -> int:
-    """What a schema costs by itself, its subschemas apart."""
+    """The cost of a schema without its subschemas."""
     steps = 2 + len(node.get("required") or ()) + _compared_steps([node["const"]] if "const" in node else [], 20)
     enum = node.get("enum")
     if isinstance(enum, list):
@@ -206,7 +206,7 @@ def own_steps(node: Schema) -> int:
 
 
 def _compared_steps(values: list[Any], each: int) -> int:
-    """What it takes to compare something with all of these."""
+    """The cost of comparing a value with all of these."""
     steps, stack = 0, list(values)
     while stack:
         value = stack.pop()
@@ -217,7 +217,7 @@ def _compared_steps(values: list[Any], each: int) -> int:
 
 
 class InPlace:
-    """Which schemas judge the same value as another does."""
+    """Finds the schemas that apply to the same value as another schema."""
 
     def __init__(self, root: Schema) -> None:
         self.references = References(root)
@@ -226,7 +226,7 @@ class InPlace:
         self._kept: list[Schema] = []
 
     def below(self, node: Schema) -> list[Schema]:
-        """The schemas that a schema hands its value on to."""
+        """The schemas that a schema applies to its own value."""
         found = self._known.get(id(node))
         if found is None:
             found = [sub for step, sub in children(node) if step[0] in IN_PLACE and isinstance(sub, dict)]
@@ -234,13 +234,13 @@ class InPlace:
                 if isinstance(target, dict):
                     found.append(target)
             if "unevaluatedProperties" in node or "unevaluatedItems" in node:
-                found = found * 2  # asked again, for what they have seen
+                found = found * 2  # judged again to find out what they have evaluated
             self._known[id(node)] = found
             self._kept.append(node)
         return found
 
     def steps(self, node: Schema) -> int:
-        """What the schema itself takes."""
+        """The cost of the schema without its subschemas."""
         found = self._steps.get(id(node))
         if found is None:
             found = self._steps[id(node)] = own_steps(node) + _META_SCHEMA * self.references.leads_out(node)
@@ -248,7 +248,7 @@ class InPlace:
         return found
 
     def close(self, starts: dict[int, tuple[Schema, int]]) -> dict[int, tuple[Schema, int]]:
-        """All that judge a value which these judge, and how often; a way back to a schema that is judging stops."""
+        """All schemas that apply to the value of the given ones, and how many times; cycles are followed once."""
         order: list[Schema] = []
         state: dict[int, bool] = {}
         stack = [(node, False) for node, _ in starts.values()]
@@ -276,7 +276,7 @@ class InPlace:
 
 
 Judges = dict[int, tuple[Schema, int]]
-"""The schemas that judge one value, each with how often."""
+"""The schemas that judge one value, each with its number of times."""
 _HOLDING = frozenset(
     {
         *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
@@ -287,7 +287,7 @@ _LEADING = _HOLDING | IN_PLACE
 
 
 def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
-    """Follow a schema, or a part of it, until nothing new comes, or one value costs more than a verdict may."""
+    """Estimate the weight of a schema, or a part of it, until no new level appears or one value exceeds the limit."""
     if not isinstance(schema, dict):
         return Weight((1,), is_bounded=True)
     in_place, start = InPlace(schema), schema if part is None else part
@@ -297,7 +297,7 @@ def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
     patterns = _sum_patterns((node, 1) for node in nodes)
     most = (0.0, 0.0)
     if any(in_place.references.leads_out(node) and _META_SCHEMAS not in node["$ref"] for node in nodes):
-        # It compiles, so the validator knows a way that we do not: nothing can be said of what lies there.
+        # The validator can resolve the reference and this module cannot, so its cost is unknown.
         return Weight((STEPS,), False, len(unique), True, compares, *patterns)
     recursive = any(node is around for around in unique for node in _below(in_place, around))
     frontier: list[tuple[Judges, int]] = [({id(start): (start, 1)}, 0)]
@@ -328,7 +328,7 @@ def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
 
 
 def _sum_patterns(nodes: Iterable[tuple[Schema, int]]) -> tuple[float, float]:
-    """What the patterns of all these take, for each character, and for each times the length of its text."""
+    """Pattern steps of all nodes: for each character, and for each character multiplied by the length of its text."""
     letters = restarts = 0.0
     for node, count in nodes:
         pattern, named = node.get("pattern"), node.get("patternProperties")
@@ -344,7 +344,7 @@ def _most_patterns(most: tuple[float, float], judges: Judges) -> tuple[float, fl
 
 
 def _children(judges: Judges) -> Iterator[tuple[Judges, int]]:
-    """Who judges each kind of member and item, with the steps it takes to choose them."""
+    """The schemas for each kind of member and item, with the steps for matching property names."""
     nodes = [(node, count) for node, count in judges.values() if not _HOLDING.isdisjoint(node)]
     names: dict[str | None, None] = dict.fromkeys(name for node, _ in nodes for name in node.get("properties") or ())
     patterns = sum(count * len(node.get("patternProperties") or ()) for node, count in nodes)
@@ -375,7 +375,7 @@ def _add_judge(judges: Judges, sub: Any, count: int) -> None:
 
 
 def _below(in_place: InPlace, root: Schema) -> Iterator[Schema]:
-    """Everything that a schema leads to; itself only if it leads back."""
+    """All schemas reachable from the root; includes the root only if it is recursive."""
     seen: set[int] = set()
     stack = [root]
     while stack:

@@ -1,1 +1,1 @@
-"""Where tools come from, one origin a file."""
+"""Sources of tools, one module or package for each kind of origin."""

@@ -33,7 +33,7 @@ _POLICIES = ("raise", "skip")
 
 
 class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What every source has."""
+    """Options of every source."""
 
     namespace: Annotated[str, Meta(description="Namespace of the tools.")]
     namespaces: Annotated[
@@ -51,16 +51,16 @@ class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolLoader(ABC):
-    """A source of tools. Override `load`."""
+    """A source of tools. Subclasses override `load`."""
 
     on_error: Policy = "raise"
-    """A bad entry raises, or is listed and left out."""
+    """raise: an invalid entry is an error. skip: it is rejected and reported."""
     on_duplicate: Policy = "raise"
-    """A tool that is already registered raises, or is listed and left out."""
+    """raise: a tool that is already registered is an error. skip: it is rejected and reported."""
     label: str = ""
 
     admitted: Sequence[AdmittedTool] = ()
-    """What the last `load` gave, ready for a registry; empty for loaders that leave the checks to it."""
+    """The tools of the last `load`, admitted; empty for loaders that leave admission to the registry."""
     _report: SourceReport | None = None
     _given_namespaces: Collection[str] | None = None
     _is_locked: bool = False
@@ -75,41 +75,41 @@ class ToolLoader(ABC):
 
     @property
     def source(self) -> str:
-        """What reports and errors call this source."""
+        """The name of this source in reports and errors."""
         return self.label or type(self).__name__
 
     @property
     def report(self) -> SourceReport:
-        """What the last `load` did."""
+        """The report of the last `load`."""
         return self._report or SourceReport(self.source)
 
     @property
     def comes_back(self) -> bool:
-        """True if it waits for a server that is not there, so that others need not fail with it."""
+        """True if the source may become available later, so its failure does not fail the loading of other sources."""
         return False
 
-    def prepare(self) -> None:  # noqa: B027 - most sources are at hand
+    def prepare(self) -> None:  # noqa: B027 - most sources need no preparation
         """Start connecting and return at once. Called for all sources before the first is loaded."""
 
-    def watch(self, changed: Callable[[], None]) -> None:  # noqa: B027 - most sources do not tell
+    def watch(self, changed: Callable[[], None]) -> None:  # noqa: B027 - most sources do not report changes
         """Call `changed`, from any thread, whenever there is something new to load."""
 
     def close(self) -> None:  # noqa: B027 - most sources hold no connection
         """Close connections."""
 
     def _lock_namespaces(self, namespaces: str, given: str | Collection[str] | None) -> None:
-        """Read the option; `given` is the namespace that the operator gave, or several, if any."""
+        """Read the option `namespaces`; `given` is the namespace, or the namespaces, that the operator configured."""
         if namespaces not in ("open", "locked"):
             raise ConfigError(f"namespaces of {type(self).__name__} must be 'open' or 'locked', not {namespaces!r}")
         if namespaces == "locked" and given is None:
             raise ConfigError("namespaces: locked needs a namespace that the tools are kept in; give one")
         self._is_locked = namespaces == "locked"
-        # The default is what nobody gave: entries that name another namespace take nothing from anybody.
+        # The default namespace counts as not configured: entries that name another namespace then cause no warning.
         if given is not None and (self._is_locked or given != TOOL_DEFAULT_NAMESPACE):
             self._given_namespaces = (given,) if isinstance(given, str) else tuple(given)
 
     def _check_claim(self, namespace: object) -> str | None:
-        """Refuse an entry that names another namespace than was given, or say what there is to say about it."""
+        """Raise for an entry that claims another namespace than the given ones; return a warning if not locked."""
         given = self._given_namespaces
         if given is None or namespace is None or namespace in given:
             return None
@@ -127,10 +127,10 @@ class ToolLoader(ABC):
 
 
 class Intake:
-    """Turns the entries of one load into admitted tools, keeping the books for the report.
+    """Turns the entries of one load into admitted tools and collects the report.
 
-    `own=False` says that somebody else holds the entries and may change them later, so they are copied;
-    `lenient` that what is bad is listed, whatever the loader's policy.
+    `own=False` means that someone else holds the entries and may change them later, so they are copied; `lenient`
+    reports invalid entries whatever the loader's policy is.
     """
 
     def __init__(self, loader: ToolLoader, *, own: bool = True, lenient: bool = False) -> None:
@@ -152,9 +152,9 @@ class Intake:
         source: str,
         place: str = "",
     ) -> None:
-        """Take one catalog entry; a costly `where` is a function, asked only if something is wrong.
+        """Add one catalog entry; an expensive `where` is a function, called only if there is an error.
 
-        `place` is a cheap answer to the same question, kept for errors that come later.
+        `place` is a cheap form of the same location, kept for later errors.
         """
         try:
             tool, changes = read_definition(raw, namespace=namespace, name=name, source=source)
@@ -165,7 +165,7 @@ class Intake:
             self.reject(error, exact, label if isinstance(label, str) else None)
 
     def take(self, tool: Tool, where: str, changes: Sequence[Change] = ()) -> None:
-        """Take a finished tool; `changes` says what the loader did to it."""
+        """Add a finished tool; `changes` lists what the loader changed about it."""
         place = where.removeprefix(self._loader.source)
         try:
             self._admit(tool, changes, f".{tool.name}" if place == where else place)
@@ -186,17 +186,17 @@ class Intake:
             self._rewrites.extend(rewrites)
 
     def warn(self, tool: str, pointer: str, kind: WarningKind, text: str) -> None:
-        """List something that people should look at; `tool` is the source where it is about no tool."""
+        """Report a warning; `tool` is the name of the source if it concerns no particular tool."""
         self._warnings.append(DefinitionWarning(tool, pointer, kind, text))
 
     def reject(self, error: Exception, where: str, name: str | None = None) -> None:
-        """Leave an entry out and list it, or raise, as the loader's policy says."""
+        """Reject an entry and report it, or raise, according to the loader's policy."""
         if self._raises:
             raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
         self._rejected.append(Rejection(where, str(error), name, type(error).__name__))
 
     def finish(self) -> list[Tool]:
-        """Write the loader's report and hand over the tools."""
+        """Set the loader's report and admitted tools, and return the tools."""
         self._loader.admitted = self._candidates
         tools = [candidate.tool for candidate in self._candidates]
         self._loader._report = SourceReport(
@@ -213,11 +213,11 @@ EXPLAINED = {
     "rest": "this is an OpenAPI document: `toolyard add {0}`, or {{type: rest, spec: {0}}} in a config",
     "mcp_config": "these are MCP servers: `toolyard add {0}`, or {{type: mcp_config, path: {0}}} in a config",
 }
-"""How people have the document read that is at the place given."""
+"""How to load these documents instead, by type of source; `{0}` is the path."""
 
 
 def recognise_document(document: Any) -> str | None:
-    """The type of source that reads it, if this is no catalog but a document of another kind that holds tools."""
+    """The type of source for a document that contains tools but is not a catalog; None for a catalog."""
     if not isinstance(document, dict):
         return None
     if any(isinstance(document.get(key), str | float) for key in ("openapi", "swagger")):

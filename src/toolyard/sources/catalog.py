@@ -1,19 +1,19 @@
-"""Where the definitions stand in a catalog.
+"""Find the definitions in a catalog.
 
-Its shapes are told apart without guessing:
+The layout is recognised without guessing:
 
-shape 1   {weather_api: [tool, ...], hr_api: [...]}   namespaces to lists
-shape 2   [tool, ...]                                  a bare list
-shape 3   {get_weather: {...}, ...}                    names to definitions
-          {weather_api: {get_weather: {...}}, ...}     namespaces to names to definitions
-          {namespace: weather_api, tools: [...]}       a list with its namespace beside it
-          {name: get_weather, parameters: ...}         one tool
+    shape 1   {weather_api: [tool, ...], hr_api: [...]}   namespaces to lists
+    shape 2   [tool, ...]                                  a bare list
+    shape 3   {get_weather: {...}, ...}                    names to definitions
+              {weather_api: {get_weather: {...}}, ...}     namespaces to names to definitions
+              {namespace: weather_api, tools: [...]}       a list with its namespace beside it
+              {name: get_weather, parameters: ...}         one tool
 
-A list may also hold lists of other systems: pages of `tools/list` of an MCP server, with or without their JSON-RPC
-envelope, Gemini's `{function_declarations: [...]}`, requests to a model, the rows of a dataset that have the tools of
-a conversation beside it, as a list or as JSON text, and services with their `api_list`. Where nothing else makes sense,
-the one list of definitions within is read, whatever its key. What stands around such a list is not read, and `note` is
-told so.
+A list may also contain lists in formats of other systems: pages of `tools/list` of an MCP server, with or without their
+JSON-RPC envelope, Gemini's `{function_declarations: [...]}`, requests to a model, the rows of a dataset that have the
+tools of a conversation as a list or as JSON text, and services with their `api_list`. If nothing else applies, the only
+list of definitions in the document is read, whatever its key. What surrounds such a list is ignored and reported to
+`note`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarati
 """Keys under which other systems list their tools."""
 
 _BESIDE = {"namespace", "$schema", "version", "description", "nextCursor", "_meta", "ttlMs", "cacheScope"}
-"""Keys that may stand beside them: what `tools/list` answers, too."""
+"""Keys that may accompany them, including those of a `tools/list` result."""
 
 _OF_ONE_TOOL = frozenset(
     ("function", "metadata", "tags", "aliases", "annotations", "returns", "output_parameters", "outputSchema")
 )
-"""Keys of one tool, besides its parameters, that hold a mapping or a list."""
+"""Keys of a single tool, besides its parameters, that contain a mapping or a list."""
 
 _CONVERTED = "; have a converter make an OpenAPI document of it, and name that: {type: rest, spec: ...}"
 _WRITTEN_DOWN = ", without its parameters; name the code that makes it: {type: python, target: ...}"
@@ -60,18 +60,18 @@ _FOREIGN = (
     ({"name", "description", "version", "remotes"}, f"this is the registry's entry of {_SERVER}"),
     ({"servers", "metadata"}, f"this is a registry's list; an entry is of {_SERVER}"),
 )
-"""Keys of documents that other programs write, and the nearest form of them that is read."""
+"""Documents of other programs, recognised by their keys, with a suggestion of a supported form."""
 
 _INPUTS = ("parameters", "inputSchema", "input_schema")
 _NESTED = 8
-"""Steps into a document after which a list holds tools and nothing else."""
+"""At this depth, nested mappings and lists are no longer searched for groups of tools."""
 
 Note = Callable[[str, str], None]
-"""Is told the place and what was not read there."""
+"""Called with a place and a description of what was ignored there."""
 
 
 class CatalogEntry(msgspec.Struct, frozen=True):
-    """One definition in a file: what, where, and what the file says about its names."""
+    """One definition in a file, with its place, and its namespace and name if the layout specifies them."""
 
     raw: Any
     pointer: str
@@ -80,12 +80,12 @@ class CatalogEntry(msgspec.Struct, frozen=True):
 
 
 def list_entries(document: Any, where: str, note: Note) -> Iterator[CatalogEntry]:
-    """Every definition of a parsed catalog, in file order; `MalformedSource` for any other shape."""
+    """Every definition of a parsed catalog, in file order; `MalformedSource` for any other document."""
     return _CatalogReader(where, note).read_document(document)
 
 
 def list_row(row: Any, where: str, note: Note) -> Iterator[CatalogEntry]:
-    """Every definition in one line of JSON lines."""
+    """Every definition in one line of a JSON lines file."""
     return _CatalogReader(where, note).read_list([row], (), None)
 
 
@@ -128,7 +128,7 @@ class _CatalogReader:
     def _read_envelope(
         self, document: dict[str, Any], path: tuple[str, ...], namespace: str | None
     ) -> Iterator[CatalogEntry] | None:
-        """The tools of a list that has something around it; None if this is something else."""
+        """The tools of a list with other keys around it; None if the document has no such list."""
         if "jsonrpc" in document or document.keys() == {"result"}:
             if not isinstance(document.get("result"), dict):
                 raise self._refuse("this is a JSON-RPC message without a list of tools")
@@ -147,7 +147,7 @@ class _CatalogReader:
         )
 
     def _judge_extra(self, document: dict[str, Any], key: str, path: tuple[str, ...]) -> None:
-        """What stands around a list of other systems is told of; what may be meant for us is refused."""
+        """Report the keys around a list of another system; raise for a key that may be a mistake."""
         named = find_name(document)
         extra = [other for other in document if other not in {key, named and named[0], *_BESIDE}]
         texts = sorted(map(str, extra))
@@ -190,7 +190,7 @@ class _CatalogReader:
                 yield from inner
 
     def _read_group(self, raw: Any, path: tuple[str, ...], namespace: str) -> Iterator[CatalogEntry] | None:
-        """The tools of a namespace, where this is no definition."""
+        """The tools of a namespace; None if the mapping is a definition."""
         if not _is_mapping(raw) or not raw or len(path) >= _NESTED:
             return None
         with suppress(MalformedSource):
@@ -205,7 +205,7 @@ class _CatalogReader:
     def _read_within(
         self, document: dict[str, Any], path: tuple[str, ...], namespace: str | None, depth: int = 1
     ) -> Iterator[CatalogEntry] | None:
-        """The one list of definitions, `depth` steps or more into what is none itself; None for none, or several."""
+        """The only list of definitions, at least `depth` levels down; None if there is none or several."""
         lists = [] if _says_input(document) else list(_find_lists(document, path))
         if len(lists) != 1 or len(lists[0][0]) < len(path) + depth:
             return None
@@ -218,7 +218,7 @@ class _CatalogReader:
         for index, raw in enumerate(tools):
             inner = None
             if len(path) < _NESTED and isinstance(raw, dict):
-                # What is wrong with one page, or with one tool without a name, costs no other.
+                # An error in one page, or in one tool without a name, does not affect the others.
                 with suppress(MalformedSource):
                     place = (*path, str(index))
                     inner = self._read_envelope(raw, place, namespace) or self._read_within(raw, place, namespace)
@@ -233,13 +233,13 @@ class _CatalogReader:
 
 
 def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
-    """The key that tools are listed under, and the list or mapping; a tool's own keys are no such list."""
+    """The key that lists tools, with its list or mapping; keys of a single tool do not count."""
     for key in _CONTAINERS:
         value = document.get(key)
         if value is None:
             continue
         value = _read_text(value, "[")
-        # A namespace may be called so, too, and a tool has one function.
+        # A namespace may have this name too, and in a tool it holds a single function.
         if key == "function" and (not isinstance(value, list) or not any(map(_is_scalar, document.values()))):
             continue
         named = find_name(document) is not None
@@ -249,7 +249,7 @@ def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
 
 
 def _read_text(value: Any, opening: str) -> Any:
-    """What JSON text says, where it is JSON that begins so; else the value."""
+    """Parse JSON text that begins with `opening`; return any other value unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] == opening:
         with suppress(MalformedSource):
             return parse_json(value.encode("utf-8", "surrogatepass"), what="the text")
@@ -257,7 +257,7 @@ def _read_text(value: Any, opening: str) -> Any:
 
 
 def _find_lists(document: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
-    """Lists of definitions, and lists of what has some, in mappings in mappings."""
+    """Lists of definitions in nested mappings, including lists of objects that contain such lists."""
     for key, value in document.items():
         value = _read_text(value, "[")
         place = (*path, str(key))
@@ -274,7 +274,7 @@ def _hint_at_lists(document: dict[str, Any]) -> str:
 
 
 def _defines(value: Any) -> bool:
-    """Whether this is a definition with parameters, bare or wrapped, or has one list of some."""
+    """Whether this is a definition with parameters, bare or wrapped, or contains a list of definitions."""
     if not isinstance(value, dict):
         return False
     inner = value.get("function", value.get("toolSpec", value))
@@ -294,19 +294,19 @@ def _is_scalar(value: Any) -> bool:
 def _says_input(value: dict[str, Any]) -> bool:
     try:
         return bool(read_input(value, [])[1])
-    except DefinitionError:  # It says two things: whoever reads the entry refuses it, and no other.
+    except DefinitionError:  # It contradicts itself; only this entry is rejected, when it is read.
         return True
 
 
 def _is_definition(value: Any) -> bool:
-    """A mapping that says what its parameters are, and is no schema itself, nor an operation of an OpenAPI document."""
+    """Whether this is a mapping with parameters that is neither a schema nor an OpenAPI operation."""
     if not isinstance(value, dict) or isinstance(value.get("type"), str) or "responses" in value:
         return False
     return not value.keys().isdisjoint(_INPUTS) or ("description" in value and _says_input(value))
 
 
 def _is_group(value: dict[str, Any]) -> bool:
-    """Whether tools stand in it; a tool may have a list of names beside what describes it."""
+    """Whether the mapping contains tools. A list of names does not count, since a tool may have one."""
     page = value.get("result")
     tools = _find_container(page if isinstance(page, dict) else value)[1]
     items = tools.values() if isinstance(tools, dict) else tools or ()
@@ -318,12 +318,12 @@ def _lists_tools(value: Any) -> bool:
 
 
 def _lists_calls(items: list[Any]) -> bool:
-    """Whether these are messages, or calls of tools, which have names as well."""
+    """Whether these are messages or tool calls, which also have names."""
     return all(isinstance(item, dict) and not item.keys().isdisjoint(("role", "arguments")) for item in items)
 
 
 def _holds_tools(value: Any) -> bool:
-    """A list, or names to definitions; a mapping with a definition's own keys is a tool of that name."""
+    """Whether this is a list or maps names to definitions; a mapping with keys of a definition is a tool."""
     if isinstance(value, list):
         return True
     if not isinstance(value, dict) or _is_tool(value) or not value.keys().isdisjoint(_INPUTS):
@@ -338,20 +338,20 @@ def _is_tool(value: Any) -> bool:
 
 
 def _is_foreign(document: dict[str, Any]) -> bool:
-    """A file of another program, such as package.json, that has a name but nothing else of one tool."""
+    """Whether this is a file of another program, such as package.json, with a name but no other key of a tool."""
     structures = {key for key, value in document.items() if isinstance(value, dict | list) or key == "$schema"}
     return bool(structures - _OF_ONE_TOOL) and not _says_input(document)
 
 
 def ends_early(document: Any) -> bool:
-    """Whether the last of saved `tools/list` answers says that there is another page."""
+    """Whether the last of several saved `tools/list` results says that there is another page."""
     last = document[-1] if isinstance(document, list) and document else document
     page = last.get("result", last) if isinstance(last, dict) else None
     return isinstance(page, dict) and bool(page.get("nextCursor")) and any(key in page for key in _CONTAINERS)
 
 
 def explain_table(header: Any = ()) -> str:
-    """Why a table is no catalog, and the nearest form that is read; guessing schemas would lose what matters."""
+    """Explain why a table is not a catalog, and suggest a supported form. Schemas are not guessed from columns."""
     columns = [str(cell) for cell in header if str(cell).lower() not in ("parameters", "params", "arguments", "args")]
     fields = ", ".join(f'"{cell}": ...' for cell in (columns or ["name", "description"])[:4])
     return (

@@ -1,8 +1,8 @@
 """Domains as a source: modules that export `load_tools() -> list[Tool]`, enabled by name.
 
 core         a module of `toolyard.tools`
-weather      an entry point of the group `toolyard.domains`: a module, or what gives the tools
-acme.tools   any module that can be imported, by its path
+weather      an entry point of the group `toolyard.domains`: a module or a function that returns the tools
+acme.tools   the path of any importable module
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _EXPORTS = "load_tools() -> list[Tool]"
 
 
 def enabled_domains(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What the environment enables: `TOOL_REGISTRY_DOMAINS`, a list with commas; `core` if it is not set."""
+    """The domains in `TOOL_REGISTRY_DOMAINS`, separated by commas; `core` if it is not set."""
     return _split_domains(env.get(DOMAINS_VARIABLE) or DEFAULT_DOMAINS)
 
 
 class DomainOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Of the domains that packages bring."""
+    """Options of domains, which installed packages provide."""
 
     domains: Annotated[Sequence[str] | str, Meta(description="Domains to load: a list, or comma-separated text.")]
 
 
 class DomainToolLoader(ToolLoader):
-    """Loads domains, each into the namespace of its name: `acme.weather` gives `weather::...`.
+    """Loads domains, each into a namespace with its name: `acme.weather` becomes `weather::...`.
 
-    A domain is a module of `toolyard.tools`, else an entry point of the group `toolyard.domains`, else a module
-    path; `domains` lists them, or is text with commas between them. One that cannot be loaded is rejected with
-    the reason, and the others go on; on a later load it keeps the tools it gave last.
+    A domain is a module of `toolyard.tools`, else an entry point of the group `toolyard.domains`, else a module path;
+    `domains` is a list of them, or text separated by commas. A domain that cannot be loaded is rejected with the
+    reason, and the others are loaded; on a later load it keeps the tools of its last successful one.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (DomainOptions,)
@@ -74,7 +74,7 @@ class DomainToolLoader(ToolLoader):
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """The namespaces of the tools that the last load gave."""
+        """The namespaces of the tools from the last load."""
         return frozenset(candidate.tool.namespace for candidate in self.admitted)
 
     def load(self) -> list[Tool]:
@@ -86,7 +86,7 @@ class DomainToolLoader(ToolLoader):
             try:
                 namespace, tools = _load_domain(domain)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - see below
-                # Somebody else's code runs here; whatever it raises is what is wrong with this domain, and no other.
+                # This is third-party code; whatever it raises is an error of this domain only.
                 kept = self._given.get(domain, [])
                 note = "; the tools it gave last are kept" if kept else ""
                 intake.reject(MalformedSource(f"{_describe_error(error, domain)}{note}"), where)
@@ -131,7 +131,7 @@ def _split_domains(domains: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def _load_domain(domain: str) -> tuple[str, Sequence[Any]]:
-    """The namespace of a domain, and what its `load_tools` gives."""
+    """The namespace of a domain and the result of its `load_tools`."""
     namespace, found = _find_domain(domain)
     load_tools = getattr(found, "load_tools", None)
     if load_tools is None and callable(found):
@@ -146,7 +146,7 @@ def _load_domain(domain: str) -> tuple[str, Sequence[Any]]:
 
 
 def _find_domain(domain: str) -> tuple[str, Any]:
-    """The namespace of a domain, and the module, or other object, that its tools are from."""
+    """The namespace of a domain, and the module or other object that provides its tools."""
     if domain.isidentifier():
         shipped = _import_module(f"{_SHIPPED}.{domain}")
         if shipped is not None:
@@ -168,11 +168,11 @@ def _find_domain(domain: str) -> tuple[str, Any]:
 
 
 def _import_module(path: str) -> ModuleType | None:
-    """The module of that path; None if there is none."""
+    """The module at that path; None if it does not exist."""
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
-        # Only "this very path is no module" means that; a module that lacks another one is broken.
+        # Only if this path itself is missing; a module whose own imports fail is broken.
         if error.name is not None and f"{path}.".startswith(f"{error.name}."):
             return None
         raise
@@ -193,6 +193,6 @@ def _describe_error(error: BaseException, domain: str) -> str:
         return str(error)
     try:
         text = str(error)
-    except Exception as unprintable:  # noqa: BLE001 - the fault to tell about is the other one
+    except Exception as unprintable:  # noqa: BLE001 - the original error is more important
         text = f"(its text cannot be shown: {type(unprintable).__name__})"
     return f"{domain} cannot be loaded: {type(error).__name__}{text and f': {text}'}"

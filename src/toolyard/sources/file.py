@@ -1,6 +1,6 @@
-"""Catalogs: files of YAML, JSON and JSON lines, and tools written out in a config.
+"""Catalog files in YAML, JSON and JSON lines, and definitions written in a config.
 
-Where the definitions stand in one is for `catalog` to say. A table is refused.
+`catalog` finds the definitions in a document. Tables are rejected.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from toolyard.sources.catalog import ends_early, explain_table, list_entries, li
 
 
 class FileOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Of a catalog file."""
+    """Options of a catalog file."""
 
     path: Annotated[str | Path, Meta(description="The file: JSON, JSON lines or YAML.")]
     max_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of the file.")]
 
 
 class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Of tools that stand in the config itself."""
+    """Options of definitions in the config."""
 
     tools: Annotated[
         Sequence[Any] | Mapping[str, Any],
@@ -50,18 +50,18 @@ _LOCATED = 50
 
 
 _TABLES = frozenset({".csv", ".tsv", ".tab", ".psv", ".md", ".markdown", ".rst", ".xls", ".xlsx", ".ods", ".parquet"})
-"""How files that hold tables are called."""
+"""Suffixes of files that contain tables."""
 
 _HEAD = 4096
 _COLUMN_NAMES = frozenset(
     {"name", "tool", "tool_name", "toolname", "tool name", "function", "function_name", "api_name"}
 )
 _OTHER_COLUMNS = ("desc", "param", "arg", "input", "type", "namespace")
-"""How another column of such a table begins."""
+"""The beginnings of other column names in a table of tools."""
 
 
 def _find_header(data: bytes) -> list[str]:
-    """The columns, if the text begins like a table of tools: separated by commas and the like, or Markdown's."""
+    """The column names if the data begins like a table of tools, with separators or in Markdown; otherwise empty."""
     lines = data[:_HEAD].decode("utf-8-sig", "replace").lstrip().splitlines()
     for separator in ("\t", "|", ";", ","):
         cells = [cell.strip().strip("\"'*`").strip() for cell in (lines or [""])[0].strip().strip("|").split(separator)]
@@ -72,7 +72,7 @@ def _find_header(data: bytes) -> list[str]:
 
 
 def _is_lines(data: bytes) -> bool:
-    """Whether a file that is called JSON holds a definition, or a row of a dataset, a line."""
+    """Whether a file with the suffix of JSON contains one object per line."""
     first, _, rest = data.lstrip().partition(b"\n")
     return first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{"
 
@@ -149,7 +149,7 @@ class FileToolLoader(ToolLoader):
             try:
                 raw = parse_json(line, what=where)
             except MalformedSource as error:
-                # One broken line says nothing about the others, unlike a broken document.
+                # A malformed line does not affect the others, unlike a malformed document.
                 intake.reject(MalformedSource(str(error).replace(f"{where}:1:", f"{where}:", 1)), where)
                 continue
             for entry in list_row(raw, where, note):
@@ -159,15 +159,15 @@ class FileToolLoader(ToolLoader):
             intake.warn(self.source, "/nextCursor", "incomplete", _ENDS_EARLY)
 
     def _note_unread(self, intake: Intake, told: set[str], pointer: str, text: str) -> None:
-        """Once for each text: the rows of a dataset all have the same beside their tools."""
+        """Report each text once: the rows of a dataset all have the same keys beside their tools."""
         if text not in told:
             told.add(text)
             intake.warn(self.source, pointer, "incomplete", text)
 
     def locate(self, origin: str, data: bytes | None = None) -> str:
-        """An origin that is a place in this file, with the line instead of the pointer."""
+        """Replace the pointer in the location of an entry of this file with its line number."""
         pointer = origin.removeprefix(f"{self.source}#")
-        # Finding a line means reading the file again, so only the first faults get one.
+        # Finding a line requires reading the file again, so only the first errors get one.
         self._located += 1
         if pointer == origin or self._located > _LOCATED:
             return origin
@@ -185,7 +185,7 @@ class InlineToolLoader(ToolLoader):
     option_structs: ClassVar[tuple[type, ...]] = (InlineOptions,)
 
     label = "inline"
-    """A config with several of them numbers them from the second on, so that their tools can be told apart."""
+    """If a config has several of them, they are numbered from the second on."""
 
     def __init__(
         self,

@@ -27,19 +27,19 @@ from toolyard.words.identifiers import snake_case
 
 _NO_TARGETS = (bool, int, float, bytes, dict)
 _OF_TYPES = frozenset({"types", "typing", "typing_extensions"})
-"""Modules whose objects that can be called, such as `Literal["a"]`, say what a type is."""
+"""Modules whose callable objects, such as `Literal["a"]`, are types."""
 _FILE = re.compile(r"(.*\.py)((?::.*)?)", re.DOTALL)
 
 
 def locate_script(value: Any, base: Path) -> Any:
-    """For `locate`: a Python file in the config's folder; the name of a module stays what it is."""
+    """For `locate`: resolve a Python file against the config's folder; return a module name unchanged."""
     if not isinstance(value, str) or (split := _FILE.fullmatch(value)) is None:
         return value
     return f"{locate_file(split[1], base)}{split[2]}"
 
 
 class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Of Python functions."""
+    """Options of Python functions."""
 
     target: Annotated[
         Any,
@@ -61,12 +61,12 @@ class PythonToolLoader(ToolLoader):
     """Loads Python functions.
 
     `target` is a module, its dotted path (`"pkg.mod"`, `"pkg.mod:attribute"`) or its file (`"tools.py"`,
-    `"tools.py:attribute"`, run anew by every load): its `@tool` functions; a class or an instance: its `@tool` methods;
-    a function or a list of functions; a typed `Registry`.
+    `"tools.py:attribute"`, executed again by every load): its `@tool` functions; a class or an instance: its `@tool`
+    methods; a function or a list of functions; a typed `Registry`.
 
-    Where nothing is decorated, all public functions are tools: those that `__all__` names or, without it, those
-    defined there whose names begin with no `_`. As nobody chose them one by one, one that cannot be a tool is listed in
-    the report and left out, unless `on_error` is given as "raise".
+    If nothing is decorated, all public functions are tools: those listed in `__all__` or, without it, those defined
+    there whose names do not begin with `_`. As they were not chosen individually, one that cannot be a tool is reported
+    and left out, unless `on_error` is given as "raise".
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (PythonOptions,)
@@ -111,7 +111,7 @@ class PythonToolLoader(ToolLoader):
         chosen = _list_chosen(target, self.source)
         intake = Intake(self, lenient=not chosen and self._lists_unchosen)
         for name, found in chosen or _list_public(target, self.source):
-            # What has no name of its own, such as a partial, is called as the module calls it.
+            # An object without a name, such as a partial, gets its name in the module.
             nameless = not chosen and getattr(found, "__name__", "<lambda>") == "<lambda>"
             self._take_function(intake, name, found, name if nameless else None)
         return intake.finish()
@@ -157,16 +157,16 @@ def _find_attribute(found: Any, attribute: str, path: str, source: str) -> Any:
 
 def _run_file(path: Path, source: str) -> ModuleType:
     code = read_bytes(path)
-    # A name of its own, so that the file hides no installed module; compiled here, because a cached
-    # compilation may be older than an edit within the same second.
+    # A distinct name, so that the file shadows no installed module. Compiled here, because a cached compilation may be
+    # older than an edit within the same second.
     module = ModuleType(f"toolyard_file_{path.stem}_{digest(str(path.resolve()))[:8]}")
     module.__file__ = str(path)
     if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.append(folder)  # what stands beside it can be imported, and hides nothing that is installed
+        sys.path.append(folder)  # neighbouring files can be imported, but do not shadow installed modules
     before = sys.modules.get(module.__name__)
-    sys.modules[module.__name__] = module  # annotations and dataclasses look their module up there
+    sys.modules[module.__name__] = module  # annotations and dataclasses look up their module there
     try:
-        exec(compile(code, str(path), "exec"), module.__dict__)  # noqa: S102 - running the file is what was asked for
+        exec(compile(code, str(path), "exec"), module.__dict__)  # noqa: S102 - the operator asked to run this file
     except (Exception, SystemExit) as error:
         sys.modules.pop(module.__name__)
         if before is not None:
@@ -178,20 +178,20 @@ def _run_file(path: Path, source: str) -> ModuleType:
 
 
 def _find_line(error: BaseException, path: Path) -> str:
-    """Where in the file it went wrong; what a syntax error says has its own."""
+    """The line in the file where the error occurred; empty for syntax errors, whose messages include it."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(path)]
     return f", in line {lines[-1]}" if lines else ""
 
 
 def _import_longest(path: str) -> Any:
-    """`pkg.mod.Class` as well as `pkg.mod`: the longest part that is a module, then attributes."""
+    """`pkg.mod.Class` as well as `pkg.mod`: import the longest part that is a module, then get attributes."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         name = ".".join(parts[:length])
         try:
             found: Any = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            # Only "this very path is no module" means that the rest are attributes.
+            # Only if this path itself is missing are the remaining parts attributes.
             if length == 1 or error.name is None or not name.startswith(error.name):
                 raise
             continue
@@ -202,7 +202,7 @@ def _import_longest(path: str) -> Any:
 
 
 def _list_chosen(target: Any, source: str) -> list[tuple[str, Any]]:
-    """What was given one by one, or is decorated; empty if nothing is."""
+    """The functions that were given explicitly or are decorated; empty if there are none."""
     if isinstance(target, (list, tuple)) or (isinstance(target, Sequence) and not isinstance(target, (str, bytes))):
         return [(getattr(item, "__name__", str(index)), item) for index, item in enumerate(target)]
     if spec_of(target) is not None and not isinstance(target, type):
@@ -215,7 +215,7 @@ def _list_chosen(target: Any, source: str) -> list[tuple[str, Any]]:
 
 
 def _list_public(target: Any, source: str) -> list[tuple[str, Any]]:
-    """The public functions of a module, or methods of a class, in which nothing is decorated."""
+    """The public functions of a module, or methods of a class, without decorated ones."""
     holder = _make_instance(target, source) if isinstance(target, type) else target
     called = [(snake_case(type(holder).__name__), holder)] if callable(holder) else []
     found = called + _list_methods(holder)
@@ -233,17 +233,17 @@ def _list_methods(holder: Any) -> list[tuple[str, Any]]:
 
 
 def _list_once(holder: Any, names: list[str]) -> list[tuple[str, Any]]:
-    """One function under two names is one tool, under the first."""
+    """A function with two names is one tool, under the first name."""
     once: dict[Any, tuple[str, Any]] = {}
     for name in names:
         found = getattr(holder, name)
-        # Objects of other kinds may be equal, or have no hash.
+        # Other objects may be equal or not hashable.
         once.setdefault(found if inspect.isroutine(found) else id(found), (name, found))
     return list(once.values())
 
 
 def _list_names(holder: Any) -> list[str]:
-    """Attribute names in definition order; a base class's come first."""
+    """Attribute names in definition order; those of base classes come first."""
     if isinstance(holder, ModuleType):
         return list(vars(holder))
     classes = reversed(type(holder).__mro__)
@@ -256,7 +256,7 @@ def _is_marked(holder: Any, name: str) -> bool:
 
 
 def _is_function(holder: Any, name: str, home: str | None) -> bool:
-    """A `def` of that module, or what `functools.cache` made of one; without a module, whatever can be called."""
+    """A function of the module `home`, or one wrapped by `functools.cache`; without `home`, anything callable."""
     found = _read_static(holder, name)
     if home is None and callable(found):
         return not isinstance(found, type) and type(found).__module__ not in _OF_TYPES
@@ -265,7 +265,7 @@ def _is_function(holder: Any, name: str, home: str | None) -> bool:
 
 
 def _read_static(holder: Any, name: str) -> Any:
-    # Reading every attribute as usual would run properties.
+    # Normal attribute access would run properties.
     found = inspect.getattr_static(holder, name, None)
     return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
 

@@ -1,4 +1,4 @@
-"""Small wrappers around any source: leave tools out, rename them, move them to another namespace.
+"""Wrappers around any source that filter its tools, rename them, or move them to another namespace.
 
 FilterToolLoader(FileToolLoader("all.yaml"), include=["weather_api::*"], exclude=["*::delete_*"])
 """
@@ -19,7 +19,7 @@ from toolyard.sources.base import ToolLoader
 
 
 class WrappedToolLoader(ToolLoader):
-    """A source that changes what another one gives; policies and connections stay the inner one's."""
+    """A source that changes the tools of another one, and has the policies and connections of that one."""
 
     def __init__(self, inner: ToolLoader) -> None:
         check_loader(inner)
@@ -28,19 +28,19 @@ class WrappedToolLoader(ToolLoader):
         self.on_duplicate = inner.on_duplicate
 
     def load(self) -> list[Tool]:
-        """The tools of the inner source, changed."""
+        """The changed tools of the inner source."""
         return self._changed(self.inner.load())
 
     async def aload(self) -> list[Tool]:
-        """The tools of the inner source, changed."""
+        """The changed tools of the inner source."""
         return self._changed(await self.inner.aload())
 
     def change(self, tool: Tool) -> Tool | None:
-        """What this wrapper makes of a tool; None leaves it out. Override it."""
+        """Return the changed tool, or None to leave it out. Subclasses override it."""
         return tool
 
     def check(self, tools: list[Tool]) -> None:
-        """Called before the tools are changed, for options that name some of them."""
+        """Check options that name tools; called with all tools before they are changed."""
 
     def _changed(self, tools: list[Tool]) -> list[Tool]:
         self.check(tools)
@@ -67,20 +67,20 @@ class WrappedToolLoader(ToolLoader):
 
     @property
     def admitted(self) -> Sequence[AdmittedTool]:  # type: ignore[override]
-        """The inner source's; tools this wrapper left alone need no second check."""
+        """The inner source's admitted tools; tools this wrapper left unchanged need no second check."""
         return self.inner.admitted
 
     @property
     def comes_back(self) -> bool:
-        """As the inner source does."""
+        """The same as for the inner source."""
         return self.inner.comes_back
 
     def prepare(self) -> None:
-        """As the inner source does."""
+        """Prepare the inner source."""
         self.inner.prepare()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """As the inner source does."""
+        """Watch the inner source."""
         self.inner.watch(changed)
 
     def close(self) -> None:
@@ -111,14 +111,14 @@ class RenameToolLoader(WrappedToolLoader):
         self.names = dict(names)
 
     def check(self, tools: list[Tool]) -> None:
-        """Every name to be changed must be there."""
+        """Raise unless every tool to rename exists."""
         known = {name for tool in tools for name in (tool.name, tool.qualified_name)}
         unknown = sorted(set(self.names) - known)
         if unknown:
             raise ConfigError(f"cannot rename {unknown[0]!r}: {self.source} has no such tool")
 
     def change(self, tool: Tool) -> Tool:
-        """The tool under its new name."""
+        """The tool with its new name."""
         new = self.names.get(tool.qualified_name) or self.names.get(tool.name)
         return tool if new is None else tool.replace(name=new)
 

@@ -1,6 +1,7 @@
-"""The client side of MCP: stdio, streamable HTTP and HTTP with SSE, in both eras of the protocol.
+"""The client side of MCP: stdio, streamable HTTP and HTTP with SSE, for protocol versions before and since 2026.
 
-Own code, since a call through the official SDK costs milliseconds and one bad answer there ends the connection.
+The official SDK is not used for this, because each of its calls costs milliseconds and one malformed response ends the
+connection.
 """
 
 from toolyard.links.mcp.link import Listing, McpLink, give_back, lease

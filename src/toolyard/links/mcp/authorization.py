@@ -1,9 +1,9 @@
-"""OAuth for MCP servers that send a person to log in: the authorization code flow of the official SDK.
+"""OAuth for MCP servers that require a user to log in: the authorization code flow of the official SDK.
 
-The only file that imports the SDK, which comes with `pip install toolyard[mcp]`. The SDK says which requests to make;
-they go out through `GuardedClient` like everything else, so what a server names as its authorization server is
-reached only if it is public, or on a host that the operator named. `LOGIN` is how a person is sent there and how the
-answer comes back; `TokenFile` keeps tokens from one process to the next.
+This is the only module that imports the SDK, which comes with `pip install toolyard[mcp]`. The SDK determines which
+requests to make; they are sent through `GuardedClient` like all others, so an authorization server named by a server is
+only reached if it is public or on a host that the operator allowed. `LOGIN` sends the user to the login page and
+receives the result; `TokenFile` stores tokens across processes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class LoginAnswer(msgspec.Struct, frozen=True):
-    """What the authorization server sends back with the person."""
+    """The parameters of the redirect from the authorization server."""
 
     code: str
     state: str | None = None
@@ -52,10 +52,10 @@ class LoginAnswer(msgspec.Struct, frozen=True):
 
 
 class LoopbackLogin:
-    """Prints the address, opens a browser where there is a desktop, and waits for it on a port of this machine."""
+    """Prints the login URL, opens a browser if there is a desktop, and waits for the redirect on a local port."""
 
     async def show(self, url: str) -> None:
-        """Say where to log in."""
+        """Show the login URL to the user."""
         sys.stderr.write(f"toolyard: to go on, log in at\n  {url}\n")
         sys.stderr.flush()
         if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
@@ -64,7 +64,7 @@ class LoopbackLogin:
             await asyncio.to_thread(webbrowser.open, url)
 
     async def log_in(self, url: str, redirect: str, seconds: float) -> LoginAnswer:
-        """What the first request for the redirect address brings; others are turned away."""
+        """Wait for the first valid request to the redirect URI and return its parameters; other requests get 404."""
         parts = urlsplit(redirect)
         if parts.hostname not in _LOOPBACK or parts.scheme != "http":
             raise Denied(f"{redirect} is no address on this machine; set redirect_uri to one, or use another login")
@@ -115,13 +115,13 @@ async def _serve(
 
 
 LOGIN = LoopbackLogin()
-"""How people log in."""
+"""How users log in."""
 
 _OTHERS = 0o077
 
 
 class TokenFile:
-    """The entry of one server in a file that several may share; without a path it is only remembered."""
+    """The entry of one server in a token file that several may share; without a path it is kept in memory."""
 
     def __init__(self, path: str | None, key: str) -> None:
         self._path = None if path is None else Path(path).expanduser()
@@ -131,22 +131,22 @@ class TokenFile:
 
     @property
     def tokens(self) -> dict[str, Any] | None:
-        """What the authorization server gave."""
+        """The tokens from the authorization server."""
         return self._read_part("tokens")
 
     @property
     def client(self) -> dict[str, Any] | None:
-        """As what we are registered there."""
+        """The client registration at the authorization server."""
         return self._read_part("client")
 
     def save(self, **parts: dict[str, Any]) -> None:
-        """Keep these; the file is replaced as a whole, so it is never half written. What fails is a `CallError`."""
+        """Store these parts, replacing the file atomically; errors are raised as `CallError`."""
         self._entry |= parts
         if self._path is None:
             return
         try:
             with lock_file(self._path):
-                # Others may have written their entries since.
+                # Other processes may have stored their entries since.
                 content = {**self._read_file(), self._key: self._entry}
                 replace_file(self._path, msgspec.json.encode(content))
         except OSError as error:
@@ -184,7 +184,7 @@ def _unusable_store(reason: str) -> Unavailable:
 
 REDIRECT = "http://127.0.0.1:8976/callback"
 SECONDS = 600.0
-"""For a person to log in."""
+"""Time limit for the user to log in."""
 _OK = 200
 _REQUEST_SECONDS = 30.0
 _PAST = 1.0
@@ -193,10 +193,10 @@ _SHOWN = 300
 
 
 class AuthorizationCode(Credential):
-    """Tokens that a person allows; asked for when the server refuses, renewed when they run out, kept in a file."""
+    """OAuth tokens granted by a user. Requested when the server demands them, refreshed on expiry, stored in a file."""
 
     def __init__(self, origin: str, fields: Mapping[str, Any]) -> None:
-        """`fields` are those of the `auth` of the server at their `url`."""
+        """`fields` are the server's `auth` options, with its `url`."""
         super().__init__(origin)
         self._url: str = fields["url"]
         target = read_url(self._url)
@@ -210,7 +210,7 @@ class AuthorizationCode(Credential):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The tokens there are now, and the client's secret."""
+        """The current tokens and the client secret."""
         tokens = self._provider.context.current_tokens
         info = self._provider.context.client_info
         found = (
@@ -222,23 +222,23 @@ class AuthorizationCode(Credential):
         return tuple(dict.fromkeys(secret for secret in found if secret))
 
     def attach(self, target: Target, headers: Headers) -> Target:
-        """Set the header, if there is a token."""
+        """Set the Authorization header if there is a token."""
         tokens = self._provider.context.current_tokens
         if tokens is not None:
             set_header(headers, "authorization", f"Bearer {tokens.access_token}")
         return target
 
     async def prepare(self, send: Send, outgoing: Outgoing) -> None:
-        """Read the stored tokens, and renew them if they have run out."""
+        """Load the stored tokens, and refresh them if they have expired."""
         context = self._provider.context
         if context.current_tokens is not None and context.is_token_valid():
             return
         if context.current_tokens is None and self._file.tokens is None:
-            return  # the server will say what it wants
+            return  # the server's challenge will start the login
         await self._drive_flow(send, None)
 
     async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
-        """The server refused: renew the token, or have a person log in."""
+        """Refresh the token after a rejection, or have the user log in."""
         import httpx2
 
         context = self._provider.context
@@ -252,7 +252,7 @@ class AuthorizationCode(Credential):
         await self._drive_flow(send, httpx2.Response(status, headers=list(headers)))
 
     async def _drive_flow(self, send: Send, refusal: httpx2.Response | None) -> None:
-        """Go through the SDK's flow; the request it is for is not sent here, `refusal` is what became of it."""
+        """Run the SDK's flow. The flow's own request is not sent here; `refusal` is its response."""
         import httpx2
         from mcp.client.auth import OAuthFlowError
 
@@ -297,7 +297,7 @@ class AuthorizationCode(Credential):
         except CallError as error:
             if asked.method != "GET":
                 raise
-            # Where a server might keep its metadata is a guess; that there is none is an answer.
+            # The SDK probes possible metadata URLs; a failed probe means that there is no metadata.
             if isinstance(error, Denied):
                 raise
             return httpx2.Response(httpx2.codes.NOT_FOUND)
@@ -312,7 +312,7 @@ class AuthorizationCode(Credential):
             raise missing_extra("mcp", "auth of type oauth", "mcp") from None
         logger = logging.getLogger("mcp.client.auth")
         if logger.level == logging.NOTSET:
-            # It logs what servers say of a failed exchange; ours says it without the secrets.
+            # It would log server responses of failed exchanges, which `_raise_failure` reports without secrets.
             logger.setLevel(logging.CRITICAL + 1)
         options: dict[str, Any] = {
             "client_name": fields.get("client_name") or "toolyard",
@@ -339,13 +339,13 @@ class AuthorizationCode(Credential):
         return provider
 
     async def _show_login(self, url: str) -> None:
-        # Shown once we are ready for who comes back, which may be at once.
+        # Shown later, when the redirect can be received, since it may come at once.
         self._login_url = url
 
     async def _called_back(self) -> AuthorizationCodeResult:
         from mcp.shared.auth import AuthorizationCodeResult
 
-        # Somebody has to be waited for, which is not done where connections are tended.
+        # Waiting for the user must not happen on the loop of links.
         answer = await home_loop.arun(LOGIN.log_in(self._login_url, self._redirect, SECONDS))
         return AuthorizationCodeResult(code=answer.code, state=answer.state, iss=answer.issuer)
 
@@ -355,7 +355,7 @@ def _read_words(value: str | Sequence[str] | None) -> Sequence[str]:
 
 
 class _Storage:
-    """The SDK's way to a `TokenFile`."""
+    """Adapts a `TokenFile` to the SDK's storage interface."""
 
     def __init__(self, file: TokenFile, fixed: OAuthClientInformationFull | None) -> None:
         self._file = file

@@ -1,7 +1,7 @@
-"""`Connection`: a server that has been agreed with, until it is lost: its calls, and the pages of its tools.
+"""`Connection`: a server after the handshake, until it is lost: tool calls and pages of the tool list.
 
-`Notices` pass on what it says during a call: outside of the loop of links, in order, before the call returns.
-`Finder` gets to a server and agrees with it, and remembers the way that worked.
+`Notices` deliver the server's messages during a call: in other threads, in order, and before the call returns. `Finder`
+connects to a server and performs the handshake, and remembers the way that worked.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ _log = logging.getLogger("toolyard.mcp")
 
 
 class ToolsCall(msgspec.Struct, frozen=True):
-    """What is called, and on which conditions."""
+    """A tool call and its options."""
 
     name: str
     arguments: dict[str, Any]
     deadline: float | None = None
-    """By `time.monotonic`."""
+    """In the time of `time.monotonic`."""
     notify: Notify | None = None
-    """Told of progress and log lines."""
+    """Receives progress and log messages."""
     mirrored: Sequence[tuple[str, str]] = ()
-    """Arguments to be repeated in headers."""
+    """Arguments to repeat in headers."""
     reads: bool = False
-    """The tool is known to change nothing, so a failure has no effect."""
+    """True if the tool is known to change nothing, so a failure has no effect."""
     as_task: bool = False
-    """The tool runs as a task alone, a word of the versions before 2026."""
+    """True if the tool only runs as a task, a feature of protocol versions before 2026."""
 
 
 MOST = 256
-"""Notices of one call that may wait to be told."""
+"""Maximum number of queued notices for one call."""
 PATIENCE = 5.0
-"""Seconds that an answer waits, at most, for who is still being told."""
+"""Maximum seconds that a result is delayed while notices are delivered."""
 TELLERS = Threads(32, "toolyard-mcp-notices")
-"""For what servers say meanwhile."""
+"""Threads that deliver notices."""
 
 
 class Notices:
-    """Tells one caller, one notice after the other. What is too much is dropped, eldest first."""
+    """Delivers notices to one caller in order. If the queue is full, the oldest ones are dropped."""
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
@@ -78,7 +78,7 @@ class Notices:
         self._is_over = False
 
     def __call__(self, notice: Notice) -> None:
-        """Have it told, soon."""
+        """Queue a notice."""
         with self._lock:
             if self._is_over:
                 return
@@ -87,14 +87,14 @@ class Notices:
                 self._runner = TELLERS.submit(self._tell)
 
     async def told(self, seconds: float) -> None:
-        """Wait until all of it was told, at most so long; from then on nothing is."""
+        """Wait until all notices are delivered, at most so many seconds; then close."""
         runner = self._runner
         if runner is not None and not runner.done():
             await asyncio.wait({asyncio.wrap_future(runner)}, timeout=max(seconds, 0.0))
         self.close()
 
     def close(self) -> None:
-        """Tell nothing any more."""
+        """Deliver nothing more."""
         with self._lock:
             self._is_over = True
             self._waiting.clear()
@@ -116,7 +116,7 @@ class Notices:
 
 
 class Connection:
-    """Makes requests as the protocol that was agreed on has them."""
+    """Sends requests in the form of the protocol version that was agreed on."""
 
     def __init__(self, wire: McpWire, peer: Peer, agreement: Agreement, capabilities: dict[str, Any]) -> None:
         self.wire = wire
@@ -126,7 +126,7 @@ class Connection:
         self._listens = False
 
     async def call(self, call: ToolsCall) -> dict[str, Any]:
-        """The raw result of a tool, after whatever the server wanted to know first, and after `notify` was told."""
+        """The raw result of a tool, after input requests of the server were answered and notices delivered."""
         if call.notify is None:
             return await self._call_in_rounds(call, None)
         notices = Notices(call.notify)
@@ -165,13 +165,13 @@ class Connection:
             except SessionLostError:
                 raise Interrupted(f"{self.peer.name} was lost before {call.name} had all that it asked for") from None
             except CallError as error:
-                raise taken(error) from None  # the server has begun with it in the first round
+                raise taken(error) from None  # the server has begun the call in the first round
         if result.get("resultType") != "input_required":
             return result
         raise ToolFailed(f"{call.name} of {self.peer.name} asks for input again and again", effect="unknown")
 
     async def _answer_round(self, name: str, result: dict[str, Any], number: int) -> dict[str, Any]:
-        """What the next round adds to the call, after handlers were asked, or a pause."""
+        """The parameters to add in the next round, after handlers answered the server or after a pause."""
         more: dict[str, Any] = {}
         asked = result.get("inputRequests")
         if isinstance(asked, dict) and asked:
@@ -183,14 +183,14 @@ class Connection:
         return more
 
     async def page(self, cursor: str | None, deadline: float | None) -> McpReply:
-        """One page of the tools."""
+        """One page of the tool list."""
         params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
         if self.agreement.modern:
             params["_meta"] = self._envelope
         return await self._send_request("tools/list", params or None, deadline)
 
     def listen(self) -> None:
-        """Have the server tell when its tools change, once."""
+        """Ask the server to report changes of its tools; does nothing if already done."""
         if self._listens:
             return
         self._listens = True
@@ -200,7 +200,7 @@ class Connection:
             self.peer.start(self._keep_subscription())
 
     async def aclose(self) -> None:
-        """Let go of the server."""
+        """Close the connection."""
         await self.peer.aclose()
         await self.wire.aclose()
 
@@ -231,7 +231,7 @@ class Connection:
         return reply.result
 
     async def _finish_task(self, reply: McpReply, deadline: float | None) -> McpReply:
-        """What came of a task: whoever asks for its result is answered when there is one."""
+        """The result of a task; the server responds to `tasks/result` when it is complete."""
         task = reply.result.get("task") if isinstance(reply.result, dict) else None
         if not isinstance(task, dict) or not isinstance(task.get("taskId"), str):
             return reply
@@ -255,7 +255,7 @@ class Connection:
             return await self.wire.request(request)
 
     async def _collect_inputs(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """What the server wants to know before it goes on with a call; `Denied` if nobody here answers that."""
+        """The handlers' answers to the server's input requests; `Denied` if there is no handler."""
         found: dict[str, Any] = {}
         if len(asked) > self.peer.limits.max_requests:
             raise ToolFailed(f"{name} of {self.peer.name} asks for {len(asked)} inputs at once", effect="unknown")
@@ -280,7 +280,7 @@ class Connection:
         return found
 
     async def _keep_subscription(self) -> None:
-        """Keep the new protocol's subscription, as long as the server has it."""
+        """Keep the subscription to tool changes of the new protocol open."""
         params = {"notifications": {"toolsListChanged": True}, "_meta": self._envelope}
         loop = asyncio.get_running_loop()
         failures = 0
@@ -293,34 +293,34 @@ class Connection:
             except CallError as error:
                 if 0 < status_of(error) < _SERVER_FAULT:
                     return
-            except Exception:  # noqa: BLE001 - a mistake of ours must not leave us deaf
+            except Exception:  # noqa: BLE001 - a bug here must not end the subscription
                 _log.warning("the subscription to %s failed unexpectedly", self.peer.name, exc_info=True)
             failures = 0 if loop.time() - begun > _LONGEST_PAUSE else failures + 1
             await asyncio.sleep(backoff_delay(failures + 1, _FIRST_RESUBSCRIBE, _LONGEST_PAUSE))
-            self.peer.changed()  # what was said meanwhile nobody heard
+            self.peer.changed()  # notifications in between were missed
 
 
 def _notice_seconds(deadline: float | None) -> float:
-    """Seconds for who is still being told when the answer is there."""
+    """Seconds to wait for the delivery of notices after the result has arrived."""
     return PATIENCE if deadline is None else min(PATIENCE, (deadline - asyncio.get_running_loop().time()) / 2)
 
 
 _REFUSALS = frozenset({401, 403})
 _SHARE = 0.6
-"""Part of the time that is left which one address may take while there are others to try."""
+"""The part of the remaining time for one candidate while there are others to try."""
 
 Way = Literal["http", "sse"]
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A place where the server may be, and how it may be spoken to there."""
+    """A possible URL of the server, with its transport."""
 
     way: Way
     url: str
 
 
 class Finder:
-    """Knows one server's ways; `make_peer` makes one for each attempt."""
+    """Connects to one server; `make_peer` creates a peer for each attempt."""
 
     def __init__(
         self,
@@ -339,7 +339,7 @@ class Finder:
         self._known: Candidate | None = None
 
     async def find(self, deadline: float, lost: Callable[[McpWire, CallError], None]) -> Connection:
-        """A connection that is agreed on; `CallError` if there is none to be had in time."""
+        """A connection after the handshake; `CallError` if none can be made in time."""
         if self._server.transport == "stdio" or self._server.url is None:
             return await self._process(deadline, lost)
         if self._known is not None:
@@ -368,7 +368,7 @@ class Finder:
         try:
             return await self._agree_over(wire, peer, deadline, old_only=True)
         except CallError:
-            # Time may merely have been short after the probe: then the next attempt begins without.
+            # The probe may have used up the time, so the next attempt starts without it.
             self._old_only = not began_old
             raise
 
@@ -384,12 +384,12 @@ class Finder:
             except CallError as error:
                 status = status_of(error)
                 if status in _REFUSALS or isinstance(error, Denied) or (isinstance(error, Unavailable) and not status):
-                    raise  # looking elsewhere on the same server is of no use
+                    raise  # the other candidates on the same server would fail too
                 failures.append(error)
                 continue
             self._known = candidate
             return found
-        # The first is the address as it was given; what it says is the most telling.
+        # The first candidate is the URL as given, whose error is the most informative.
         raise failures[0]
 
     async def _connect_at(
@@ -397,7 +397,7 @@ class Finder:
     ) -> Connection:
         peer = self._make_peer()
         wire: McpWire
-        report: Lost = lambda fault: lost(wire, fault)  # noqa: E731 - it needs the wire that needs it
+        report: Lost = lambda fault: lost(wire, fault)  # noqa: E731 - the wire and this callback refer to each other
         if candidate.way == "http":
             wire = StreamableWire(self._web(), candidate.url, peer, report)
         else:
@@ -426,7 +426,7 @@ class Finder:
 
 
 def candidates(server: McpServer) -> list[Candidate]:
-    """Where to look, in this order."""
+    """The URLs and transports to try, in order."""
     url = server.url or ""
     if server.transport == "http":
         return [Candidate("http", url)]

@@ -1,4 +1,4 @@
-"""What goes wrong between this process and a server, in our words: its name and the reason, no secret."""
+"""Errors of connections to servers, as `CallError`s that name the server and the reason, without secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HINTS = {
 
 
 class SessionLostError(Exception):
-    """The server does not know our session: it did nothing with the request. `fault` is how it said so, if it did."""
+    """The server does not know the session, so it did not execute the request. `fault` is its error, if any."""
 
     def __init__(self, fault: CallError | None = None) -> None:
         super().__init__("the session is lost")
@@ -38,7 +38,7 @@ class SessionLostError(Exception):
 
 
 class RequestRefused(ToolFailed):
-    """The server answered with a JSON-RPC error."""
+    """The server responded with a JSON-RPC error."""
 
     def __init__(self, message: str, number: int, data: Any, **options: Any) -> None:
         super().__init__(message, **options)
@@ -47,7 +47,7 @@ class RequestRefused(ToolFailed):
 
 
 def refused(name: str, error: Any, redactor: Redactor) -> CallError:
-    """A JSON-RPC error; one of our own making, sent by another toolyard, is that error again."""
+    """The exception for a JSON-RPC error; an error sent by another toolyard is restored."""
     fields = error if isinstance(error, dict) else {}
     data = fields.get("data")
     restored = _restore_error(data)
@@ -78,7 +78,7 @@ def _restore_error(data: object) -> CallError | None:
 
 
 def status_error(name: str, status: int, said: str, redactor: Redactor) -> CallError:
-    """An HTTP status that is no success, with what the server says of it."""
+    """The exception for an HTTP error status, with the server's message."""
     text = " ".join(redactor.text(said).split())[:_SHOWN]
     message = f"{name} answered {status}{status_phrase(status)}{f': {text}' if text else ''}"
     was_taken = status < _REDIRECT or (status >= _SERVER_FAULT and status not in _NOT_DONE)
@@ -90,36 +90,36 @@ def status_error(name: str, status: int, said: str, redactor: Redactor) -> CallE
 
 
 def status_of(error: CallError) -> int:
-    """The HTTP status that the error is; 0 if it is none."""
+    """The HTTP status in the error's details; 0 if there is none."""
     status = error.info.details.get("status")
     return status if isinstance(status, int) else 0
 
 
 def unreadable(name: str) -> ToolFailed:
-    """An answer that is no message."""
+    """The response is not a valid message."""
     return ToolFailed(f"the answer of {name} is no JSON-RPC message that can be read")
 
 
 def too_large(name: str, limit: int) -> ToolFailed:
-    """An answer over the limit."""
+    """The response exceeds the size limit."""
     return ToolFailed(
         f"the answer of {name} is larger than {limit:,} bytes", hint="ask for less, or let the operator allow more"
     )
 
 
 def late(name: str, seconds: float | None, effect: Effect = "unknown") -> CallTimeout:
-    """No answer in time."""
+    """No response before the deadline."""
     within = "in time" if seconds is None else f"within {max(seconds, 0.0):{'.2g' if seconds < 10 else '.0f'}} s"
     return CallTimeout(f"{name} did not answer {within}", effect=effect)
 
 
 def unanswered(name: str, seconds: float) -> CallTimeout:
-    """No first answer in the time to connect."""
+    """No first response within the connect timeout."""
     return CallTimeout(f"{name} did not answer within {seconds:g} s; connect_timeout gives it longer", effect="none")
 
 
 def harmless(error: CallError) -> CallError:
-    """The same for a call that only reads: whatever came of it, nothing was changed."""
+    """Mark the error of a read-only call: whatever happened, nothing was changed."""
     if error.info.effect != "none":
         retryable = error.info.retryable or isinstance(error, Interrupted)
         error.info = msgspec.structs.replace(error.info, effect="none", retryable=retryable)
@@ -127,21 +127,21 @@ def harmless(error: CallError) -> CallError:
 
 
 def taken(error: CallError) -> CallError:
-    """The same for a call that the server has begun with: nobody knows what came of it."""
+    """Mark the error of a call that the server may have executed: its effect is unknown."""
     if error.info.effect == "none":
         error.info = msgspec.structs.replace(error.info, effect="unknown")
     return error
 
 
 def again(error: CallError) -> CallError:
-    """A fresh exception of the same facts, for another caller."""
+    """A new exception with the same content, for another caller."""
     copy = type(error)(error.info.message) if type(error) is not RequestRefused else ToolFailed(error.info.message)
     copy.info = error.info
     return copy
 
 
 def unreached(error: CallError) -> CallError:
-    """The same for those who want to call: nothing of theirs was done, or even sent."""
+    """Mark the error of a connection attempt for callers: nothing of their call was sent."""
     retryable = error.info.retryable
     if isinstance(error, Interrupted | CallTimeout):
         error, retryable = Unavailable(error.info.message), True
@@ -155,16 +155,16 @@ _OPEN = frozenset(
         *("hosts", "in_body"),
     }
 )
-"""What may be shown of it."""
+"""Fields of `auth` that are not secret."""
 SECRET_FLAG = re.compile(r"(?i)pass|pwd|secret|token|key|auth|cred|bearer|cookie|header|\bpat\b")
-"""Options of a command whose value is one."""
+"""Command-line options whose values are secret."""
 _PLAIN = re.compile(r"[-+]?[\d.]+|true|false|yes|no|on|off", re.IGNORECASE)
 _SHORTEST = 6
-"""Characters from which a value is worth hiding: shorter ones are found everywhere."""
+"""Shorter values are not redacted, since they occur everywhere."""
 
 
 def secrets_of(server: McpServer) -> tuple[str, ...]:
-    """What must be shown nowhere of how a server is reached."""
+    """Values from the server's configuration that must not be shown anywhere."""
     found = [value for _, value in _environment(server)]
     found += [*_certain_secrets(server), *(value for _, value in _query(server))]
     for _, value in server.headers:
@@ -173,7 +173,7 @@ def secrets_of(server: McpServer) -> tuple[str, ...]:
 
 
 def credentials_of(server: McpServer) -> tuple[str, ...]:
-    """Those of them that are credentials, beyond doubt or by their names: what answers must not repeat."""
+    """The credentials among the secrets, certain or recognised by name, which results must not repeat."""
     named = [*_environment(server), *server.headers, *_query(server)]
     found = [*_certain_secrets(server), *(part for item in named for part in find_credentials(*item))]
     return tuple(dict.fromkeys(found))
@@ -199,7 +199,7 @@ def _certain_secrets(server: McpServer) -> list[str]:
 
 
 def _is_place(value: str) -> bool:
-    """A path that is there, or an address without anything secret in it."""
+    """Whether this is an existing path, or a URL without a query or user info."""
     if "://" in value:
         parts = urlsplit(value)
         return not parts.query and "@" not in value

@@ -1,4 +1,4 @@
-"""JSON-RPC messages, read and written with msgspec, and the headers that repeat what a message says."""
+"""Read and write JSON-RPC messages with msgspec, and the headers that repeat parts of a message."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class UnreadableError(Exception):
-    """Not a JSON-RPC message, or one nested too deep."""
+    """The data is not a JSON-RPC message, or it is nested too deep."""
 
 
 class JsonRpcMessage(msgspec.Struct):
-    """One message of any kind; what it does not have is UNSET."""
+    """A message of any kind; missing fields are UNSET."""
 
     id: int | float | str | msgspec.UnsetType | None = msgspec.UNSET
     method: str | msgspec.UnsetType = msgspec.UNSET
@@ -37,12 +37,12 @@ class JsonRpcMessage(msgspec.Struct):
 
     @property
     def is_response(self) -> bool:
-        """Whether it answers a request."""
+        """Whether this is a response to a request."""
         return self.method is msgspec.UNSET and (self.result is not msgspec.UNSET or self.error is not msgspec.UNSET)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The params, if they are an object."""
+        """The params if they are an object, else empty."""
         return self.params if isinstance(self.params, dict) else {}
 
 
@@ -52,12 +52,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read(data: bytes | bytearray, max_depth: int) -> list[JsonRpcMessage]:
-    """The message in one line, event or body; more than one if it is a batch. `UnreadableError` if it is none."""
+    """The message in a line, event or body, or the messages of a batch; `UnreadableError` if it is invalid."""
     try:
         found = _decode_messages(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UnreadableError from None
-    # A level costs two bytes, its brackets, so a short text needs no measuring.
+    # A level takes at least two bytes for its brackets, so short texts need no check.
     if len(data) > 2 * max_depth:
         for message in found:
             if any(nests_deeper(part, max_depth) for part in (message.result, message.params, message.error)):
@@ -75,18 +75,18 @@ def _decode_messages(data: bytes | bytearray) -> list[JsonRpcMessage]:
 
 
 def guess_id(head: bytes, tail: bytes) -> int | None:
-    """Which request a message that cannot be read answers, by its first or last bytes; None if they do not say."""
+    """Guess the request id of an unreadable response from its first or last bytes; None if unknown."""
     found = _HEAD.match(head[:EDGE]) or _TAIL.search(tail[-EDGE:])
     return None if found is None else int(found[1])
 
 
 def looks_like_one(head: bytes, tail: bytes) -> bool:
-    """Whether what cannot be read was meant as a message, and not as a line for people to read."""
+    """Whether unreadable data was meant as a message, not as a line of text for people."""
     return head[:1] == b"{" and (b'"jsonrpc"' in head[:EDGE] or b'"jsonrpc"' in tail[-EDGE:])
 
 
 def request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
-    """A request; `InvalidArguments` if its params cannot be written as JSON."""
+    """Encode a request; `InvalidArguments` if its params cannot be written as JSON."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
     if params is not None:
         message["params"] = params
@@ -97,29 +97,29 @@ def request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
 
 
 def cancellation(number: int) -> bytes:
-    """Tells a server that it need not answer a request any more."""
+    """Encode the notification that a request is cancelled."""
     params = {"requestId": number, "reason": "nobody waits for it any more"}
     return encode_notification("notifications/cancelled", params)
 
 
 def response(number: Id, result: Any) -> bytes:
-    """The answer to a request of the server; `TypeError` if the result is no JSON."""
+    """Encode the response to a request of the server; `TypeError` if the result is not JSON."""
     return _encode({"jsonrpc": "2.0", "id": number, "result": result})
 
 
 def refusal(number: Id, code: int, message: str) -> bytes:
-    """The answer that there is none."""
+    """Encode an error response."""
     return _encode({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
 
 
 def modern_headers(version: str, method: str, name: str | None = None) -> Headers:
-    """What every request of the new protocol says outside of its body too."""
+    """Headers that repeat the version, method and name of every request in the new protocol."""
     headers = (("mcp-protocol-version", version), ("mcp-method", method))
     return headers if name is None else (*headers, ("mcp-name", encode_header(name)))
 
 
 def mirrored_headers(mirrored: Iterable[tuple[str, str]], arguments: dict[str, Any]) -> Headers:
-    """The arguments that a tool wants repeated: each by its path with dots, and the name of its header."""
+    """Headers for the arguments that a tool wants repeated, given as pairs of a dotted path and a header name."""
     found = []
     for path, name in mirrored:
         text = header_text(arguments[path] if path in arguments else value_at(arguments, path.split(".")))

@@ -1,4 +1,4 @@
-"""How client and server agree on a protocol: by `server/discover` since 2026, by `initialize` before."""
+"""Agree on a protocol version with the server: by `server/discover` since 2026, by `initialize` before."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
 
 _KNOWN = ", ".join((*HANDSHAKE, STATELESS))
 _PROBE, _LONGEST_PROBE = 0.2, 2.0
-"""Part of the time to connect, and seconds, after which a probe without an answer is not waited for alone any more."""
+"""Part of the connect timeout, and maximum seconds, to wait for the probe before `initialize` is sent too."""
 _PATIENCE = 0.6
-"""Part of it after which a server that has read both questions and answers neither is taken to have choked."""
+"""Part of the connect timeout after which a server that has read both requests is assumed to hang."""
 _REFUSALS = frozenset({401, 403})
 
 
 class ChokedError(Exception):
-    """The server hung up on a probe, or fell silent: it may be one that knows nothing but `initialize`."""
+    """The server hung up or stopped responding after a probe, so it may only support `initialize`."""
 
     def __init__(self, fault: CallError) -> None:
         super().__init__(str(fault))
@@ -41,17 +41,17 @@ class ChokedError(Exception):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """What was agreed on, and what the server says of itself."""
+    """The protocol version and the server's information about itself."""
 
     version: str
     modern: bool
     announces_tools: bool
-    """Whether the server tells when its tools change."""
+    """Whether the server sends notifications when its tools change."""
     server_info: dict[str, Any]
 
 
 def envelope(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:
-    """What every request says since 2026, in its `_meta`."""
+    """The `_meta` of every request since 2026."""
     return {
         PROTOCOL_VERSION: version,
         CLIENT_INFO: TOOLYARD,
@@ -60,7 +60,7 @@ def envelope(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str
 
 
 class Handshake:
-    """One attempt to agree with a server, over a wire that is open."""
+    """One handshake over an open wire."""
 
     def __init__(self, wire: McpWire, peer: Peer, capabilities: dict[str, Any], deadline: float) -> None:
         self._wire = wire
@@ -69,7 +69,7 @@ class Handshake:
         self._deadline = deadline
 
     async def agree(self) -> Agreement:
-        """Try the new way and, if that is not understood, the old one."""
+        """Try the new protocol, and the old one if the server does not understand it."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         left = self._deadline - now
@@ -78,11 +78,11 @@ class Handshake:
         try:
             await asyncio.wait({probe}, timeout=min(left * _PROBE, _LONGEST_PROBE))
             if not probe.done():
-                # Maybe it only starts slowly. It gets both questions, and what it answers first counts.
+                # The server may only be starting slowly: send both requests and take the first response.
                 old = loop.create_task(self.initialize())
                 end, has_read = now + left * _PATIENCE, False
                 while not (probe.done() or old.done() or has_read):
-                    # One that has not even read the questions is still starting, and is left to it.
+                    # A server that has not read the requests is still starting, so keep waiting.
                     has_read = self._wire.has_read()
                     wait = max(end - loop.time(), left * _PROBE)
                     await asyncio.wait({probe, old}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
@@ -91,7 +91,7 @@ class Handshake:
             if old is not None and old.done():
                 return await old
         finally:
-            # What is no longer wanted, ended, and its failure heard.
+            # Cancel the task that is no longer needed, and retrieve its exception.
             tasks = [task for task in (probe, old) if task is not None]
             for task in tasks:
                 task.cancel()
@@ -122,7 +122,7 @@ class Handshake:
         try:
             return await (old or self.initialize())
         except RequestRefused as error:
-            # It is of the new kind after all: the probe that we gave up on has settled that.
+            # The server has already chosen the new protocol because of the probe, although that got no usable response.
             if error.number != UNSUPPORTED_VERSION or (again := await self._discover()) is None:
                 raise
             return again
@@ -132,7 +132,7 @@ class Handshake:
             raise ChokedError(error) from None
 
     async def _discover(self) -> Agreement | None:
-        """None if the server answers, but not as one that speaks a version of ours."""
+        """Probe for the new protocol; None if the server does not support a known version of it."""
         method = "server/discover"
         params = {"_meta": envelope(self._capabilities)}
         try:
@@ -140,7 +140,7 @@ class Handshake:
         except RequestRefused as error:
             if STATELESS not in _supported_versions(error):
                 raise
-            # It refuses a version that it says it has: asked once more, as the protocol wants it.
+            # The server rejected a version that it lists as supported; the protocol asks for one retry.
             reply = await self._send_request(method, params, modern_headers(STATELESS, method))
         result = reply.result
         versions = result.get("supportedVersions") if isinstance(result, dict) else None
@@ -151,7 +151,7 @@ class Handshake:
         return _make_agreement(STATELESS, True, result, info)
 
     async def initialize(self) -> Agreement:
-        """The old way only."""
+        """Perform the old handshake only."""
         params = {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": TOOLYARD}
         reply = await self._send_request("initialize", params, ())
         result = reply.result
@@ -183,7 +183,7 @@ def _make_agreement(version: str, modern: bool, result: dict[str, Any], info: An
 
 
 def _check_versions(name: str, error: RequestRefused) -> None:
-    """Nothing more to try with a server that knows only versions newer than ours."""
+    """Raise if the server only supports unknown versions, so that further attempts are useless."""
     supported = _supported_versions(error)
     if supported and not any(version in supported for version in (*HANDSHAKE, STATELESS)):
         shown = ", ".join(str(version)[:20] for version in supported[:10])
@@ -191,6 +191,6 @@ def _check_versions(name: str, error: RequestRefused) -> None:
 
 
 def _supported_versions(error: RequestRefused) -> list[Any]:
-    """The versions that a server names when it refuses another."""
+    """The versions that a server lists when it rejects the requested one."""
     named = error.data.get("supported") if isinstance(error.data, dict) else None
     return named if error.number == UNSUPPORTED_VERSION and isinstance(named, list) else []

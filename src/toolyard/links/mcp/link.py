@@ -1,6 +1,6 @@
-"""`McpLink`: one MCP server, kept connected, for callers in any thread and on any loop.
+"""`McpLink`: a persistent connection to one MCP server, for callers in any thread and on any loop.
 
-Whoever asks by `lease` for the same server in the same way gets the same link.
+`lease` returns the same link for the same server, limits and handlers.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from toolyard.words.redactor import Redactor
 T = TypeVar("T")
 
 _PATIENT_SILENCE = 2.0
-"""Seconds after which it is said what is waited for."""
+"""After so many seconds, log what the connection is waiting for."""
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server lists."""
+    """The tools that a server lists."""
 
     tools: list[dict[str, Any]]
-    """As it describes them."""
+    """The tools as the server describes them."""
     complete: bool
-    """False if there is more that was not, or could not be, asked for."""
+    """False if there are more tools that were not, or could not be, requested."""
     notes: list[str]
-    """What was wrong with the list."""
+    """Problems with the list."""
 
 
 async def list_all(connection: Connection, deadline: float | None) -> Listing:
-    """Ask for page after page; a server that never comes to an end is stopped, and what it said is kept."""
+    """Request all pages; an endless list is cut off, keeping what was received."""
     limits = connection.peer.limits
     tools: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -96,9 +96,9 @@ _log = logging.getLogger("toolyard.mcp")
 
 
 class McpLink(Closing):
-    """Connects when it is first needed, or told to `begin`, and again when the connection is lost.
+    """Connects on first use or `begin`, and reconnects when the connection is lost.
 
-    Calls share the connection; one that fails, is too slow or too large hurts no other. What fails is a `CallError`.
+    Calls share the connection; a failing, slow or oversized call does not affect others. Errors are `CallError`s.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class McpLink(Closing):
         self.handlers = handlers
         self.state: State = "new"
         self.error: str | None = None
-        """Why it is down, or was last; without secrets."""
+        """Why the connection is, or last was, down; without secrets."""
         self._secrets, self._credentials = secrets_of(server), credentials_of(server)
         self._redactor = Redactor(self._secrets)
         self._tokens: tuple[str, ...] = ()
@@ -130,29 +130,29 @@ class McpLink(Closing):
         renewed_in_child(self)
 
     def begin(self) -> None:
-        """Start to connect, if nobody has; nobody waits here."""
+        """Start connecting if necessary; returns at once."""
         link_loop.call_soon(self._begin_attempt)
 
     async def alist_tools(self, *, timeout: float = 30.0) -> Listing:  # noqa: ASYNC109 - the twin has it too
-        """Every tool the server has, as it describes them."""
+        """Every tool of the server, as the server describes it."""
         return await link_loop.arun(self._list_tools(timeout))
 
     list_tools = link_loop.sync_twin(alist_tools)
 
     async def acall(self, name: str, arguments: dict[str, Any], **conditions: Any) -> dict[str, Any]:
-        """The raw result of a tool, which may be one that says `isError`; the conditions are those of `ToolsCall`.
+        """The raw result of a tool, possibly with `isError`; `conditions` are further fields of `ToolsCall`.
 
-        Cancelled, the server is told so.
+        Cancelling it notifies the server.
         """
         return await link_loop.arun(self._call_tool(ToolsCall(name, arguments, **conditions)))
 
     call = link_loop.sync_twin(acall)
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
-        """Have a function told when the tools change and when the server comes and goes; call the result to stop.
+        """Call a function when the tools change and when the connection is lost or restored; call the result to stop.
 
-        It is called on the loop of the links, so it must return at once. While somebody watches, a lost connection
-        is made again without waiting for a call.
+        It is called on the loop of links, so it must return at once. While there are watchers, a lost connection is
+        restored without waiting for a call.
         """
         with self._lock:
             self._watchers.append(callback)
@@ -166,32 +166,32 @@ class McpLink(Closing):
         return stop
 
     async def aclose(self) -> None:
-        """Let go of the server, and wait until that is done."""
+        """Close the connection and wait until that is done."""
         await link_loop.arun(self._close_link())
 
     def close(self) -> None:
-        """`aclose` for a thread."""
+        """`aclose` for threads."""
         link_loop.run(self.aclose(), twin="aclose")
 
     @property
     def protocol(self) -> str | None:
-        """The version that was agreed on; None while not connected."""
+        """The protocol version that was agreed on; None while not connected."""
         connection = self._connection
         return None if connection is None else connection.agreement.version
 
     @property
     def server_info(self) -> dict[str, Any]:
-        """What the server says it is; empty if nothing."""
+        """The server's information about itself; empty if there is none."""
         connection = self._connection
         return {} if connection is None else connection.agreement.server_info
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """What answers must not repeat, of what the server is reached with, and of the tokens there are now."""
+        """The configured credentials and current tokens, which results must not repeat."""
         return (*self._credentials, *self._find_tokens())
 
     def find_redactor(self) -> Redactor:
-        """Hides the secrets there are now: tokens come and go."""
+        """A redactor for the current secrets, since tokens change."""
         tokens = self._find_tokens()
         if tokens != self._tokens:
             self._redactor, self._tokens = Redactor((*self._secrets, *tokens)), tokens
@@ -205,7 +205,7 @@ class McpLink(Closing):
         return f"<McpLink {self.server.name} ({self.state})>"
 
     async def _list_tools(self, timeout: float) -> Listing:  # noqa: ASYNC109
-        # A server that still has to start has its own time for that.
+        # A server that still has to start gets additional time.
         starting = 0.0 if self._connection is not None else self.limits.connect_seconds
         deadline = asyncio.get_running_loop().time() + starting + timeout
         return await self._ask_server(lambda connection: list_all(connection, deadline), deadline)
@@ -224,11 +224,11 @@ class McpLink(Closing):
             try:
                 return await ask(await self._ready(deadline))
             except SessionLostError as lost:
-                fault = lost.fault  # the server did nothing with it, so it can be sent again
+                fault = lost.fault  # the server did not execute it, so it can be sent again
         raise fault or Unavailable(f"{self.server.name} forgets our session at once")
 
     async def _ready(self, deadline: float | None) -> Connection:
-        """The connection there is, or a new one, if it is not too soon for another attempt."""
+        """The current connection, or a new one unless the backoff forbids another attempt."""
         if self._connection is not None:
             return self._connection
         loop = asyncio.get_running_loop()
@@ -249,7 +249,7 @@ class McpLink(Closing):
         raise fault
 
     def _begin_attempt(self, patient: bool = True) -> None:
-        """Start an attempt, unless there is one, or it is too soon; if `patient`, somebody will try later."""
+        """Start an attempt unless one is running or it is too soon; if `patient`, the watchers' retry will follow."""
         if self.state == "closed" or self._connection is not None or self._attempt is not None:
             return
         if self._backoff.left(asked=not patient) > 0:
@@ -272,7 +272,7 @@ class McpLink(Closing):
             self._attempt = None
             self._go_down(unreached(error))
             return
-        except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave all callers waiting
+        except Exception as error:  # noqa: BLE001 - a bug here must not leave all callers waiting
             _log.warning("connecting to %s failed unexpectedly", self.server.name, exc_info=True)
             self._attempt = None
             self._go_down(ToolFailed(f"connecting to {self.server.name} failed: {type(error).__name__}", effect="none"))
@@ -317,7 +317,7 @@ class McpLink(Closing):
             loop.call_soon(watcher, change)
 
     def _tend_watchers(self) -> None:
-        """See to it that somebody who watches is heard: listen, and come back after a loss."""
+        """Keep watchers informed: listen for changes, and reconnect after a loss."""
         if not self._watchers or self.state in ("closed", "new"):
             return
         if self._connection is not None:
@@ -326,7 +326,7 @@ class McpLink(Closing):
             self._keeper = asyncio.get_running_loop().create_task(self._retry_later())
 
     async def _retry_later(self) -> None:
-        """Try again when the time has come, once; another failure brings another keeper."""
+        """Retry once when the backoff allows it; another failure schedules the next retry."""
         await asyncio.sleep(self._backoff.left())
         self._keeper = None
         if self._watchers:
@@ -341,7 +341,7 @@ class McpLink(Closing):
         return Peer(self.server.name, self.handlers, self.limits, self.find_redactor, lambda: self.credentials)
 
     def forked(self) -> None:
-        """In the child of a fork the connection is the parent's: it is left alone, and another made when needed."""
+        """Reset in a forked child: leave the parent's connection alone and connect again when needed."""
         leave(self._connection, self._attempt, self._keeper, self._web, *self._tasks)
         self._lock = threading.Lock()
         self._connection = self._attempt = self._keeper = None
@@ -393,7 +393,7 @@ def lease(
     limits: LinkLimits = LinkLimits(),  # noqa: B008 - frozen
     handlers: Handlers = Handlers(),  # noqa: B008 - frozen
 ) -> McpLink:
-    """The link to this server that everybody shares; give it back when it is not needed any more."""
+    """The shared link to this server; release it with `give_back`."""
     key = (server, limits, handlers)
     with _LOCK:
         link, count = _LINKS.get(key) or (McpLink(server, limits=limits, handlers=handlers), 0)
@@ -402,7 +402,7 @@ def lease(
 
 
 def give_back(link: McpLink) -> None:
-    """Let go of a leased link; the last one to do so closes it, and waits for that."""
+    """Release a leased link; the last release closes it and waits for that."""
     key = (link.server, link.limits, link.handlers)
     with _LOCK:
         kept, count = _LINKS.get(key, (None, 0))
@@ -415,7 +415,7 @@ def give_back(link: McpLink) -> None:
 
 
 def _renew_lock_in_child() -> None:
-    # Whoever has a link has it in the child, too; the links themselves begin anew there.
+    # Links remain leased in a forked child; each one resets itself there.
     global _LOCK
     _LOCK = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""`McpServer` from the options that a source or an engine is given; what is wrong with one is said at once."""
+"""Create an `McpServer` from the options of a source or an engine; errors are raised at once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from toolyard.schema.common_options import McpServerOptions, read_trust
 from toolyard.schema.options import Text, option_type, read_arguments, read_value
 
 _ALIASES: dict[str, Transport] = {"streamable-http": "http", "streamable_http": "http", "streamableHttp": "http"}
-"""What other programs call the same."""
+"""Names of transports in other programs."""
 _REACH_SECONDS = 10.0
 _START_SECONDS = 30.0
-"""What is started may first have to be downloaded, or to load a model."""
+"""A command may first have to download a program or load a model."""
 _SHOWN = 200
 _TEXT = option_type(Text)
 
@@ -33,7 +33,7 @@ __all__ = ["FixedRoots", "credentials_of", "limits_of", "read_handlers", "read_s
 
 
 class FixedRoots(msgspec.Struct, frozen=True):
-    """Answers a server that asks for the folders it may work in. Equal for equal folders."""
+    """Answers `roots/list` with fixed folders. Instances with equal folders are equal."""
 
     paths: tuple[str, ...]
 
@@ -46,7 +46,7 @@ class FixedRoots(msgspec.Struct, frozen=True):
 def read_handlers(
     sampling: Handler | None, elicitation: Handler | None, roots: Handler | Sequence[str] | None
 ) -> Handlers:
-    """Who answers what a server asks for; roots may be a list of folders."""
+    """The handlers of server requests; roots may be given as a list of folders."""
     for option, handler in (("sampling", sampling), ("elicitation", elicitation)):
         if handler is not None and not callable(handler):
             raise ConfigError(f"{option} must be a function, not {json_type(handler)}")
@@ -58,7 +58,7 @@ def read_handlers(
 
 
 def read_server(url: Any = None, command: Any = None, **options: Any) -> McpServer:
-    """The server that `McpServerOptions` describe; `ConfigError` shows no value that may be secret."""
+    """The server that `McpServerOptions` describe; a `ConfigError` never shows values that may be secret."""
     read = read_arguments(McpServerOptions, url=url, command=command, **options)
     if (url is None) == (command is None):
         raise ConfigError("an MCP server is reached by its url or started by its command; give one of them")
@@ -78,7 +78,7 @@ def read_server(url: Any = None, command: Any = None, **options: Any) -> McpServ
 
 
 def limits_of(server: McpServer) -> LinkLimits:
-    """The limits of a link to the server: the same for all who ask, so that they share it."""
+    """The limits of links to the server; equal for all callers, so that they share a link."""
     return LinkLimits(connect_seconds=server.connect_seconds)
 
 
@@ -107,7 +107,7 @@ def _read_web(read: dict[str, Any], kind: Transport) -> McpServer:
         cert=(cert,) if isinstance(cert, str) else tuple(cert),
         connect_seconds=read.get("connect_timeout") or _REACH_SECONDS,
     )
-    if ("type", "oauth") not in server.auth:  # that would bring in the SDK, which is needed later anyway
+    if ("type", "oauth") not in server.auth:  # oauth would import the SDK, which is only needed later
         read_credential(server, target.origin)
     return server
 
@@ -142,7 +142,7 @@ def _read_process(read: dict[str, Any]) -> McpServer:
 
 
 def _show_command(words: list[str]) -> str:
-    """The command, the first thing that is no option, and paths: what is left out may be secret."""
+    """The command, its first positional argument, and paths; other arguments may be secret and are left out."""
     shown = [Path(words[0]).name or words[0]]
     first = True
     for flag, word in pairwise(words):

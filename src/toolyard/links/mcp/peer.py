@@ -1,7 +1,7 @@
-"""`Peer`: what both ends of a connection say to each other, whichever way the messages travel.
+"""`Peer`: the parts of a connection that do not depend on the transport.
 
-`LinkLimits` say what a server may cost, `Handlers` who answers what it asks for. `Mailbox` finds the request that a
-message answers, where all of them come on one stream.
+`LinkLimits` bound what a server may cost, `Handlers` answer its requests. `Mailbox` assigns responses to requests if
+all of them arrive on one stream.
 """
 
 from __future__ import annotations
@@ -29,82 +29,82 @@ from toolyard.parsing.lines import TooLong
 from toolyard.words.redactor import Redactor, echoes_of
 
 Handler = Callable[[dict[str, Any]], Any]
-"""Takes the request's params and gives its result, or an awaitable of it. Sync ones run in a thread."""
+"""Takes the params of a request and returns its result or an awaitable. Sync handlers run in a thread."""
 
 
 class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them hold unless an operator says otherwise."""
+    """Limits of a link. The defaults apply unless the operator sets others."""
 
     connect_seconds: float = 10.0
-    """Starting or reaching the server, and agreeing on a protocol, in all."""
+    """Total time for starting or reaching the server and for the handshake."""
     max_message_bytes: int = 16 * 1024 * 1024
     max_depth: int = 200
-    """Levels of lists and objects in a message."""
+    """Maximum nesting of lists and objects in a message."""
     max_pages: int = 1000
     max_tools: int = 100_000
     max_list_bytes: int = 256 * 1024 * 1024
-    """Bytes of all pages of one listing."""
+    """Total bytes of the pages of one listing."""
     max_pending: int = 1000
-    """Requests in flight at once."""
+    """Concurrent requests to the server."""
     max_requests: int = 16
-    """Requests of the server that are worked on at once."""
+    """Concurrent requests of the server."""
     max_rounds: int = 10
-    """How often one call may ask for input."""
+    """Maximum number of times that one call may request input."""
     max_connections: int = 200
-    """Sockets to one HTTP server."""
+    """Maximum sockets to one HTTP server."""
     stderr_bytes: int = 4096
-    """Of what a process says last on its error stream, for the text of an error."""
+    """Bytes kept of the end of a process's stderr, for error messages."""
     close_seconds: float = 2.0
-    """For each step of ending a process."""
+    """Time limit of each step of ending a process."""
     backoff_seconds: float = 0.25
     max_backoff_seconds: float = 30.0
     healthy_seconds: float = 60.0
-    """A connection that held this long makes earlier failures forgotten."""
+    """After so many seconds of connection, earlier failures are forgotten."""
 
 
 _ASKED = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
-"""What a server may ask for, and what both sides call that."""
+"""Requests that a server may send, with the names of their capabilities and handlers."""
 
 
 class Handlers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers what a server asks for; what has no handler is refused, and not offered to the server."""
+    """The handlers of server requests; a capability without a handler is not offered, and its requests are rejected."""
 
     sampling: Handler | None = None
     elicitation: Handler | None = None
     roots: Handler | None = None
 
     def capabilities(self) -> dict[str, Any]:
-        """What the client tells the server it can do."""
+        """The client's capabilities in the handshake."""
         return {name: {} for name in _ASKED.values() if getattr(self, name) is not None}
 
     def of(self, method: str) -> Handler | None:
-        """The handler for a request of the server."""
+        """The handler for a request method of the server; None if there is none."""
         name = _ASKED.get(method)
         return None if name is None else getattr(self, name)
 
 
 HANDLERS = Threads(64, "toolyard-mcp-handler")
-"""For what servers ask for, which a person, or a model, may take minutes to answer."""
+"""Threads for handlers, which may wait minutes for a user or a model."""
 
 
 RATE = 10_000
-"""Messages a second that answer nothing."""
+"""Maximum messages per second that are not responses."""
 
 
 _log = logging.getLogger("toolyard.mcp")
 _SHOWN = 2000
 _BETWEEN_CHANGES = 0.1
-"""Seconds between two times that the tools are said to be others."""
+"""Minimum seconds between two notifications of changed tools."""
 
 Lost = Callable[[CallError], None]
 """Told once when a server no longer exists."""
 
 Answer = Callable[[bytes], None]
-"""Sends an answer to a request of the server; must not wait."""
+"""Sends the response to a request of the server; must not block."""
 
 
 class McpReply(msgspec.Struct, frozen=True):
-    """The server's answer to one request."""
+    """The server's response to one request."""
 
     result: Any
     size: int
@@ -118,55 +118,55 @@ class Request(msgspec.Struct):
     method: str
     params: dict[str, Any] | None
     deadline: float | None = None
-    """By the loop's clock, which is `time.monotonic`."""
+    """In the loop's time, which is that of `time.monotonic`."""
     notify: Notify | None = None
     headers: tuple[tuple[str, str], ...] = ()
     cancellable: bool = True
     sent: bool = False
-    """Whether something of it may have left."""
+    """Whether any part of it may have been sent."""
     answered: bool = False
-    """Whether the server itself has said what became of it."""
+    """Whether the server has responded to it."""
     seconds: float | None = None
-    """All the time that it has; known from the deadline."""
+    """Total time for the request, computed from the deadline."""
 
     def __post_init__(self) -> None:
-        """Its time begins now."""
+        """Compute the total time, which starts now."""
         if self.deadline is not None:
             self.seconds = self.deadline - time.monotonic()
 
     def encoded(self) -> bytes:
-        """As it is sent."""
+        """The encoded message."""
         return framing.request(self.number, self.method, self.params)
 
 
 class McpWire(Protocol):
-    """One way to a server: a process, or an address. What fails is a `CallError`."""
+    """A transport to a server: a process or a URL. Errors are `CallError`s."""
 
     async def open(self) -> None:
         """Start or reach the server."""
 
     async def request(self, request: Request) -> McpReply:
-        """The answer to a request. Given up on, the server is told so."""
+        """Send a request and return the response. If it is cancelled or times out, the server is notified."""
 
     def has_read(self) -> bool:
-        """False if the server has certainly not read all that it was sent: it is not as far yet."""
+        """False if the server has certainly not read everything that it was sent, so it is still starting."""
         return True
 
     def tell(self, data: bytes) -> None:
-        """Send a notification or an answer, soon; whether it arrives nobody learns."""
+        """Send a notification or a response in the background, without reporting whether it arrives."""
 
     async def post(self, data: bytes, version: str) -> None:
-        """Send the notification that ends a handshake, and go by that version from now on."""
+        """Send the notification that ends a handshake, and use that version from now on."""
 
     def listen(self) -> None:
-        """Have the server's messages that answer nothing come in, if it takes more than being connected."""
+        """Start receiving the server's own messages, if that takes more than a connection."""
 
     async def aclose(self) -> None:
-        """Let go of the server."""
+        """Close the connection to the server."""
 
 
 class Peer:
-    """Numbers requests, answers those of the server, and passes on what it says meanwhile."""
+    """Numbers requests, answers requests of the server, and dispatches its notifications."""
 
     def __init__(
         self,
@@ -182,9 +182,9 @@ class Peer:
         self._find_redactor = find_redactor
         self._list_credentials = list_credentials
         self.calls: dict[int, Notify | None] = {}
-        """Tool calls in flight, by the token of their progress."""
+        """Tool calls in flight, by progress token."""
         self.changed: Callable[[], None] = lambda: None
-        """Called when the server says that its tools are others now."""
+        """Called when the server reports that its tools changed."""
         self._pace = TokenBucket(RATE, RATE, time.monotonic())
         self._number = 0
         self._change: asyncio.TimerHandle | None = None
@@ -194,16 +194,16 @@ class Peer:
 
     @property
     def redactor(self) -> Redactor:
-        """Takes the secrets there are now out of texts: tokens come and go."""
+        """Redacts the current secrets from texts, since tokens change."""
         return self._find_redactor()
 
     def number(self) -> int:
-        """The next request's."""
+        """The number of the next request."""
         self._number += 1
         return self._number
 
     def receive(self, message: JsonRpcMessage, answer: Answer, notify: Notify | None = None) -> None:
-        """A message that answers nothing; `notify` belongs to the call on whose stream it came."""
+        """Handle a message that is not a response; `notify` is that of the call on whose stream it arrived."""
         self._pace.take(1, time.monotonic())
         method = message.method
         try:
@@ -213,22 +213,22 @@ class Peer:
                 self._take_notification(method, message.fields, notify)
             else:
                 self._take_request(method, message.fields, message.id, answer)
-        except Exception:  # noqa: BLE001 - one message that nobody foresaw must not cost the connection
+        except Exception:  # noqa: BLE001 - one unexpected message must not end the connection
             _log.warning("a message of %s could not be taken", self.name, exc_info=True)
 
     def pause(self) -> float:
-        """Seconds not to listen, to one who says too much; mostly none."""
+        """Seconds to pause reading from a server that exceeds the message rate; usually 0."""
         return self._pace.seconds_until(0, time.monotonic())
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Have something done meanwhile; it ends with the connection."""
+        """Start a background task that ends with the connection."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def aclose(self) -> None:
-        """End what was started."""
+        """Cancel the background tasks."""
         if self._change is not None:
             self._change.cancel()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
@@ -238,7 +238,7 @@ class Peer:
             await asyncio.wait(tasks)
 
     async def fulfil(self, handler: Handler, params: dict[str, Any]) -> Any:
-        """What a handler answers; user code, so it runs neither here nor where it could hold up this loop."""
+        """Run a handler. As user code, it runs on the home loop or in a thread, so that it cannot block this loop."""
         params = echoes_of(self._list_credentials()).hide(params)
         if inspect.iscoroutinefunction(handler):
             return await home_loop.arun(handler(params))
@@ -259,7 +259,7 @@ class Peer:
             self._has_changed()
 
     def _has_changed(self) -> None:
-        """Say so at once, but not again and again: later then, for all that came meanwhile."""
+        """Report a change at once, or delayed and combined if the last one was recent."""
         if self._change is not None:
             return
         loop = asyncio.get_running_loop()
@@ -317,7 +317,7 @@ class Peer:
             data = framing.refusal(number, DECLINED, self.redactor.text(str(error))[:_SHOWN])
         except CallError as error:
             data = framing.refusal(number, INTERNAL_ERROR, self.redactor.text(str(error))[:_SHOWN])
-        except Exception:  # noqa: BLE001 - a handler is user code; the server must have an answer all the same
+        except Exception:  # noqa: BLE001 - the server needs a response even if a handler, which is user code, fails
             _log.warning("the handler for %s of %s failed", method, self.name, exc_info=True)
             data = framing.refusal(number, INTERNAL_ERROR, "the client could not answer")
         finally:
@@ -326,7 +326,7 @@ class Peer:
 
 
 def _number(value: Any) -> float | None:
-    """The number, if it is one that fits."""
+    """The value as a float; None if it is not a number or too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -340,7 +340,7 @@ async def _await_result(result: Any) -> Any:
 
 
 class Mailbox:
-    """What is waited for on one connection."""
+    """The pending requests of one connection."""
 
     def __init__(self, peer: Peer, answer: Answer) -> None:
         self._peer = peer
@@ -348,10 +348,10 @@ class Mailbox:
         self._waiting: dict[int, tuple[Request, asyncio.Future[McpReply]]] = {}
         self._last_words = ""
         self.ended: str | None = None
-        """How the connection ended; None while it lasts."""
+        """How the connection ended; None while it is open."""
 
     async def exchange(self, request: Request, send: Callable[[Request, asyncio.Future[McpReply]], None]) -> McpReply:
-        """Send a request and wait for its answer; the server is told if nobody waits for it any more."""
+        """Send a request and wait for its response; on cancellation or timeout, the server is notified."""
         if len(self._waiting) >= self._peer.limits.max_pending:
             raise Unavailable(f"{self._peer.name} has {len(self._waiting)} requests to answer already")
         loop = asyncio.get_running_loop()
@@ -370,12 +370,12 @@ class Mailbox:
         finally:
             del self._waiting[request.number]
             if future.done() and not future.cancelled():
-                future.exception()  # heard, also where it could not even be sent
+                future.exception()  # retrieved, even if the request could not be sent
             if timer is not None:
                 timer.cancel()
 
     def deliver(self, data: bytes) -> None:
-        """One message off the stream."""
+        """Handle one message from the stream."""
         try:
             found = framing.read(data, self._peer.limits.max_depth)
         except UnreadableError:
@@ -387,16 +387,16 @@ class Mailbox:
                 continue
             try:
                 self._settle_request(message, len(data))
-            except Exception:  # noqa: BLE001 - one answer that nobody foresaw must not cost the connection
+            except Exception:  # noqa: BLE001 - one unexpected response must not end the connection
                 _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
                 self._fail_lost_answer(data, data, unreadable(self._peer.name))
 
     def skipped(self, line: TooLong) -> None:
-        """A message that was too long to be kept."""
+        """Handle a message that was too long to keep."""
         self._fail_lost_answer(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
 
     def end(self, how: str, last_words: str = "") -> None:
-        """Nothing more will come."""
+        """Fail all pending requests; no more messages will come."""
         if self.ended is None:
             self.ended, self._last_words = how, last_words
         for request, future in self._waiting.values():
@@ -404,7 +404,7 @@ class Mailbox:
                 future.set_exception(self._explain_end(request))
 
     def refuse_late(self, request: Request) -> Exception:
-        """For a request that comes after the end: nothing was sent, so most can be sent on the next connection."""
+        """The exception for a request after the end: nothing was sent, so most can be sent on the next connection."""
         return SessionLostError() if request.cancellable else self._explain_end(request)
 
     def _explain_end(self, request: Request) -> CallError:
@@ -423,7 +423,7 @@ class Mailbox:
             waiting[1].set_exception(error)
 
     def _fail_lost_answer(self, head: bytes, tail: bytes, fault: CallError) -> None:
-        """Fail the request that a lost message answers; if there is but one, it is that one's."""
+        """Fail the request that an unreadable message responds to; if its id is unknown, the only pending one."""
         number = framing.guess_id(head, tail)
         waiting = None if number is None else self._waiting.get(number)
         if number is None and framing.looks_like_one(head, tail):
@@ -438,7 +438,7 @@ class Mailbox:
 
 
 def reply_of(peer: Peer, message: JsonRpcMessage, size: int) -> McpReply:
-    """The answer that a response is; its error is raised."""
+    """The reply from a response; raises if the response is an error."""
     error: Any = message.error
     if error is not msgspec.UNSET and error is not None:
         raise refused(peer.name, error, peer.redactor)

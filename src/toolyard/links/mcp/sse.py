@@ -1,4 +1,4 @@
-"""`SseWire`: a server of the oldest kind on the web: one stream for its answers, another address for our requests."""
+"""`SseWire`: the old HTTP transport, with one stream for responses and another URL for requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("toolyard.mcp")
 
 
 class SseWire(WebWire):
-    """One stream, for as long as it lasts."""
+    """A connection over one SSE stream, until the stream ends."""
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         super().__init__(web, url, peer, lost)
@@ -34,25 +34,25 @@ class SseWire(WebWire):
         self._endpoint: asyncio.Future[str] | None = None
 
     async def open(self) -> None:
-        """Open the stream and wait for the address that requests go to."""
+        """Open the stream and wait for the URL that requests are posted to."""
         self._endpoint = asyncio.get_running_loop().create_future()
         self._peer.start(self._read_stream())
         await self._endpoint
 
     async def request(self, request: Request) -> McpReply:
-        """The answer to a request."""
+        """Send a request and return the response."""
         return await self._mailbox.exchange(request, self._send)
 
     def tell(self, data: bytes) -> None:
-        """Send something that nobody answers."""
+        """Send a message that has no response."""
         if self._mailbox.ended is None:
             super().tell(data)
 
     def listen(self) -> None:
-        """It all comes the same way."""
+        """Nothing to do: the stream carries all messages."""
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Close the stream."""
         self._mailbox.end("was closed")
         await self._peer.aclose()
 
@@ -69,7 +69,7 @@ class SseWire(WebWire):
         except CallError as error:
             known = self.version is not None and request.cancellable
             if known and status_of(error) in _GONE:
-                # The stream may be kept open by somebody on the way; behind it nobody knows us any more.
+                # A proxy may keep the stream open although the server behind it no longer knows the session.
                 if not future.done():
                     future.set_exception(SessionLostError())
                 self._end_stream(error)
@@ -90,7 +90,7 @@ class SseWire(WebWire):
                     raise (await self._failure(flow))[0]
 
     async def _read_stream(self) -> None:
-        """The stream, to its end."""
+        """Read the stream until it ends."""
         try:
             renewed = False
             while True:
@@ -103,7 +103,7 @@ class SseWire(WebWire):
             fault: CallError = Unavailable(f"the stream of {self._peer.name} has ended")
         except CallError as error:
             fault = error
-        except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave all callers waiting
+        except Exception as error:  # noqa: BLE001 - a bug here must not leave all callers waiting
             _log.warning("reading the stream of %s failed unexpectedly", self._peer.name, exc_info=True)
             fault = Unavailable(f"reading the stream of {self._peer.name} failed: {type(error).__name__}")
         self._end_stream(fault)
@@ -134,7 +134,7 @@ class SseWire(WebWire):
             self._mailbox.deliver(event.data)
 
     def _resolve_endpoint(self, data: bytes) -> str:
-        """Where requests go: on the same origin, or else whoever answers could send our credentials anywhere."""
+        """The URL for requests. It must have the same origin, or the response could send our credentials anywhere."""
         here = read_url(self.url)
         there = here.redirected(data.decode("latin-1").strip())
         if there.origin != here.origin:

@@ -1,4 +1,4 @@
-"""`StdioWire`: a server that is a process of ours, spoken to over its standard input and output."""
+"""`StdioWire`: a server that runs as a child process, over its standard input and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolyard.parsing.lines import LineReader, TooLong
 _log = logging.getLogger("toolyard.mcp")
 
 _AT_EXIT = 0.5
-"""Seconds between asking and forcing when the interpreter ends."""
+"""Seconds between SIGTERM and SIGKILL when the interpreter exits."""
 _LEFT_OVER = 0.3
 _STEP = 0.02
 
@@ -34,7 +34,7 @@ _CHILDREN: set[Child] = set()
 
 
 class Child:
-    """One process, first of its own group."""
+    """A child process that leads its own process group."""
 
     def __init__(self, transport: asyncio.SubprocessTransport) -> None:
         self.transport = transport
@@ -42,7 +42,7 @@ class Child:
         self.exited = asyncio.Event()
 
     async def end(self, seconds: float) -> None:
-        """Wait for it to end by itself, then ask, then force; at last whoever is left of its group."""
+        """Wait for it to exit, then send SIGTERM, then SIGKILL; finally end the rest of its group."""
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 self.signal(number)
@@ -52,13 +52,13 @@ class Child:
                 break
         if self.signal(signal.SIGTERM):
             end = time.monotonic() + _LEFT_OVER
-            while self.signal(0) and time.monotonic() < end:  # noqa: ASYNC110 - nobody tells when a group is empty
+            while self.signal(0) and time.monotonic() < end:  # noqa: ASYNC110 - there is no event for an empty process group
                 await asyncio.sleep(_STEP)
             self.signal(signal.SIGKILL)
         self.transport.close()
 
     def signal(self, number: int) -> bool:
-        """Send a signal to the whole group; False if nobody is there."""
+        """Send a signal to the whole group; False if the group is empty."""
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -67,7 +67,7 @@ class Child:
 
 
 def abandon() -> None:
-    """In the child of a fork none of them is ours; our ends of their pipes are closed, so that they hear an end."""
+    """In a forked child, disown the parent's processes and close our copies of their pipes, so that they can end."""
     for child in _CHILDREN:
         leave(child)
         for number in range(3):
@@ -81,14 +81,14 @@ def abandon() -> None:
 
 
 def remember(child: Child) -> None:
-    """It is to end with this process."""
+    """Register a child to be ended when this process exits."""
     if not _CHILDREN:
         atexit.register(_end_all)
     _CHILDREN.add(child)
 
 
 def forget(child: Child) -> None:
-    """It has ended."""
+    """Unregister a child that has ended."""
     _CHILDREN.discard(child)
     if not _CHILDREN:
         atexit.unregister(_end_all)
@@ -111,15 +111,15 @@ os.register_at_fork(after_in_child=abandon)
 _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _MOST_UNREAD = 1000
-"""Answers in a row that a process does not take before it is given up on."""
+"""A process that does not read so many consecutive responses is ended."""
 _LAST_WORDS = 0.2
-"""Seconds for what an ended process still has in its pipes."""
+"""Seconds to wait for the remaining output of an ended process."""
 _SHOWN_LINES, _SHOWN_WIDTH = 12, 200
-"""Of what a server wrote: the cause of an error stands at its end."""
+"""Limits of stderr in a log message; the last lines are kept, since they state the cause of an error."""
 
 
 class StdioWire(asyncio.SubprocessProtocol):
-    """One process, for as long as it lives. The loop says what becomes of it and its pipes."""
+    """A connection to one process, for its lifetime. The loop calls the protocol methods."""
 
     def __init__(self, server: McpServer, peer: Peer, lost: Lost) -> None:
         self._server = server
@@ -144,7 +144,7 @@ class StdioWire(asyncio.SubprocessProtocol):
         env = {name: os.environ[name] for name in _INHERITED if name in os.environ} | dict(server.env)
         program = server.command or ""
         if shutil.which(program, path=env.get("PATH")) is None:
-            # Or beside our interpreter: who starts us need not have its folder there.
+            # Or in the folder of this interpreter, which need not be on the PATH.
             program = shutil.which(program, path=str(Path(sys.executable).parent)) or program
         loop = asyncio.get_running_loop()
         try:
@@ -161,14 +161,14 @@ class StdioWire(asyncio.SubprocessProtocol):
         self._stdin = stdin
 
     async def request(self, request: Request) -> McpReply:
-        """The answer to a request."""
+        """Send a request and return the response."""
         self._is_dying = self._is_dying or self._is_left()
         if self._is_dying and self._mailbox.ended is None:
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
-            await self._over.wait()  # for its last words
+            await self._over.wait()  # read its remaining output first
         if not self._writable.is_set():
             await self._wait_writable(request)
-        failed = request.method not in ("server/discover", "initialize")  # both are tried; one of them is refused
+        failed = request.method not in ("server/discover", "initialize")  # one of both is expected to fail
         try:
             reply = await self._mailbox.exchange(request, self._send)
             failed = isinstance(reply.result, dict) and reply.result.get("isError") is True
@@ -178,7 +178,7 @@ class StdioWire(asyncio.SubprocessProtocol):
                 self._log_timer = asyncio.get_running_loop().call_later(_LAST_WORDS, self._log_stderr)
 
     def has_read(self) -> bool:
-        """Whether the pipe is empty; True where that cannot be seen."""
+        """Whether the pipe is empty; True if that cannot be determined."""
         pipe = None if self._stdin is None else self._stdin.get_extra_info("pipe")
         try:
             return pipe is None or not any(fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4)))
@@ -186,22 +186,22 @@ class StdioWire(asyncio.SubprocessProtocol):
             return True
 
     def _is_left(self) -> bool:
-        """Whether nobody is at the other end of the pipe any more, though the loop has not been told so yet."""
+        """Whether the other end of the pipe is closed, although the loop has not reported it yet."""
         if self._stdin is None or self._stdin.is_closing():
             return False
         look = select.poll()
-        # What is told of unasked: errors, and that the other end is closed.
+        # With no events requested, poll reports errors and a closed other end only.
         look.register(self._stdin.get_extra_info("pipe"), 0)
         return bool(look.poll(0))
 
     def tell(self, data: bytes) -> None:
-        """Send something that nobody answers."""
+        """Send a message that has no response."""
         if self._mailbox.ended is not None or self._stdin is None or self._stdin.is_closing():
             return
         if self._writable.is_set():
             self._stdin.write(data + b"\n")
             return
-        # It asks and asks and does not read what it is answered.
+        # The server sends requests without reading the responses.
         self._unread += 1
         if self._unread > _MOST_UNREAD:
             self._end_process("does not read what it is sent")
@@ -211,7 +211,7 @@ class StdioWire(asyncio.SubprocessProtocol):
         self.tell(data)
 
     def listen(self) -> None:
-        """It all comes the same way."""
+        """Nothing to do: the pipe carries all messages."""
 
     async def aclose(self) -> None:
         """End the process and everything it started."""
@@ -227,7 +227,7 @@ class StdioWire(asyncio.SubprocessProtocol):
             forget(self._child)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Bytes from one of the pipes."""
+        """Handle bytes from one of the pipes."""
         if fd == _STDERR:
             for kept in (self._tail, self._unlogged):
                 kept += data
@@ -243,12 +243,12 @@ class StdioWire(asyncio.SubprocessProtocol):
         pause = self._peer.pause()
         pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
         if pause and isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
-            # Do not listen for a while to one who says too much.
+            # Pause reading from a server that sends too many messages.
             pipe.pause_reading()
             asyncio.get_running_loop().call_later(pause, pipe.resume_reading)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """One of the pipes has come to its end."""
+        """Handle the end of one of the pipes."""
         if fd == _STDIN:
             self._is_dying = True
         elif fd == _STDOUT:
@@ -258,19 +258,19 @@ class StdioWire(asyncio.SubprocessProtocol):
             self._lose_process()
 
     def process_exited(self) -> None:
-        """The process is no more."""
+        """Handle the exit of the process."""
         self._is_dying = True
         if self._child is not None:
             self._child.exited.set()
         asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
 
     def pause_writing(self) -> None:
-        """The process does not take what it is sent."""
+        """The pipe to the process is full."""
         self._unread = 0
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """The pipe to the process has room again."""
         self._unread = 0
         self._writable.set()
 
@@ -310,9 +310,9 @@ class StdioWire(asyncio.SubprocessProtocol):
         return self._peer.redactor.text(written.decode("utf-8", "replace")).strip()
 
     def _log_stderr(self) -> None:
-        """After a call that failed: a server that only says that its log has it keeps none but this."""
+        """Log stderr after a failed call, since many servers report the reason only there."""
         self._log_timer = None
-        end = self._unlogged.rfind(b"\n") + 1  # whole lines: half of a secret is not known as one
+        end = self._unlogged.rfind(b"\n") + 1  # whole lines only, since part of a secret would not be redacted
         if words := self._read_words(self._unlogged[:end]):
             lines = [line for line in words.splitlines() if line.strip()][-_SHOWN_LINES:]
             shown = "".join(f"\n  {_make_visible(line[:_SHOWN_WIDTH])}" for line in lines)
@@ -321,7 +321,7 @@ class StdioWire(asyncio.SubprocessProtocol):
 
 
 def _make_visible(text: str) -> str:
-    """Without what could drive a terminal, or pose as a line of ours."""
+    """The text with control characters escaped, so that it cannot drive a terminal or forge log lines."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 

@@ -1,4 +1,4 @@
-"""`StreamableWire`: a server at an address, where every request is a POST and may be answered by a stream."""
+"""`StreamableWire`: the streamable HTTP transport, where every request is a POST that may be answered by a stream."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NOT_FOUND = 404
 _LAST_SUCCESS = 299
 _MAX_MOVES = 3
 _SMALL_SECONDS = 5.0
-"""For messages that nobody answers."""
+"""Time limit for messages without a response."""
 _LONGEST_ID = 1024
 _LOST_CODES = frozenset({-32600, -32000, -32001})
 _LOST_TEXT = re.compile(
@@ -53,13 +53,13 @@ _LOST_TEXT = re.compile(
     r"|\bsession(?:[ -]id)?(?: header)?(?: \S{1,64})?(?: (?:is|was|has|been|does))* "
     r"(?:not|unknown|invalid|expired|terminated|missing|required|over|closed)\b"
 )
-"""How servers that know no better answer say that a session is not theirs."""
+"""Error messages by which servers without a proper status report an unknown session."""
 RESUMES = 5
-"""Attempts in a row to take up a stream again that bring nothing."""
+"""Maximum consecutive attempts to resume a stream that yield nothing new."""
 
 
 class StreamableWire(WebWire):
-    """Nothing is kept open but what the server is to say unasked; each request fails or succeeds by itself."""
+    """A connection without open sockets, except the stream for notifications; each request is independent."""
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         super().__init__(web, url, peer, lost)
@@ -68,10 +68,10 @@ class StreamableWire(WebWire):
         self.session: str | None = None
 
     async def open(self) -> None:
-        """There is nothing to open."""
+        """Nothing to do: there is no connection to open."""
 
     async def request(self, request: Request) -> McpReply:
-        """The answer to a request."""
+        """Send a request and return the response."""
         data = request.encoded()
         try:
             return await self._exchange(request, data)
@@ -87,12 +87,12 @@ class StreamableWire(WebWire):
             raise
         except SessionLostError as lost:
             if lost.fault is not None and await self._knows_us(request):
-                raise lost.fault from None  # it is the tool that misses some session, not the server ours
+                raise lost.fault from None  # the tool reported its own missing session; ours is valid
             self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
             raise
 
     def listen(self) -> None:
-        """Keep a stream open for what the server says unasked; without a session it would not know to whom."""
+        """Keep a stream open for the server's own messages; this requires a session."""
         if self.session is not None and not self._listens:
             self._listens = True
             self._peer.start(self._keep_standing_stream())
@@ -107,10 +107,10 @@ class StreamableWire(WebWire):
             try:
                 await self._web.client.asend(outgoing)
             except CallError:
-                return  # it would have been over anyway
+                return  # the session may have ended anyway
 
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """What every request says."""
+        """The headers of every request."""
         headers: tuple[tuple[str, str], ...] = _ACCEPT
         if self.session is not None:
             headers = (*headers, ("mcp-session-id", self.session))
@@ -122,7 +122,7 @@ class StreamableWire(WebWire):
         self._lost(fault)
 
     def _cancel_request(self, request: Request) -> None:
-        """Tell the server that nobody waits any more; in the new protocol it knows by our hanging up."""
+        """Notify the server that a request is cancelled; in the new protocol closing the stream does that."""
         if request.cancellable and request.sent and self.version is not None:
             self.tell(framing.cancellation(request.number))
 
@@ -151,16 +151,16 @@ class StreamableWire(WebWire):
             self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
             raise Interrupted(f"{self._peer.name} has forgotten our session before it answered") from None
         except CallError as error:
-            # The server has the request since long: whatever went wrong now says nothing of what it did with it.
+            # The server has received the request, so a later error leaves its effect unknown.
             raise error if request.answered else taken(error) from None
 
     async def _read_answer(self, flow: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
-        """The reply; None if it comes later, on another stream."""
+        """Read the response; None if it will follow on a resumed stream."""
         if not _SUCCESS <= flow.status < _ACCEPTED:
             raise await self._explain_failure(flow)
         if request.method == "initialize":
             told = flow.header("mcp-session-id")
-            # Only one that can be sent back.
+            # Keep only an id that can be sent in a header.
             is_usable = told.isascii() and told.isprintable() and " " not in told and 0 < len(told) <= _LONGEST_ID
             self.session = told if is_usable else None
         kind = flow.header("content-type").partition(";")[0].strip().lower()
@@ -174,7 +174,7 @@ class StreamableWire(WebWire):
         except UnreadableError:
             raise unreadable(self._peer.name) from None
         for message in found:
-            # What could not be read has no number, so neither has its refusal.
+            # The error response to an unreadable request has no id.
             if message.is_response and (message.id == request.number or (message.id is None and message.error)):
                 return reply_of(self._peer, message, len(body))
         raise ToolFailed(f"{self._peer.name} answered another request than the one it was asked")
@@ -197,7 +197,7 @@ class StreamableWire(WebWire):
         return None
 
     def _take_event(self, event: ServerSentEvent, request: Request | None) -> McpReply | None:
-        """One event of a stream: the reply to the request, if it is that."""
+        """Handle one event of a stream; returns the reply if the event has it."""
         if event.too_long is not None:
             if request is not None and request.method != LISTEN:
                 raise too_large(self._peer.name, self._peer.limits.max_message_bytes)
@@ -207,7 +207,7 @@ class StreamableWire(WebWire):
         try:
             found = framing.read(event.data, self._peer.limits.max_depth)
         except UnreadableError:
-            return None  # it need not have been the answer
+            return None  # it need not have been the response
         for message in found:
             if not message.is_response:
                 self._peer.receive(message, self.tell, None if request is None else request.notify)
@@ -217,7 +217,7 @@ class StreamableWire(WebWire):
         return None
 
     async def _keep_standing_stream(self) -> None:
-        """What the server says unasked, until the connection ends, or it says that it has no such stream."""
+        """Keep the stream for notifications open, until the connection ends or the server does not support it."""
         reader = EventReader(self._peer.limits.max_message_bytes)
         failures = 0
         while True:
@@ -230,7 +230,7 @@ class StreamableWire(WebWire):
                 status = 0
             except CallError:
                 status = 0
-            except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave us deaf: begin anew
+            except Exception as error:  # noqa: BLE001 - a bug here must not lose notifications, so reconnect
                 _log.warning("reading the stream of %s failed unexpectedly", self._peer.name, exc_info=True)
                 self._end_session(Unavailable(f"the stream of {self._peer.name} failed: {type(error).__name__}"))
                 return
@@ -238,13 +238,13 @@ class StreamableWire(WebWire):
                 self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
                 return
             if status not in (0, _SUCCESS) and status < _SERVER_FAULT:
-                return  # it has no such stream
+                return  # the server does not support it
             failures = 0 if status == _SUCCESS else failures + 1
             pause = backoff_delay(failures + 1, _FIRST_PAUSE) if reader.retry is None else reader.retry
             await asyncio.sleep(min(max(pause, 0.05), _LONGEST_PAUSE))
 
     async def _read_standing_stream(self, reader: EventReader) -> int:
-        """Read one stream to its end; its status."""
+        """Read one stream until it ends, and return its status."""
         last = reader.last_id
         headers = (*self.headers(), ("last-event-id", last)) if last else self.headers()
         async with self._web.client.astream(self._web.outgoing("GET", self.url, headers)) as flow:
@@ -252,7 +252,7 @@ class StreamableWire(WebWire):
                 return flow.status if flow.status != _SUCCESS else 405
             reader.restart()
             if self._has_stood and not last:
-                self._peer.changed()  # what was said meanwhile nobody heard
+                self._peer.changed()  # notifications in between were missed
             self._has_stood = True
             async with aclosing(flow.chunks()) as chunks:
                 async for chunk in chunks:
@@ -266,7 +266,7 @@ class StreamableWire(WebWire):
         return self.version is not None and bool(reader.last_id)
 
     async def _resume_stream(self, request: Request, reader: EventReader) -> McpReply:
-        """Take up the stream of a request where it broke off."""
+        """Resume the interrupted stream of a request."""
         failures = 0
         while self._can_resume(reader) and failures < RESUMES:
             failures += 1
@@ -281,7 +281,7 @@ class StreamableWire(WebWire):
                         raise await self._explain_failure(flow)
                     reply = await self._from_events(flow, request, reader)
             except Unavailable:
-                continue  # it may be there again in a moment
+                continue  # the server may be back soon
             if reply is not None:
                 return reply
             if reader.last_id != last:
@@ -311,7 +311,7 @@ class StreamableWire(WebWire):
         return error
 
     async def _knows_us(self, request: Request) -> bool:
-        """Whether the session is still good, though an answer may be read as if it were not."""
+        """Ping to find out whether the session is valid, although a response suggests the opposite."""
         deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
         if request.deadline is not None:
             deadline = min(deadline, request.deadline)
@@ -321,7 +321,7 @@ class StreamableWire(WebWire):
         except SessionLostError:
             return False
         except CallError as error:
-            # Nothing is known from one that does not answer, and others may be in the midst of their calls.
+            # No response does not show that it is invalid, and ending it would fail other calls.
             return isinstance(error, RequestRefused | CallTimeout | Unavailable) and status_of(error) != _BAD_REQUEST
         return True
 

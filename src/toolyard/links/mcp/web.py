@@ -1,6 +1,6 @@
-"""`Web`: how requests to a server at an address are made: its headers, credential and certificates.
+"""`Web`: requests to a server over HTTP, with its headers, credential and certificates.
 
-`EventReader` turns the `text/event-stream` that such a server answers with into events.
+`EventReader` parses the `text/event-stream` responses of such a server.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MOVED = frozenset({307, 308})
 
 @runtime_checkable
 class Challenged(Protocol):
-    """A credential that can do something about being refused, however long that takes."""
+    """A credential that can react to a rejection, however long that takes."""
 
     async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
-        """Get what the server asks for."""
+        """Obtain what the server requires."""
 
 
 class Web:
-    """The way to one server over HTTP, kept from one connection to the next."""
+    """The HTTP client for one server, kept across connections."""
 
     def __init__(self, server: McpServer, limits: LinkLimits) -> None:
         url = server.url or ""
@@ -69,7 +69,7 @@ class Web:
         body: bytes | None = None,
         deadline: float | None = None,
     ) -> Outgoing:
-        """A request; what the operator set is not overruled by anything but the protocol's own headers."""
+        """A request; only the protocol's own headers override those of the operator."""
         return Outgoing(
             method=method,
             url=url,
@@ -81,7 +81,7 @@ class Web:
         )
 
     async def answers_to(self, flow: StreamedAnswer) -> bool:
-        """Whether it is worth asking again after a refusal: the credential was renewed meanwhile."""
+        """Whether to repeat a rejected request, because the credential was renewed meanwhile."""
         credential = self.credential
         if flow.status == _UNAUTHORIZED and isinstance(credential, ClientCredentials):
             return True
@@ -90,14 +90,14 @@ class Web:
         if flow.status == _FORBIDDEN and "insufficient_scope" not in flow.header("www-authenticate"):
             return False
         if self._challenge is None or self._challenge.done():
-            # A person may be asked, who takes longer than this request may: the next one then finds it done.
+            # It may wait for a user longer than this request may take; the next request then uses the result.
             work = credential.challenge(self.client.asend, flow.url, flow.status, flow.headers)
             self._challenge = asyncio.get_running_loop().create_task(work)
         await asyncio.shield(self._challenge)
         return True
 
     def moved(self, flow: StreamedAnswer) -> str | None:
-        """Where a request is to be made again, within the same origin; None if the answer is no such redirect."""
+        """The target of a redirect within the same origin; None if the response is not such a redirect."""
         location = flow.header("location")
         if flow.status not in _MOVED or not location:
             return None
@@ -106,14 +106,14 @@ class Web:
         return there.url if there.origin == here.origin else None
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Cancel a pending login and close the client."""
         if self._challenge is not None:
             self._challenge.cancel()
         await self.client.aclose()
 
 
 class WebWire(ABC):
-    """What both transports over HTTP share: what nobody answers is posted beside the requests, within a limit."""
+    """The common part of both HTTP transports. A limited number of messages is posted in the background."""
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         self._web = web
@@ -122,14 +122,14 @@ class WebWire(ABC):
         self._posts = 0
         self.url = url
         self.version: str | None = None
-        """Of the old protocol, once agreed on."""
+        """The version of the old protocol, once agreed on."""
 
     def has_read(self) -> bool:
-        """A request that is not read is refused, or late."""
+        """True: an unread request shows as an error or a timeout."""
         return True
 
     def tell(self, data: bytes) -> None:
-        """Send something that nobody answers."""
+        """Send a message that has no response."""
         if self._posts < self._peer.limits.max_requests:
             self._posts += 1
             self._peer.start(self._send_quietly(data))
@@ -148,10 +148,10 @@ class WebWire(ABC):
 
     @abstractmethod
     async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
-        """Send one message that is answered elsewhere, or not at all."""
+        """Send one message whose response, if any, arrives elsewhere."""
 
     async def _failure(self, flow: StreamedAnswer) -> tuple[CallError, int, str]:
-        """What a status that is no success says: the error, its JSON-RPC code and text if the answer has them."""
+        """The error for a failure status, with the code and text of its JSON-RPC error if there is one."""
         name, redactor = self._peer.name, self._peer.redactor
         said: Any = None
         if flow.header("content-type").lower().startswith("application/json"):
@@ -162,7 +162,7 @@ class WebWire(ABC):
         text, code = fields.get("message"), fields.get("code")
         text = text if isinstance(text, str) else ""
         if not isinstance(code, int):
-            fields, code = {}, 0  # an error, but not of this protocol
+            fields, code = {}, 0  # an error, but not a JSON-RPC one
         if not fields or flow.status in (_UNAUTHORIZED, _FORBIDDEN):
             return status_error(name, flow.status, text, redactor), code, text
         error = refused(name, said, redactor)
@@ -183,11 +183,11 @@ AUTH_KINDS: dict[str, AuthKind] = {
         (), ("client_id", "client_secret", "client_name", "scopes", "redirect_uri", "store", "hosts"), _make_oauth
     ),
 }
-"""The kinds of every HTTP service, and a person who logs in, as MCP has it."""
+"""The kinds of HTTP authentication, and the login of a user as in MCP."""
 
 
 def read_credential(server: McpServer, origin: str) -> tuple[Credential | None, tuple[str, ...]]:
-    """The server's credential, and the hosts that it is fetched from; `ConfigError` says what it lacks."""
+    """The server's credential, and the hosts that it is obtained from; `ConfigError` says what is missing."""
     if not server.auth:
         return None, ()
     fields: dict[str, Any] = {**dict(server.auth), "url": server.url or ""}
@@ -202,35 +202,35 @@ def read_credential(server: McpServer, origin: str) -> tuple[Credential | None, 
 
 
 MAX_FIELD = 8192
-"""Bytes of an event's name, id or retry; what is longer is left out."""
+"""Maximum bytes of an event's name, id or retry; longer ones are ignored."""
 MAX_LINES = 100_000
-"""Lines of one event's data."""
+"""Maximum lines of one event's data."""
 MAX_RETRY = 3600.0
 _BOM = b"\xef\xbb\xbf"
 
 
 class ServerSentEvent(msgspec.Struct):
-    """One event. `data` is as the stream has it; the id is the last that the stream gave."""
+    """One event, with its raw data."""
 
     data: bytes
     name: str = "message"
     too_long: TooLong | None = None
-    """What is known of its data if that was over the limit; then `data` is empty."""
+    """What is known of the data if it exceeds the limit; `data` is then empty."""
 
 
 class EventReader:
-    """Knows, besides the events, where the stream can be taken up again and after which pause."""
+    """Parses events, and keeps the id and the delay for resuming the stream."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.restart()
         self.last_id = ""
-        """Set by the stream, also by events without data; empty if it gave none."""
+        """The last id in the stream, also of events without data; empty if there was none."""
         self.retry: float | None = None
-        """Seconds the server asks to wait before a stream is taken up again."""
+        """Seconds that the server asks to wait before the stream is resumed."""
 
     def restart(self) -> None:
-        """Another stream begins: what was read of the last one's unfinished event does not belong to it."""
+        """Prepare for another stream: discard the unfinished event of the last one."""
         self._line = bytearray()
         self._after_cr = False
         self._begun = False
@@ -242,7 +242,7 @@ class EventReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether the event that is coming in is over the limit already."""
+        """Whether the event that is being received already exceeds the limit."""
         return self._is_cut or self._skipped is not None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
@@ -266,11 +266,11 @@ class EventReader:
         return found
 
     def _grow_line(self, piece: bytes) -> None:
-        """Keep the beginning of a line; of one that is too long only its ends."""
+        """Buffer the beginning of a line; of an oversized one, keep only both ends."""
         self._line += piece
         if len(self._line) > self._limit + MAX_FIELD:
             self._is_cut = True
-            # The name of the field stays, so that what follows is still taken for the same line.
+            # The name of the field remains, so that what follows is still read as the same line.
             del self._line[2 * EDGE : -2 * EDGE]
 
     def _take_line(self, line: bytes, found: list[ServerSentEvent]) -> None:
@@ -306,7 +306,7 @@ class EventReader:
             self._data.append(value)
 
     def _dispatch_event(self, found: list[ServerSentEvent]) -> None:
-        """The end of an event; one without data is none, though its id counts."""
+        """Finish an event; without data there is none, although its id counts."""
         if self._skipped is not None:
             found.append(ServerSentEvent(b"", self._name, self._skipped))
         elif self._data:

@@ -1,6 +1,6 @@
-"""Processes that run scripts: kept warm, kept apart, and ended when they do not end by themselves.
+"""Worker processes that run scripts: kept warm, isolated from each other, and ended if they do not exit.
 
-They know nothing of tools. `sandbox` says what each level denies.
+This package knows nothing of tools. `sandbox` describes what each level denies.
 """
 
 from toolyard.links.scripts.pool import ScriptPool

@@ -1,6 +1,6 @@
-"""`ForkServer`: the one process that a pool starts; it forks the workers, inside the sandbox.
+"""`ForkServer`: the process that a pool starts; it forks the workers inside the sandbox.
 
-`Supervisor` starts workers and ends them, and starts the fork server again when it is lost.
+`Supervisor` starts and ends workers, and restarts the fork server when it is lost.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _WORDS = 2000
 
 
 class ForkServerBroken(Exception):
-    """It could not be started, or does not answer any more; the text says why."""
+    """The fork server could not be started or does not respond; the text says why."""
 
 
 class ForkServer:
-    """A process, and all those below it. Its methods block for a moment and may be called from any thread."""
+    """The fork server process with its workers. Its methods block briefly and may be called from any thread."""
 
     def __init__(self, settings: WorkerSettings, level: Level) -> None:
         self.settings = settings
         self.level = level
         self.through: tuple[str, ...] = ()
-        """Places of modules that scripts could not have read by their path; see `sandbox`."""
+        """Module folders that scripts could not have read by their path; see `sandbox`."""
         self._names = (f"w{number}" for number in itertools.count(1))
         self._lock = threading.Lock()
         self._closing = threading.Lock()
@@ -74,7 +74,7 @@ class ForkServer:
 
     def start(self) -> None:
         """Start it and wait until it is ready; `ForkServerBroken` says why it is not."""
-        # A process that dies with its parent dies with the thread that started it, so one that stays must.
+        # The parent-death signal is tied to the starting thread, so a permanent thread must start it.
         link_loop.submit(self._spawn_process()).result()
         said = self._receive_message(time.monotonic() + self.settings.start_seconds)
         if said is None:
@@ -84,7 +84,7 @@ class ForkServer:
         self.through = tuple(said["through"])
 
     def fork(self, role: Role) -> Worker:
-        """A worker that is about to be ready."""
+        """Fork a worker; it reports itself when it is ready."""
         theirs: list[int] = []
         ours: list[int] = []
         for is_to_worker in (True, False, False, False):
@@ -104,7 +104,7 @@ class ForkServer:
         return worker
 
     def end(self, worker: Worker) -> Ended:
-        """End a worker and everything it started; also the way to learn how it ended by itself."""
+        """End a worker and everything it started; also returns how a worker ended by itself."""
         worker.close()
         with self._lock:
             try:
@@ -118,14 +118,14 @@ class ForkServer:
         return msgspec.convert(said, Ended)
 
     def close(self) -> None:
-        """End it and everybody below."""
+        """End the fork server and all its workers."""
         self.is_broken = True
         control = self._control
         if control is not None:
-            # Whoever waits for an answer, and holds the lock, gets none. To close it would not tell them.
+            # Wakes the thread that waits for a response and holds the lock; closing the socket would not.
             with contextlib.suppress(OSError):
                 control.shutdown(socket.SHUT_RDWR)
-        # Whoever closes second waits for the first: afterwards nobody is there.
+        # A second caller waits for the first, so that afterwards no process is left.
         with self._closing:
             with self._lock:
                 control, self._control = self._control, None
@@ -136,7 +136,7 @@ class ForkServer:
     def _bury_process(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            # bwrap itself ends when its first process does; that one sweeps before it goes.
+            # bwrap exits after its first process, which ends the others before it exits.
             try:
                 process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
@@ -148,13 +148,13 @@ class ForkServer:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def let_go(self) -> None:
-        """Forget the process without ending it."""
+        """Disown the process without ending it."""
         self.is_broken = True
         self._folder = None
         if self._control is not None:
             self._control.close()
         if self._process is not None:
-            self._process.returncode = 0  # It is not ours to wait for.
+            self._process.returncode = 0  # The child process belongs to the parent, so it must not be waited for.
             if self._process.stderr is not None:
                 self._process.stderr.close()
 
@@ -176,7 +176,7 @@ class ForkServer:
         assert self._process.stdin is not None
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
-        # Worked out while the interpreter starts; if it cannot be, that one reads an end, and ends.
+        # Computed while the interpreter starts; on failure, that reads an end of file and exits.
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(marshal.dumps({"modules": _compile_modules(), "config": self._child_config(control)}))
 
@@ -189,7 +189,7 @@ class ForkServer:
         if not in_bwrap:
             self._folder = tempfile.mkdtemp(prefix="toolyard-workers-")
             if someone is not None:
-                # It stays ours: who owns a folder can put something else in its place.
+                # It remains ours, since the owner of a folder can replace its contents.
                 os.chmod(self._folder, 0o711)  # noqa: S103 - each has its own, 0700
         return {
             "control": control,
@@ -245,7 +245,7 @@ class ForkServer:
 
 @cache
 def _compile_modules() -> list[tuple[str, CodeType]]:
-    """The modules, compiled: the interpreter that gets them is the one that runs here."""
+    """The modules, compiled; the child runs the same interpreter."""
     folder = files("toolyard.links.scripts.inside")
     codes: list[tuple[str, CodeType]] = []
     for name in _MODULES:
@@ -256,7 +256,7 @@ def _compile_modules() -> list[tuple[str, CodeType]]:
 
 
 class Supervisor:
-    """Its methods block for a moment; they may be called from any thread but the one of the links' loop."""
+    """Starts and ends workers. Its methods block briefly, and must not be called on the loop of links."""
 
     def __init__(self, settings: WorkerSettings, level: Level, label: str) -> None:
         self._settings = settings
@@ -267,18 +267,18 @@ class Supervisor:
         self._is_closed = False
 
     def start(self, role: Role, deadline: float | None = None) -> Worker:
-        """A worker that is ready. `Unavailable` if there is none to be had, `CallTimeout` if not in time."""
+        """A ready worker. `Unavailable` if none can be started, `CallTimeout` if not in time."""
         try:
             return self._start_once(role, deadline)
         except ForkServerBroken:
-            # It was lost since it was last used; a second failure is no accident.
+            # The fork server was lost since its last use; if a new one fails too, give up.
             try:
                 return self._start_once(role, deadline)
             except ForkServerBroken as error:
                 raise Unavailable(f"{self._label}: {error}") from None
 
     def end(self, worker: Worker) -> Ended:
-        """End a worker. Where something of it cannot be ended, everybody of its fork_server is."""
+        """End a worker. If something that it started cannot be ended, end its fork server with all other workers."""
         fork_server = worker.fork_server
         ended = fork_server.end(worker)
         if not ended.clean:
@@ -286,14 +286,14 @@ class Supervisor:
         return ended
 
     def close(self) -> None:
-        """End everybody; nobody is started any more."""
+        """End all workers; no more can be started."""
         with self._lock:
             self._is_closed = True
             if self._fork_server is not None:
                 self._fork_server.close()
 
     def let_go(self) -> None:
-        """Forget everybody without ending them: they belong to the process that this is a copy of."""
+        """Disown all workers without ending them, since they belong to the parent process."""
         if self._fork_server is not None:
             self._fork_server.let_go()
 

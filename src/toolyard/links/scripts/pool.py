@@ -1,4 +1,4 @@
-"""`ScriptPool`: calls handlers of scripts, and reads what they declare, in processes that can be ended."""
+"""`ScriptPool`: calls handlers of scripts and reads their declarations in worker processes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from toolyard.words.redactor import find_credentials
 
 
 class PoolSlots:
-    """A fixed number of seats, first come first served. Idle workers keep theirs until somebody needs it."""
+    """A fixed number of slots, first come, first served. Idle workers keep theirs until another caller needs it."""
 
     def __init__(self, size: int) -> None:
         self.gate = Gate(size)
@@ -49,7 +49,7 @@ class PoolSlots:
         self._idle: OrderedDict[Worker, None] = OrderedDict()
 
     def find(self, key: tuple[str, str]) -> Worker | None:
-        """For whoever came in: an idle worker that knows the script, or one that must make room, if one must."""
+        """For the holder of a slot: an idle worker with that script, or one that must be replaced, or None."""
         with self._lock:
             for worker in reversed(self._idle):
                 if worker.key == key:
@@ -58,16 +58,16 @@ class PoolSlots:
             return self._idle.popitem(last=False)[0] if len(self._idle) > len(self.gate.free) else None
 
     def give(self, worker: Worker | None) -> None:
-        """Give a seat back, with the worker in it if it can go on."""
-        # Both at once: in between there would be a worker too many.
+        """Give back a slot, with its worker if that can be used again."""
+        # Both under the lock: otherwise there could be one worker too many in between.
         with self._lock:
             if worker is not None:
                 self._idle[worker] = None
             self.gate.leave()
 
     def clear(self, *, locked: bool = True) -> list[Worker]:
-        """Take the idle workers out."""
-        # In a copy of the process nobody else is left, and nobody to give the lock back.
+        """Remove and return the idle workers."""
+        # In a forked child there are no other threads, and nothing would release the lock.
         with self._lock if locked else threading.Lock():
             idle, self._idle = list(self._idle), OrderedDict()
         return idle
@@ -95,7 +95,7 @@ def _explain_trouble(code: Code, trouble: Trouble, ended: Ended) -> ScriptFault:
         return ScriptFault(code.file, "it printed more than its limit while it was read, and was ended", "crash")
     known = trouble if not isinstance(trouble, Gone) else None
     text = f"it {how(ended, known, doing='it had declared anything')}"
-    # Of a process that nobody can say anything of, its whole family was ended.
+    # If its status is unknown, the whole fork server was ended.
     lost = known is None and ended.status is None
     return ScriptFault(code.file, text, "unavailable" if lost else "crash")
 
@@ -116,9 +116,9 @@ _encoder = msgspec.json.Encoder()
 
 
 class ScriptPool(Closing):
-    """Warm processes for the scripts of one directory. Every method may be called from any thread, and any loop.
+    """Warm processes for the scripts of one directory. Its methods may be called from any thread and any loop.
 
-    A worker belongs to the script of its first call, so that no script finds what another left behind.
+    A worker belongs to the script of its first call, so that scripts cannot see what others leave behind.
     """
 
     def __init__(self, settings: WorkerSettings, label: str = "scripts") -> None:
@@ -127,7 +127,7 @@ class ScriptPool(Closing):
         self.level: Level = probe_level(settings.sandbox)
         given = environment(settings).items()
         self.credentials = tuple(part for item in given for part in find_credentials(*item))
-        """Of the environment that scripts see, what answers must not repeat."""
+        """The credentials in the environment of scripts, which results must not repeat."""
         self._begin_anew()
         renewed_in_child(self)
 
@@ -138,7 +138,7 @@ class ScriptPool(Closing):
         self._supervisor = Supervisor(self.settings, self.level, self.label)
 
     def forked(self) -> None:
-        """Have workers of its own: a copy of the process must not speak to those of the original."""
+        """Start with new workers: a forked child must not use those of its parent."""
         for worker in self._slots.clear(locked=False):
             worker.close()
         self._supervisor.let_go()
@@ -148,12 +148,12 @@ class ScriptPool(Closing):
         self, code: Code, handler: str, arguments: Mapping[str, Any], *, ctx: Mapping[str, Any] | None = None,
         deadline: float | None = None,
     ) -> Answer:  # fmt: skip
-        """What a handler returns; `deadline` as `time.monotonic()` counts. Raises a `CallError`, and nothing else.
+        """The return value of a handler; `deadline` is in the time of `time.monotonic()`. Raises only `CallError`s.
 
-        Cancelled, it ends the worker: nobody knows what it has done by then.
+        Cancelling it ends the worker, whose state is then unknown.
         """
         started = time.monotonic()
-        # The token is something that a script cannot know before its call.
+        # The token cannot be known to a script before the call.
         asked = _Call(secrets.token_hex(8), handler, arguments, ctx)
         body = _encode_call(asked, code)
         worker = await self._find_worker(code, deadline)
@@ -168,7 +168,7 @@ class ScriptPool(Closing):
                 raise Odd("an answer to another question")
         except Trouble as trouble:
             retired = self._retire_soon(worker)
-            # Only of a process that ended by itself is it worth knowing how.
+            # The status is only informative if the process ended by itself.
             ended = await wrapped(retired) if isinstance(trouble, Gone) else Ended()
             raise troubled(code.file, trouble, ended, exchange, time.monotonic() - started) from None
         except BaseException:
@@ -179,11 +179,11 @@ class ScriptPool(Closing):
     call = link_loop.sync_twin(acall)
 
     async def adeclare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Result]:
-        """What each file declares, or why it does not, in the same order.
+        """What each file declares, or why it cannot be read, in the same order.
 
-        Several are read at once, each in a fork of its own. No file can change what another says, except where a level
-        lets scripts into the memory of each other: see note (2) of `sandbox`. One that got no process, since another
-        file took them all, is read again once the others are done.
+        Several are read concurrently, each in its own fork. No file can change what another declares, except where a
+        level lets scripts access the memory of each other: see note (2) of `sandbox`. A file that got no process,
+        because another file used up the limit, is read again after the others.
         """
         results: dict[int, Result] = {}
         todo = deque(enumerate(codes))
@@ -197,7 +197,7 @@ class ScriptPool(Closing):
     declare = link_loop.sync_twin(adeclare)
 
     def close(self) -> None:
-        """End every process. Calls that wait or run fail; later ones are `Unavailable`."""
+        """End every process. Waiting and running calls fail; later ones raise `Unavailable`."""
         self._supervisor.close()
         for worker in self._slots.clear():
             worker.close()
@@ -211,7 +211,7 @@ class ScriptPool(Closing):
     async def _read_files(
         self, todo: deque[tuple[int, Code]], results: dict[int, Result], deadline: float | None
     ) -> None:
-        """Read one file after the other with a worker, and with another when that is of no more use."""
+        """Read files with a worker until none are left; replace the worker when it cannot be used again."""
         worker: Worker | None = None
         try:
             while todo:
@@ -233,12 +233,12 @@ class ScriptPool(Closing):
         try:
             return await wrapped(made)
         except asyncio.CancelledError:
-            # It is on its way all the same, and nobody else will end it.
+            # The worker will start anyway, so end it then.
             made.add_done_callback(lambda made: self._supervisor.end(made.result()) if _has_result(made) else None)
             raise
 
     async def _read_file(self, worker: Worker, code: Code, deadline: float | None) -> tuple[Result, bool]:
-        """What one file declares, and whether the worker is there for another."""
+        """What one file declares, and whether the worker can read another."""
         token = secrets.token_hex(8)
         limit = time.monotonic() + self.settings.declare_seconds
         exchange = WorkerExchange(worker, self.settings)
@@ -272,7 +272,7 @@ class ScriptPool(Closing):
             raise
 
     def _make_soon(self, old: Worker | None, key: tuple[str, str]) -> Future[Worker]:
-        """A worker for a script, soon, in place of whoever had the seat."""
+        """Start a worker for a script in the background, replacing the old worker of the slot."""
 
         def make() -> Worker:
             if old is not None:
@@ -300,7 +300,7 @@ class ScriptPool(Closing):
         return Answer(reply.value, *exchange.printed())
 
     def _retire_soon(self, worker: Worker) -> Future[Ended]:
-        """The seat is free only when the process is gone; as a rule nobody waits for that but the next."""
+        """End a worker in the background; its slot becomes free when the process is gone."""
         ended = self._end_soon(worker)
         ended.add_done_callback(lambda _: self._slots.give(None))
         return ended

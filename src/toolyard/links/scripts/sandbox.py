@@ -1,49 +1,48 @@
-"""What scripts are kept from, level by level.
+"""What each sandbox level denies to scripts.
 
 What a script tries                    bwrap        landlock     rlimits
 -------------------------------------  -----------  -----------  --------------------------------
 a secret of the server's environment   not there    denied       denied if root started the server
 a file of the server's owner, 0600     not there    denied       denied if root started the server
-a file that everybody may read         not there    denied       readable
-that a file is there, its size, times  not there    told         told
-a file outside its own folder          not there    denied       as its uid may
- it wants to write
+a world-readable file                  not there    denied       readable
+existence, size and times of a file    not there    visible      visible
+writing a file outside its own folder  not there    denied       as its uid may
 mode, owner, attributes of a file      not there    denied (5)   as its uid may
 a socket, of any kind                  denied (1)   denied (1)   denied (1)
 the network without seccomp            not there    TCP denied   reachable
 memory of another worker               denied       denied       denied (2)
 a signal to another worker             denied (3)   denied (3)   delivered
 a signal to the server                 not there    denied (3)   denied if root started the server
-limits, priority, processors, memory   denied (1)   denied (1)   denied (1)
+limits, priority, CPU set, memory      denied (1)   denied (1)   denied (1)
  of another process
 memory and queues of System V, queues  denied (1)   denied (1)   denied (1)
  of POSIX, that outlive the process
 memory and semaphores of POSIX, files  gone with    denied       as its uid may (6)
- in /dev/shm                            its world
+ in /dev/shm                            namespace
 processes that outlive the call        ended        ended (4)    ended (4)
 memory, files, processes, file size    limited      limited      limited
 CPU                                    until the deadline, or `cpu_seconds`
 
-(1) By seccomp, on x86_64 and aarch64; on other machines it is as the uid may. Every socket is refused, of whatever
-    family; a pair of them is not. A script may lower its own limits, but not its own priority.
-(2) Not where scripts must read Python through open folders (`ForkServer.through`): then the kernel has to let them see
-    their own `/proc/self`, and that of each other. At level rlimits a file that is read for what it declares can then
-    change what those after it declare.
-(3) With Landlock ABI 6, which bwrap is joined with where the kernel has it. Without it workers may signal each other.
-(4) Swept up by a process that adopts them. One that forks and ends faster than it can be found would get away; at
-    level bwrap its whole world is ended instead.
-(5) Landlock does not ask about them. If root started the server, its files are not the script's. If not, seccomp
-    refuses to change them by path, in the script's own folder too (`shutil.copyfile` works, `shutil.copy` does not).
-    Left is what can be done with an open file, which the packages are that a script may read; and the times of any
-    file of the user whose path it knows.
-(6) They are files in a folder that everybody may write to, like /tmp: only Landlock and bwrap look at paths.
+(1) By seccomp, on x86_64 and aarch64; on other machines as the uid may. Every socket is denied, whatever its family;
+    a socket pair is not. A script may lower its own limits, but not its own priority.
+(2) Not if scripts must read Python through open descriptors (`ForkServer.through`): the kernel then has to let them
+    see their own `/proc/self`, and so that of each other. At level rlimits, a file whose declarations are read can then
+    change the declarations of the files after it.
+(3) With Landlock ABI 6, which is combined with bwrap if the kernel has it. Without it workers may signal each other.
+(4) Ended by a process that adopts orphans and kills them. One that forks and exits faster than it can be found would
+    escape; at level bwrap the whole pid namespace is ended instead.
+(5) Landlock does not cover these. If root started the server, its files do not belong to the script's uid. If not,
+    seccomp denies changing them by path, also in the script's own folder (`shutil.copyfile` works, `shutil.copy` does
+    not). They can still be changed through an open file, for instance those of packages that a script may read; so can
+    the times of any file of the user whose path it knows.
+(6) These are files in a world-writable folder, like /tmp: only Landlock and bwrap restrict paths.
 
-At level rlimits, a server that root did not start and its scripts are one user: a script can read and end what that
-user can, the server itself included. That level keeps accidents apart, not enemies.
+At level rlimits, if root did not start the server, it runs as the same user as its scripts: a script can read and end
+whatever that user can, including the server. That level protects against accidents, not against attacks.
 
-What no level limits: the memory of all processes of one script together (each has its own limit), how much is
-written to disk in many files (but at level bwrap: `file_bytes` in all), and what one script does to its own later
-calls in the same worker (`calls_per_worker: 1` does).
+No level limits the memory of all processes of one script together (each has its own limit), the total size of many
+files (except at level bwrap: `file_bytes` in all), or what a script does to its own later calls in the same worker
+(`calls_per_worker: 1` does).
 """
 
 from __future__ import annotations
@@ -71,20 +70,20 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @cache
 def interpreter() -> str:
-    """The program itself, not a link in a virtual environment."""
+    """The path of the interpreter itself, not of a link in a virtual environment."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 @cache
 def module_places() -> tuple[str, ...]:
-    """Where installed packages are; what a `.pth` file adds is not among them, but for toolyard itself."""
+    """The folders of installed packages, including toolyard; folders added by `.pth` files are not included."""
     paths = sysconfig.get_paths()
     wanted = [*site.getsitepackages(), paths["purelib"], paths["platlib"], str(Path(__file__).parents[3])]
     return tuple(path for path in dict.fromkeys(wanted) if os.path.isdir(path))
 
 
 def readable(settings: WorkerSettings) -> tuple[str, ...]:
-    """What scripts may read: the system's programs and libraries, Python, and the packages where they may be used."""
+    """The paths scripts may read: system programs and libraries, Python, and packages if `imports` allows them."""
     paths = sysconfig.get_paths()
     python = [sys.base_prefix, sys.base_exec_prefix, paths["stdlib"], os.path.dirname(os.path.dirname(interpreter()))]
     python += module_places() if settings.imports == "site" else ()
@@ -100,11 +99,11 @@ def readable(settings: WorkerSettings) -> tuple[str, ...]:
 
 
 _FIRST_UNUSED, _UNUSED = 61184, 4096
-"""Where Linux systems have uids that are given to no account."""
+"""The uids that Linux distributions leave unassigned."""
 
 
 def identity(settings: WorkerSettings) -> tuple[int, int] | None:
-    """The uid and gid that scripts get; None if they keep ours."""
+    """The uid and gid of scripts; None if they keep those of the server."""
     if os.geteuid() != 0:
         if settings.uid not in (None, os.geteuid()):
             raise ConfigError(f"uid: {settings.uid} needs a server that is started as root; leave it out")
@@ -122,9 +121,9 @@ def identity(settings: WorkerSettings) -> tuple[int, int] | None:
 
 
 def _find_unused_uid() -> int:
-    """A number that no account has, and another server's scripts most likely have not either.
+    """A number that no account has, and probably not the scripts of another server either.
 
-    The kernel counts processes by uid, so that scripts of two servers under one uid could take each other's.
+    The kernel counts processes by uid, so scripts of two servers with the same uid would share one process limit.
     """
     taken = {entry.pw_uid for entry in pwd.getpwall()}
     first = os.getpid() % _UNUSED
@@ -134,13 +133,13 @@ def _find_unused_uid() -> int:
 
 
 def environment(settings: WorkerSettings) -> dict[str, str]:
-    """What scripts see of the environment: the language, the time zone, and what the settings name."""
+    """The environment of scripts: language, time zone, and the variables named in the settings."""
     names = (*_ENV, *settings.env)
     return {"PATH": _PATH, **{name: os.environ[name] for name in names if name in os.environ}}
 
 
 def tasks_of(uid: int) -> int:
-    """Processes and threads that a uid has now on this machine, which is what the kernel's limit counts."""
+    """The current number of processes and threads of a uid on this machine, which the kernel's limit counts."""
     count = 0
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
@@ -156,7 +155,7 @@ def tasks_of(uid: int) -> int:
 
 
 def _read_field(status: bytes, name: bytes) -> int | None:
-    """The first number of a line; there are many processes, so that nothing else of theirs is taken apart."""
+    """The first number of a line. Only this line is parsed, since there may be many processes."""
     words = status.partition(name)[2].split(None, 1)
     return int(words[0]) if words else None
 
@@ -167,7 +166,7 @@ _PROBE_SECONDS = 10.0
 
 
 def probe_level(sandbox: str) -> Level:
-    """The level that is in force for a wish; `ConfigError` if this machine cannot give it."""
+    """The sandbox level for the setting; `ConfigError` if this machine does not support it."""
     if sandbox == "auto":
         return next(level for level in LEVELS if why_not(level) is None)
     for level in LEVELS:
@@ -181,7 +180,7 @@ def probe_level(sandbox: str) -> Level:
 
 @cache
 def why_not(level: Level) -> str | None:
-    """What keeps a level from being used here; None if nothing does. Found out once."""
+    """Why a level cannot be used on this machine; None if it can. Cached."""
     if level == "rlimits":
         return None
     if level == "landlock":
@@ -199,14 +198,14 @@ def why_not(level: Level) -> str | None:
 
 
 def bwrap(settings: WorkerSettings) -> list[str]:
-    """The start of a command line that runs the rest of it in a world of its own."""
+    """The start of a command line that runs the rest in new namespaces."""
     line = [shutil.which("bwrap") or "bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     line += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if identity(settings) is None:
         line.append("--unshare-user")
     else:
-        # No user namespace: root of it would still be root to the files. The fork server keeps what it needs to make
-        # its children somebody else and to end them, and nothing more.
+        # No user namespace: its root would still count as root for file permissions. The fork server keeps only the
+        # capabilities to change the uid of its children and to end them.
         for name in _CAPABILITIES:
             line += ["--cap-add", name]
     line += ["--hostname", "worker", "--perms", "1777", "--size", str(settings.file_bytes), "--tmpfs", "/tmp"]  # noqa: S108

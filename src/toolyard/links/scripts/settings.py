@@ -1,4 +1,4 @@
-"""What is asked of workers, and what they say: plain data."""
+"""Data types of requests to workers and of their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Role = Literal["serve", "declare"]
 
 
 class Code(msgspec.Struct, frozen=True):
-    """The bytes of a script, as they were read and hashed."""
+    """The content of a script, as it was read and hashed."""
 
     file: str
     sha256: str
@@ -23,7 +23,7 @@ class Code(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a handler returned, and the end of what was printed meanwhile."""
+    """The return value of a handler, and the end of its output."""
 
     value: Any
     stdout: str = ""
@@ -34,8 +34,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Declared(msgspec.Struct, frozen=True):
     """The tools of one file.
 
-    Each is a dict of `name`, `description`, `parameters`, `output`, `aliases`, `timeout`, `effects`, `tags`,
-    `version`, `flags`, `handler`, `takes_ctx`, `is_async`; what the file does not say is None, or empty.
+    Each is a dict of `name`, `description`, `parameters`, `output`, `aliases`, `timeout`, `effects`, `tags`, `version`,
+    `flags`, `handler`, `takes_ctx`, `is_async`; what the file does not declare is None or empty.
     """
 
     file: str
@@ -43,22 +43,22 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class ScriptFault(msgspec.Struct, frozen=True):
-    """Why a file declares nothing."""
+    """Why the declarations of a file could not be read."""
 
     file: str
     message: str
     kind: Literal["error", "refused", "timeout", "crash", "unavailable"] = "error"
-    """It raised; it declares wrongly; it took too long; its process ended; it had none, or lost it with another's."""
+    """error: it raised; refused: it declares wrongly; crash: its process ended; unavailable: it had no process."""
     line: int | None = None
     trace: str = ""
-    """For the log, not for whoever calls."""
+    """For the log only, not for callers."""
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a worker came to its end."""
+    """How a worker ended."""
 
     status: int | None = None
-    """As `subprocess` counts: below 0 a signal; None if nobody knows."""
+    """An exit status as in `subprocess`, negative for a signal; None if unknown."""
     clean: bool = True
-    """Nothing it started is left."""
+    """True if nothing that it started is left."""
     fault: str | None = None

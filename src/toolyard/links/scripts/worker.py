@@ -1,6 +1,6 @@
-"""`Worker`: the pipes of one child, one exchange of frames over them at a time, and what its failures mean.
+"""`Worker`: the pipes to one child, the exchange of frames over them, and the errors of its failures.
 
-A frame is four bytes of length, big end first, then JSON.
+A frame is a length in four bytes, big-endian, followed by JSON.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ HEAD = 4
 
 
 class BadFrame(ValueError):
-    """What arrived is no frame, or one that is too large."""
+    """The data is not a frame, or the frame is too large."""
 
 
 def framed(body: bytes) -> bytes:
-    """A frame of a body."""
+    """The frame of a body."""
     return len(body).to_bytes(HEAD, "big") + body
 
 
 class FrameReader:
-    """Takes bytes as they come and gives one whole body; more than that is an error, since one was asked for."""
+    """Collects bytes until one body is complete; more is an error, since only one is expected."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._data = bytearray()
 
     def feed(self, data: bytes) -> bytes | None:
-        """The body, once it is complete."""
+        """The body once it is complete, else None."""
         self._data += data
         if len(self._data) < HEAD:
             return None
@@ -60,7 +60,7 @@ _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
 class Trouble(Exception):
-    """The exchange came to nothing, and the worker is of no more use."""
+    """The exchange failed, and the worker cannot be used again."""
 
 
 class Gone(Trouble):
@@ -68,11 +68,11 @@ class Gone(Trouble):
 
 
 class Odd(Trouble):
-    """What it said is not what it should; the text says how."""
+    """The process sent something invalid; the text says what."""
 
 
 class Flooded(Trouble):
-    """It printed more than anybody would read."""
+    """The process printed more than the limit."""
 
 
 class Late(Trouble):
@@ -80,7 +80,7 @@ class Late(Trouble):
 
 
 class WorkerFault(msgspec.Struct, frozen=True):
-    """An exception of a script, as its process tells it."""
+    """An exception in a script, as its process reports it."""
 
     type: str
     message: str
@@ -91,7 +91,7 @@ class WorkerFault(msgspec.Struct, frozen=True):
 
 
 class FileDeclaration(msgspec.Struct, frozen=True):
-    """What the process of one file says of its tools, or what is said of a process that ended, or never was."""
+    """The declarations of a file, or why its process has none."""
 
     tools: list[dict[str, Any]] | None = None
     fault: WorkerFault | None = None
@@ -100,13 +100,13 @@ class FileDeclaration(msgspec.Struct, frozen=True):
 
 
 class WorkerReply(msgspec.Struct, frozen=True):
-    """The frame that answers a call, or a question about a file."""
+    """The response of a worker to a call or to a request for declarations."""
 
     token: str = ""
     value: Any = None
     fault: WorkerFault | None = None
     again: bool = False
-    """Whether the worker says it can take another call."""
+    """Whether the worker can take another call."""
     body: FileDeclaration | None = None
     ready: bool = False
     broken: str | None = None
@@ -116,7 +116,7 @@ _decoder = msgspec.json.Decoder(WorkerReply)
 
 
 class Tail:
-    """The end of what one stream brings."""
+    """The last bytes of a stream."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -124,7 +124,7 @@ class Tail:
         self.total = 0
 
     def add(self, data: bytes) -> None:
-        """Keep the last bytes only."""
+        """Append data, keeping the last bytes only."""
         self.total += len(data)
         self._kept += data
         if len(self._kept) > self._limit * 2 + _CHUNK:
@@ -132,34 +132,34 @@ class Tail:
 
     @property
     def truncated(self) -> bool:
-        """Whether there was more."""
+        """Whether the beginning was dropped."""
         return self.total > self._limit
 
     def text(self) -> str:
-        """What is kept of it."""
+        """The kept bytes as text."""
         if not self.total:
             return ""
         return bytes(self._kept[-self._limit :] if self._limit else b"").decode("utf-8", "replace")
 
 
 class WorkerParent(Protocol):
-    """What a worker was forked from, and is ended by."""
+    """The process that forks and ends workers."""
 
     def end(self, worker: Worker) -> Ended:
         """End the worker and what it started."""
 
     def close(self) -> None:
-        """End everybody."""
+        """End all workers."""
 
 
 class Worker:
-    """The server's side of a child: where to write, and three pipes to read."""
+    """The server's end of a child's pipes: one to write to and three to read from."""
 
     def __init__(self, name: str, fds: list[int], fork_server: WorkerParent) -> None:
         self.name = name
         self.fork_server = fork_server
         self.key: tuple[str, str] | None = None
-        """The script it belongs to: its file and its hash."""
+        """The script it belongs to: file name and hash."""
         self.calls = 0
         self.to, self.answers, self.out, self.err = fds
         self.poll = select.epoll()
@@ -170,11 +170,11 @@ class Worker:
             self.poll.register(fd, _IN)
 
     def is_fresh(self) -> bool:
-        """It lives and has said nothing since its last answer."""
+        """True if it is alive and has sent nothing since its last response."""
         return not self._is_closed and not self.poll.poll(0)
 
     def close(self) -> None:
-        """Let go of the pipes; a child that still lives reads its end."""
+        """Close the pipes; a child that is still alive reads an end of file."""
         if not self._is_closed:
             self._is_closed = True
             self.poll.close()
@@ -183,7 +183,7 @@ class Worker:
 
 
 class WorkerExchange:
-    """One frame there, one frame back, and what is printed meanwhile."""
+    """One request frame, one response frame, and the output in between."""
 
     __slots__ = ("_left", "_limits", "_reader", "_worker", "reply", "stderr", "stdout")
 
@@ -197,16 +197,16 @@ class WorkerExchange:
         self.reply: WorkerReply | None = None
 
     def printed(self) -> tuple[str, str, bool]:
-        """What is kept of stdout and stderr, and whether there was more."""
+        """The kept part of stdout and stderr, and whether it is truncated."""
         return self.stdout.text(), self.stderr.text(), self.stdout.truncated or self.stderr.truncated
 
     @property
     def is_sent(self) -> bool:
-        """Whether the worker has all of what was asked; one that answers before has not read it."""
+        """Whether the request was written completely; a worker may respond without having read it."""
         return not self._left
 
     def begin(self, body: bytes) -> None:
-        """Send what is asked, as far as it goes at once."""
+        """Write the request, as far as possible without blocking."""
         data = framed(body)
         try:
             sent = os.write(self._worker.to, data)
@@ -219,7 +219,7 @@ class WorkerExchange:
             self._worker.poll.register(self._worker.to, _OUT)
 
     def advance(self, seconds: float) -> bool:
-        """Take what has arrived, or arrives within that time; True once the answer is there."""
+        """Handle data that has arrived or arrives within that time; True once the response is complete."""
         worker = self._worker
         has_answer = False
         for fd, _ in worker.poll.poll(seconds):
@@ -230,19 +230,19 @@ class WorkerExchange:
             else:
                 self._take_printed(fd)
         if has_answer:
-            # At last: what was printed before it, or before the process ended, is there by now.
+            # Read last, because output that precedes it, or the end of the process, is in the pipes by then.
             self._take_answer(os.read(worker.answers, _CHUNK))
         return self.reply is not None
 
     def wait(self, deadline: float | None) -> WorkerReply:
-        """Block until the answer is there."""
+        """Block until the response is complete."""
         while not self.advance(-1 if deadline is None else _left(deadline)):
             pass
         assert self.reply is not None
         return self.reply
 
     async def wait_async(self, deadline: float | None) -> WorkerReply:
-        """Let the running loop watch until the answer is there."""
+        """Wait for the response on the running loop."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -306,7 +306,7 @@ def _left(deadline: float) -> float:
 
 
 class ScriptFailed(ToolFailed):
-    """The script raised, or its process ended. What it printed is for the trace, not for the caller."""
+    """The script raised, or its process ended. Its output is for the trace, not for the caller."""
 
     stdout: str = ""
     stderr: str = ""
@@ -322,7 +322,7 @@ class ScriptTimeout(CallTimeout):
 
 
 def raised(file: str, fault: WorkerFault, exchange: WorkerExchange) -> ScriptFailed:
-    """The script raised, or returned what cannot be an answer."""
+    """The error for a script that raised or returned an invalid result."""
     text = f"{file}: {fault.message}" if fault.refused else f"{file}: {fault.type}: {fault.message}".removesuffix(": ")
     error = ScriptFailed(text, details={} if fault.refused else {"exception": fault.type})
     error.unforeseen = not fault.refused
@@ -332,7 +332,7 @@ def raised(file: str, fault: WorkerFault, exchange: WorkerExchange) -> ScriptFai
 
 
 def troubled(file: str, trouble: Trouble, ended: Ended, exchange: WorkerExchange, seconds: float) -> CallError:
-    """The exchange itself failed."""
+    """The error for an exchange that failed."""
     error: ScriptFailed | ScriptTimeout
     if isinstance(trouble, Late):
         error = ScriptTimeout(f"{file} did not answer within {seconds:.3g} s and was ended")
@@ -345,7 +345,7 @@ def troubled(file: str, trouble: Trouble, ended: Ended, exchange: WorkerExchange
 
 
 def how(ended: Ended, trouble: Trouble | None = None, *, doing: str = "it answered") -> str:
-    """How a process came to its end, in words."""
+    """Describe how a process ended."""
     words = str(trouble or "")
     if words:
         return f"wrote to the pipe of its answers, which is not its own: {words}"

@@ -1,1 +1,1 @@
-"""From a Python function to JSON Schema: signature, types, docstring, and values back from arguments."""
+"""Derive JSON Schemas from Python functions (signature, types, docstring), and convert arguments to Python values."""

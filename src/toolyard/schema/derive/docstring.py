@@ -1,7 +1,7 @@
-"""What a docstring says about a tool and its parameters, in Google, NumPy or Sphinx style.
+"""Read the description of a tool and its parameters from a docstring in Google, NumPy or Sphinx style.
 
-Only sections that describe parameters or the result are taken out; whatever is left, in the author's
-own words, is the description. So nothing is lost: a section that cannot be read stays where it is.
+Only sections that describe parameters or the result are removed; the rest, unchanged, is the description. So nothing is
+lost: a section that cannot be parsed stays in the text.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _GRAMMAR = frozenset({"Parameters", "Returns", "optional", "default"})
 _TYPE_NAMES = "of or str int float bool bytes dict list tuple set object None Any"
 _TYPES = _GRAMMAR.union(_TYPE_NAMES.split())
 
-# Inherited text from here is about the library's class, not about the author's.
+# Docstrings inherited from these packages describe their base class, not the author's class.
 _LIBRARIES = sys.stdlib_module_names | {"pydantic", "toolyard"}
 
 
 class DocInfo(msgspec.Struct, frozen=True):
-    """A docstring taken apart."""
+    """The parts of a docstring."""
 
     description: str = ""
     """The text without the sections that `params` and `returns` come from."""
     params: dict[str, str] = {}
     returns: str | None = None
     types: dict[str, str] = {}
-    """As written, and worth nothing beside an annotation."""
+    """Types as written; only used for parameters without an annotation."""
 
     def read_type_of(self, name: str, default: Any) -> dict[str, Any]:
-        """What the type in the text says of a parameter without annotation, if JSON has it and the default is one."""
+        """The schema of a parameter from its documented type; empty unless JSON has the type and the default fits."""
         schema = read_type(self.types.get(name, "any")) or {}
         kinds = schema.get("type", ())
         kinds = [kinds] if isinstance(kinds, str) else list(kinds)
@@ -67,7 +67,7 @@ class DocInfo(msgspec.Struct, frozen=True):
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """A section of a docstring: where it ends, and its text under a heading that the parser knows."""
+    """A section of a docstring: its end line, and its text under a heading that the parser knows."""
 
     end: int
     style: _Style
@@ -77,8 +77,8 @@ class _Block(msgspec.Struct, frozen=True):
 def read_docstring(obj: Any) -> DocInfo:
     """The documentation of a function, method, class, `functools.partial` or callable instance.
 
-    A class is described by its own docstring, its parameters by that and by `__init__`. A callable
-    instance is described by its `__call__`, else by its class. A malformed docstring is all description.
+    A class is described by its own docstring, its parameters by that and by `__init__`. A callable instance is
+    described by its `__call__`, else by its class. A malformed docstring becomes the description as a whole.
     """
     while isinstance(obj, functools.partial):
         obj = obj.func
@@ -94,7 +94,7 @@ def read_docstring(obj: Any) -> DocInfo:
 
 
 def parse_docstring(docstring: str, *, attributes: bool = False) -> DocInfo:
-    """Take apart a docstring whose indent is cleaned; with `attributes`, these are parameters too."""
+    """Parse a docstring without indentation; with `attributes`, an Attributes section describes parameters too."""
     lines = [line.rstrip() for line in docstring.splitlines()]
     kept: list[str] = []
     params: dict[str, str] = {}
@@ -113,7 +113,7 @@ def parse_docstring(docstring: str, *, attributes: bool = False) -> DocInfo:
         types |= _types_of(lines[position], parsed)
         returns += filter(None, _returns_of(parsed))
         position = block.end
-        # The blank lines before and after the section would meet where it stood.
+        # Drop one of the blank lines before and after the removed section.
         while kept and not kept[-1] and position < len(lines) and not lines[position]:
             position += 1
     return DocInfo("\n".join(kept).strip(), params, "\n".join(returns) or None, types)
@@ -124,7 +124,7 @@ def _block_at(lines: list[str], start: int, attributes: bool) -> _Block | None:
     if line.startswith("Attributes") and not attributes:
         return None
     if _TYPE_FIELD.match(line):
-        # Annotations say what types are; where there is none, `_types_of` looks here.
+        # Types come from annotations; `_types_of` reads this for parameters without one.
         return _Block(start + 1, "REST", "")
     if _FIELD.match(line):
         end = _field_end(lines, start)
@@ -147,7 +147,7 @@ def _section_title(heading: str) -> str:
 
 
 def _indented_end(lines: list[str], start: int) -> int:
-    """Behind the indented block that starts here; blank lines within it belong to it."""
+    """The end of the indented block that starts here; blank lines within it belong to it."""
     end = start
     for position in range(start, len(lines)):
         if lines[position] and not lines[position][0].isspace():
@@ -158,7 +158,7 @@ def _indented_end(lines: list[str], start: int) -> int:
 
 
 def _field_end(lines: list[str], start: int) -> int:
-    """Behind a `:field:`, whose text may go on without indent until a blank line or the next field."""
+    """The end of a `:field:`, whose text may continue without indentation until a blank line or the next field."""
     end = start + 1
     while end < len(lines) and lines[end] and not lines[end].startswith(":"):
         end += 1
@@ -166,7 +166,7 @@ def _field_end(lines: list[str], start: int) -> int:
 
 
 def _numpy_end(lines: list[str], start: int, *, keyed: bool) -> int:
-    """Behind a NumPy section: at the next heading, or at the first line that is no entry of it."""
+    """The end of a NumPy section: the next heading, or the first line that is not an entry of the section."""
     for position in range(start, len(lines)):
         line, after = lines[position], lines[position + 1] if position + 1 < len(lines) else ""
         if _UNDERLINE.fullmatch(after):
@@ -180,12 +180,12 @@ def _numpy_end(lines: list[str], start: int, *, keyed: bool) -> int:
 
 
 def _parse_style(block: _Block) -> Docstring | None:
-    """None when the parser refuses the section, loses words of it, or takes for a parameter what cannot be one."""
-    # Only callables with such sections pay for the import.
+    """None if the parser rejects the section, loses words of it, or finds a parameter that cannot be one."""
+    # Imported only for callables that have such sections.
     from docstring_parser import DocstringStyle, ParseError, parse
 
     try:
-        # The parser takes the first line of a docstring for its summary.
+        # The parser takes the first line of a docstring as its summary.
         parsed = parse(f"Summary.\n\n{block.text}", DocstringStyle[block.style])
     except ParseError:
         return None
@@ -224,7 +224,7 @@ def _types_of(line: str, parsed: Docstring) -> dict[str, str]:
 
 
 def _beyond_types(written: str | None) -> str:
-    """What stands in the place of a type, if it says more than an annotation can."""
+    """The text in the place of a type, if it says more than a type; otherwise empty."""
     return "" if written is None or _split_words(written) <= _TYPES else written
 
 
@@ -251,7 +251,7 @@ def _class_doc(cls: type) -> str:
 
 
 def _is_generated(cls: type, doc: str) -> bool:
-    """Dataclasses and named tuples without a docstring get their own signature for one."""
+    """True for the signature that dataclasses and named tuples get as their default docstring."""
     fields = hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields")
     return fields and doc.startswith(f"{cls.__name__}(")
 

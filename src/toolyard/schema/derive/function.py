@@ -1,7 +1,7 @@
-"""From a Python callable to everything a tool needs: schemas, description, and values in and out.
+"""Derive everything a tool needs from a Python callable: schemas, description, argument and result conversion.
 
 derive(fn)               each parameter is a property
-derive_model(fn, Input)  the one parameter is a model, and its fields are the properties
+derive_model(fn, Input)  the single parameter is a model whose fields are the properties
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ _PLAIN_SCALARS = frozenset({str, int, bool, type(None)})
 
 
 class Derived(msgspec.Struct, frozen=True, eq=False):
-    """What can be told from a callable's signature, annotations and docstring."""
+    """What a callable's signature, annotations and docstring say."""
 
     parameters: Schema
     output_parameters: Schema
     description: str
     call: Callable[..., Any]
-    """The callable itself, or a thin cover where it calls its context other than `ctx`."""
+    """The callable itself, or a wrapper if its context parameter is not called `ctx`."""
     prepare: Prepare | None
-    """JSON arguments to positional and keyword ones; None when `call(**arguments)` is all it takes."""
+    """Converts JSON arguments to positional and keyword arguments; None if `call(**arguments)` is enough."""
     finish: Finish
-    """What was returned to plain JSON."""
+    """Converts the return value to plain JSON."""
     takes_ctx: bool = False
     is_async: bool = False
     integers: tuple[str, ...] = ()
-    """Without `prepare`: parameters that want 3 where JSON Schema also accepts 3.0."""
+    """Without `prepare`: parameters that require 3 where JSON Schema also accepts 3.0."""
     returns: type | None = None
-    """The model class that every answer must be an instance of, if one is promised."""
+    """The model class that every result must be an instance of, if the annotation is one."""
     plain: bool = False
-    """True when `finish` would leave an answer that is JSON already as it is."""
+    """True if `finish` returns JSON values unchanged."""
     place: Prepare | None = None
-    """From `derive_model` only: the call's arguments for an input model that is validated already."""
+    """From `derive_model` only: the call arguments for an already validated input model."""
 
 
 class _Output(msgspec.Struct, frozen=True, eq=False):
@@ -78,10 +78,10 @@ class _Output(msgspec.Struct, frozen=True, eq=False):
 
 
 def derive(fn: Callable[..., Any], *, parameters: Schema | None = None) -> Derived:
-    """Describe a callable; `DefinitionError` names the parameter that cannot be described and a way out.
+    """Describe a callable; `DefinitionError` names the parameter that cannot be described and suggests a remedy.
 
-    `parameters` is a schema written by hand. It stands as it is, and a signature that says less than the
-    schema (`**kwargs`, say, or annotations nobody can resolve) is no error then.
+    `parameters` is a schema written by hand. It is used unchanged, and a signature that cannot be described (`**kwargs`
+    or annotations that cannot be resolved) is then not an error.
     """
     if isinstance(fn, type) and issubclass(fn, BaseModel):
         derived = _derive_constructor(fn)
@@ -92,7 +92,7 @@ def derive(fn: Callable[..., Any], *, parameters: Schema | None = None) -> Deriv
 
 
 def derive_model(fn: Callable[..., Any], input_model: type[BaseModel]) -> Derived:
-    """Describe a function of one model: its arguments are the fields of the model.
+    """Describe a function with a single model parameter: its arguments are the fields of the model.
 
     `prepare` validates once; the cause of its `InvalidArguments` is pydantic's error without input values.
     """
@@ -119,7 +119,7 @@ def _plan_arguments(read: Outline, doc: DocInfo, *, lenient: bool) -> ArgumentPl
 
 
 def _derive_constructor(model: type[BaseModel]) -> Derived:
-    """Calling a model class validates, so `prepare` can do all of it and name what is wrong."""
+    """Describe a model class, whose constructor validates, so `prepare` does all the work and reports all faults."""
     output = _output_schema(label_of(model), model)
     return Derived(
         parameters=_model_schema(model),
@@ -138,7 +138,7 @@ def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: 
     if doc.returns and schema and "description" not in schema:
         schema = {"description": doc.returns, **schema}
     elif doc.returns:
-        # The output schema has no room for this text, and a model can use it.
+        # The output schema has no place for this text, but a model can use it.
         description = f"{description}\n\nReturns: {doc.returns}".strip()
     return Derived(
         parameters=plan.schema,
@@ -163,13 +163,13 @@ def _renaming_ctx(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _output_schema(label: str, annotation: Any) -> _Output:
-    """The schema and serialiser of a return annotation; any JSON where it is missing or says nothing."""
+    """The schema and serialiser of a return annotation; any JSON if it is missing or has no schema."""
     returns = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
-    # A bare base class stands for any model of its kind; its own schema would drop their fields.
+    # A bare base class stands for any subclass; its own schema would drop their fields.
     if annotation is EMPTY or annotation in (Any, BaseModel, StrictModel):
         return _Output({}, finisher(label, None, plain=True), returns, plain=True)
     if get_origin(annotation) is Iterator:
-        annotation = types.GenericAlias(Iterable, get_args(annotation))  # the one that pydantic knows
+        annotation = types.GenericAlias(Iterable, get_args(annotation))  # pydantic only supports Iterable
     try:
         adapter = _make_adapter(portable(annotation))
         schema = schema_of(adapter, mode="serialization")
@@ -181,7 +181,7 @@ def _output_schema(label: str, annotation: Any) -> _Output:
 
 def _make_adapter(annotation: Any) -> TypeAdapter[Any]:
     try:
-        # By default pydantic writes null for NaN, and nobody would learn of it.
+        # By default pydantic writes NaN as null without any error.
         return TypeAdapter(annotation, config=ConfigDict(ser_json_inf_nan="constants"))
     except PydanticUserError as error:
         if error.code != "type-adapter-config-unused":
@@ -200,7 +200,7 @@ def _model_schema(model: type[BaseModel]) -> Schema:
 
 
 def _input_name(fn: Callable[..., Any], read: Outline) -> str | None:
-    """The name under which a function takes its model; None if by position."""
+    """The keyword under which a function takes its model; None if by position."""
     needed = [item for item in read.parameters if item.kind is not inspect.Parameter.VAR_KEYWORD]
     if not needed:
         raise DefinitionError(f"{read.label} takes no parameter for its input model")
@@ -217,28 +217,28 @@ def _input_name(fn: Callable[..., Any], read: Outline) -> str | None:
 def validated(model: type[_M], arguments: Arguments, *, sent: Arguments | None = None) -> _M:
     """The arguments as an instance of the model, or `InvalidArguments`.
 
-    The cause of that error is pydantic's own, less the input values. Its pointers lead into what was
-    `sent`, in case the arguments had to be rearranged for the model.
+    The cause of that error is pydantic's own, without input values. Its pointers refer to `sent`, in case the arguments
+    had to be rearranged for the model.
     """
     failure: ValidationError | None = None
     try:
-        # As JSON, because that is what arguments are: only from JSON does a strict model take a date from text.
+        # Validate as JSON: only from JSON does a strict model accept a date written as text.
         return model.model_validate_json(to_json(arguments))
     except ValidationError as error:
         failure, violations = without_input(error), read_violations(error, arguments if sent is None else sent)
     except PydanticSerializationError as error:
         violations = [Violation("", f"is not JSON: {error}", "type")]
-    # Raised out here, or the error that still holds the values would be kept as the context of this one.
+    # Raised outside the except block, so that the error that still holds the values does not become the context.
     raise InvalidArguments(
         f"invalid arguments: {describe(violations)}", details={"violations": [item.to_dict() for item in violations]}
     ) from failure
 
 
 def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Finish:
-    """What turns the results of one callable into plain JSON, or raises `InvalidOutput`.
+    """A function that converts the results of one callable to plain JSON, or raises `InvalidOutput`.
 
-    `adapter` serialises by the return annotation. `plain` says that it leaves scalars as they are, so
-    that they need not be sent through it.
+    `adapter` serialises by the return annotation. `plain` means that the adapter leaves scalars unchanged, so they need
+    not pass through it.
     """
 
     def finish(value: Any) -> Any:
@@ -266,13 +266,13 @@ def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Fi
 def _dump_value(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
     if adapter is None:
         return to_jsonable_python(value, fallback=_write_unknown)
-    # A value that is not what the annotation says is still written; judging it is the output check's job.
+    # A value that does not match the annotation is still written; validating it is the job of the output check.
     return adapter.dump_python(value, mode="json", by_alias=True, warnings=False, fallback=_write_unknown)
 
 
 def _write_unknown(value: Any) -> Any:
-    """What pydantic, or pydantic before 2.14, cannot write by itself."""
-    if hasattr(value, "tolist"):  # arrays and the numbers in them: numpy, pandas, torch, array
+    """Convert values that pydantic, or pydantic before 2.14, cannot serialise."""
+    if hasattr(value, "tolist"):  # arrays and their scalars: numpy, pandas, torch, array
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
@@ -284,20 +284,20 @@ def _write_unknown(value: Any) -> Any:
 
 
 class ArgumentPlan(msgspec.Struct, frozen=True, eq=False):
-    """What arguments look like, and how they reach the callable."""
+    """The schema of the arguments, and how they are passed to the callable."""
 
     schema: Schema
     prepare: Prepare | None
-    """None when JSON values can be passed by keyword as they are."""
+    """None if JSON values can be passed by keyword unchanged."""
     integers: tuple[str, ...]
-    """Then, the parameters that want 3 where JSON Schema also accepts 3.0."""
+    """In that case, the parameters that require 3 where JSON Schema also accepts 3.0."""
 
 
 class _Field(msgspec.Struct, frozen=True, eq=False):
-    """A parameter as a field of the model that stands for the signature.
+    """A parameter as a field of the model that represents the signature.
 
-    `slot` is its name there, a neutral one: pydantic refuses some names that Python allows. `key` is its
-    name in JSON.
+    `slot` is its neutral name in the model, since pydantic rejects some names that Python allows. `key` is its name in
+    JSON.
     """
 
     slot: str
@@ -307,7 +307,7 @@ class _Field(msgspec.Struct, frozen=True, eq=False):
     info: FieldInfo
     default: Any
     filled: bool
-    """True when only `Field` holds the default, so that Python would not apply it."""
+    """True if only `Field` has the default, so that Python would not apply it."""
 
     @property
     def required(self) -> bool:
@@ -315,13 +315,13 @@ class _Field(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_direct(self) -> bool:
-        """True when `fn(**arguments)` does all there is to do."""
+        """True if `fn(**arguments)` needs no conversion."""
         by_name = not self.parameter.positional and not self.filled and self.key == self.parameter.name
         return by_name and is_plain(self.annotation)
 
 
 def _describe_parameters(read: Outline, doc: DocInfo) -> ArgumentPlan:
-    """`DefinitionError` names the parameter that cannot be described."""
+    """The schema and argument conversion; `DefinitionError` names the parameter that cannot be described."""
     named, extra = read_parameters(read)
     try:
         fields = [_make_field(read.label, f"p{index}", parameter) for index, parameter in enumerate(named)]
@@ -359,7 +359,7 @@ def _make_field(label: str, slot: str, parameter: Parameter) -> _Field:
     if filled and info.default is not PydanticUndefined:
         default = info.default
     if default is None and not accepts_none(annotation):
-        # `limit: int = None` means an optional limit to everyone but the type checker.
+        # By convention `limit: int = None` means an optional limit, although type checkers reject it.
         annotation = with_none(annotation)
         info = FieldInfo.from_annotation(annotation)
     alias = info.validation_alias
@@ -369,7 +369,7 @@ def _make_field(label: str, slot: str, parameter: Parameter) -> _Field:
 
 
 def _make_rest_field(extra: Parameter) -> _Field:
-    """`**kwargs` as one more field, a dict of its own, under a key that no parameter can have."""
+    """`**kwargs` as one more field, a dict, under a key that no parameter can have."""
     annotation: Any = types.GenericAlias(dict, (str, extra.annotation))
     return _Field("rest", f"**{extra.name}", extra, annotation, FieldInfo.from_annotation(annotation), EMPTY, False)
 
@@ -385,16 +385,16 @@ def _make_model(label: str, fields: Sequence[_Field], rest: _Field | None, doc: 
         described = field.info.description or _read_remark(field.info) or doc.params.get(field.parameter.name)
         metadata = Field(validation_alias=field.key, description=described)
         named: Any = Annotated[portable(field.annotation, portables), metadata]
-        # Which default stands here does not matter: what is not given is not passed on.
+        # The default here has no effect: arguments that are not given are not passed on.
         definitions[field.slot] = named if field.required or field.filled else (named, None)
-    # Dataclasses and typed dicts among the parameters take "forbid" over: no key is dropped in silence.
+    # Dataclasses and typed dicts among the parameters inherit "forbid", so no key is dropped silently.
     config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-    # The brackets keep this name from being one that a class among the annotations has too.
+    # The parentheses prevent a clash with the name of a class among the annotations.
     return create_model(f"{label.rpartition('.')[2]}()", __config__=config, __module__=__name__, **definitions)
 
 
 def _read_remark(info: FieldInfo) -> str | None:
-    """`Annotated[str, "Where to."]`, as many write a description, and `Doc("Where to.")`."""
+    """The description from `Annotated[str, "Where to."]`, as many write it, or `Doc("Where to.")`."""
     said = (item if isinstance(item, str) else getattr(item, "documentation", None) for item in info.metadata)
     return next((text for text in said if isinstance(text, str) and text.strip()), None)
 
@@ -410,7 +410,7 @@ def _no_schema(label: str, parameters: Sequence[Parameter], error: Exception) ->
         try:
             schema_of(TypeAdapter(portable(parameter.annotation)))
         except NO_SCHEMA as refusal:
-            # The rest of what pydantic says is advice for authors of models.
+            # The rest of pydantic's message is advice for authors of models.
             reason = str(refusal).partition("\n")[0].partition(". ")[0]
             kind = inspect.formatannotation(parameter.annotation)
             return DefinitionError(
@@ -421,7 +421,7 @@ def _no_schema(label: str, parameters: Sequence[Parameter], error: Exception) ->
 
 
 def _open_schema(schema: Schema, rest: _Field, *, closed_to: set[str]) -> None:
-    """Let the schema take what `**kwargs` takes, but not what is bound, injected or known by another name."""
+    """Let the schema accept what `**kwargs` accepts, except names that are bound, injected or aliased."""
     kwargs = schema["properties"].pop(rest.key)
     values = kwargs.get("additionalProperties", True)
     described = {"description": kwargs["description"]} if "description" in kwargs else {}
@@ -435,23 +435,23 @@ def _show_default(schema: Schema, field: _Field) -> None:
     shown = schema["properties"][field.key]
     shown.pop("default", None)
     default = _as_json(field)
-    # A default that breaks its own schema (`limit: int = "all"`) is for Python callers alone.
+    # A default that violates its own schema (`limit: int = "all"`) is only for Python callers.
     if default is not EMPTY and compile_schema({**shown, "$defs": schema.get("$defs", {})}).is_valid(default):
         shown["default"] = default
 
 
 def _as_json(field: _Field) -> Any:
-    """The default in JSON, or EMPTY unless it comes back from there as it was.
+    """The default in JSON, or EMPTY unless it survives the round trip.
 
-    Callers may fill in defaults that a schema shows, and the callable must not be able to tell.
+    Callers may fill in defaults that a schema shows, and the callable must receive an equal value.
     """
     default = field.default
     if default is EMPTY:
         return EMPTY
     try:
-        # Sets have no order of their own, and a schema must be the same in every process.
+        # Sets are unordered, but a schema must be the same in every process.
         written = to_jsonable_python(sorted(default) if isinstance(default, (set, frozenset)) else default)
-        # Less what only makes sense on a field of a model, like an alias.
+        # Without metadata that only makes sense on a field of a model, such as an alias.
         bare = portable(field.info.rebuild_annotation())
         read = written if is_plain(field.annotation) else TypeAdapter(bare).validate_python(written)
         same = type(read) is type(default) and bool(read == default)
@@ -482,7 +482,7 @@ def _make_prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field
 def _collect_positional(fields: Sequence[_Field], values: dict[str, Any], arguments: Arguments) -> tuple[Any, ...]:
     given = [field.filled or field.key in arguments for field in fields]
     last = max((place for place, is_given in enumerate(given, 1) if is_given), default=0)
-    # A gap before an argument that is given can only be closed with the default itself.
+    # Parameters omitted before a given one must be filled with their defaults.
     return tuple(
         values[field.slot] if is_given else field.default
         for field, is_given in zip(fields[:last], given[:last], strict=True)

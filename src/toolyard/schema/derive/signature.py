@@ -1,4 +1,4 @@
-"""A callable's parameters with their annotations resolved, whatever kind of callable it is."""
+"""The parameters of any kind of callable, with their annotations resolved."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError
 
 EMPTY: Any = inspect.Parameter.empty
-"""Stands for no annotation and for no default."""
+"""Stands for a missing annotation or default."""
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
-# Before Python 3.12 the two are different things.
+# Before Python 3.12 these are two different objects.
 _UNPACK = (typing.Unpack, typing_extensions.Unpack)
 
-# Evaluating an annotation runs the author's expression; these are the ways it goes wrong.
+# The exceptions of evaluating an annotation, which runs the author's expression.
 _UNRESOLVED = (NameError, AttributeError, SyntaxError, TypeError, LookupError, ValueError)
 
 
 class Parameter(msgspec.Struct, frozen=True, eq=False):
-    """One parameter that a model may set."""
+    """A parameter that a model may set."""
 
     name: str
     annotation: Any
     default: Any = EMPTY
     required: bool = True
     positional: bool = False
-    """True when it cannot be passed by name."""
+    """True if it can only be passed by position."""
 
 
 class Outline(msgspec.Struct, frozen=True, eq=False):
-    """A callable as far as it can be read without resolving the annotations of its parameters."""
+    """What is known of a callable without resolving the annotations of its parameters."""
 
     label: str
     parameters: tuple[inspect.Parameter, ...]
-    """Without `ctx` and without what a `functools.partial` has bound."""
+    """Without `ctx` and without parameters bound by a `functools.partial`."""
     returns: Any
-    """The resolved return annotation; EMPTY if there is none or it cannot be resolved."""
+    """The resolved return annotation; EMPTY if it is missing or cannot be resolved."""
     ctx: str | None
     is_async: bool
     hidden: tuple[str, ...]
-    """Names the callable knows but a model must not set: `self`, `ctx`, bound arguments."""
+    """Names that the callable has but a model must not set: `self`, `ctx`, bound arguments."""
     scope: _Scope
 
 
@@ -62,21 +62,21 @@ class _Scope(msgspec.Struct, frozen=True, eq=False):
     closure: dict[str, Any]
 
     def resolve(self, annotation: Any) -> Any:
-        """The annotation with strings evaluated, `Annotated` kept; raises one of `_UNRESOLVED`."""
+        """The annotation with strings evaluated and `Annotated` kept; raises one of `_UNRESOLVED`."""
         holder = _Holder({"it": annotation})
         found = typing.get_type_hints(holder, self.names, self.closure, include_extras=True)["it"]
         return found.type if isinstance(found, dataclasses.InitVar) else found
 
 
 class _Holder:
-    """Something with annotations, which is all that `get_type_hints` looks at."""
+    """An object with annotations, as `get_type_hints` requires."""
 
     def __init__(self, annotations: dict[str, Any]) -> None:
         self.__annotations__ = annotations
 
 
 def outline(fn: Callable[..., Any]) -> Outline:
-    """Read a callable; `DefinitionError` if it has no signature or cannot be a tool at all."""
+    """Inspect a callable; `DefinitionError` if it has no signature or cannot be a tool."""
     label = label_of(fn)
     try:
         signature = inspect.signature(fn)
@@ -104,7 +104,7 @@ def outline(fn: Callable[..., Any]) -> Outline:
 
 
 def read_parameters(read: Outline) -> tuple[tuple[Parameter, ...], Parameter | None]:
-    """What a model may set, and the `**kwargs` parameter; `DefinitionError` names what cannot be read."""
+    """The parameters that a model may set, and `**kwargs`; `DefinitionError` names one that cannot be read."""
     named: list[Parameter] = []
     extra = None
     for parameter in read.parameters:
@@ -124,18 +124,18 @@ def read_parameters(read: Outline) -> tuple[tuple[Parameter, ...], Parameter | N
 
 
 def label_of(fn: Any) -> str:
-    """How error messages name a callable: module and qualified name, of what a partial wraps."""
+    """The name of a callable in error messages: module and qualified name, without `functools.partial`."""
     fn = unpartial(fn)
     named = fn if hasattr(fn, "__qualname__") else type(fn)
     module = getattr(named, "__module__", None)
     home = sys.modules.get(module or "")
     if home is not None and home.__spec__ is None and getattr(home, "__file__", None) and module != "__main__":
-        module = Path(str(home.__file__)).stem  # a file that was run under a name nobody knows
+        module = Path(str(home.__file__)).stem  # a file that was run under an arbitrary module name
     return f"{module}.{named.__qualname__}" if module else str(named.__qualname__)
 
 
 def unpartial(fn: Any) -> Any:
-    """The callable behind any number of `functools.partial`s."""
+    """The callable inside any number of `functools.partial`s."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return fn
@@ -160,7 +160,7 @@ def _unpack_kwargs(label: str, typed_dict: Any) -> Iterator[Parameter]:
         ) from None
     for name, annotation in hints.items():
         required = name in typed_dict.__required_keys__
-        # A class whose annotations were strings did not know about these when it was made.
+        # If the annotations of the class are strings, `__required_keys__` does not reflect these qualifiers.
         while typing.get_origin(annotation) in (typing.Required, typing.NotRequired):
             required = typing.get_origin(annotation) is typing.Required
             annotation = typing.get_args(annotation)[0]
@@ -234,7 +234,7 @@ def _bound_keywords(fn: Any) -> set[str]:
 
 
 def _source_of(fn: Any) -> tuple[Any, type | None]:
-    """The function that carries the annotations, and the class it belongs to."""
+    """The function that carries the annotations, and its class."""
     fn = inspect.unwrap(unpartial(fn))
     owner: type | None = None
     if isinstance(fn, type):
@@ -251,7 +251,7 @@ def _source_of(fn: Any) -> tuple[Any, type | None]:
 
 def _scope_of(source: Any, owner: type | None) -> _Scope:
     names: dict[str, Any] = {ToolContext.__name__: ToolContext}
-    # A generated __init__ repeats annotations of base classes, which were written in their modules.
+    # A generated __init__ repeats annotations of base classes, which refer to names of their modules.
     for base in reversed(owner.__mro__ if owner else ()):
         names |= vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
         names[base.__name__] = base

@@ -1,4 +1,4 @@
-"""Questions about annotations that decide how a value reaches a parameter."""
+"""Properties of annotations that decide how a value is passed to a parameter."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _STRING_LIMITS = frozenset({"pattern", "min_length", "max_length"})
 
 
 def is_plain(annotation: Any, *, within: frozenset[Any] = frozenset()) -> bool:
-    """True when a JSON value that fits the annotation's schema is already the Python value it asks for.
+    """True if every JSON value that fits the annotation's schema is already the Python value to pass.
 
-    `within` holds the classes and aliases being looked at, so that a recursive type comes to an end.
+    `within` holds the classes and aliases being examined, so that recursion in types terminates.
     """
     if _is_alias(annotation):
         return annotation in within or is_plain(annotation.__value__, within=within | {annotation})
@@ -67,12 +67,12 @@ def _is_plain_dict(typed_dict: Any, within: frozenset[Any]) -> bool:
     try:
         hints = typing_extensions.get_type_hints(typed_dict, include_extras=True)
     except NameError:
-        return False  # pydantic may know the names; then it shall do the conversion
+        return False  # pydantic may know the names, so it does the conversion
     return all(is_plain(hint, within=within | {typed_dict}) for hint in hints.values())
 
 
 def wants_int(annotation: Any) -> bool:
-    """True when 3.0, which JSON Schema takes for an integer, has to reach the parameter as 3."""
+    """True if 3.0, which JSON Schema accepts as an integer, must be passed as 3."""
     kinds = set(_list_alternatives(annotation))
     return int in kinds and float not in kinds
 
@@ -83,14 +83,14 @@ def accepts_none(annotation: Any) -> bool:
 
 
 def with_none(annotation: Any) -> Any:
-    """The annotation, or None; what `Annotated` says goes on applying to the whole."""
+    """The annotation or None; `Annotated` metadata still applies to the whole."""
     if typing.get_origin(annotation) is Annotated:
         return Annotated[with_none(annotation.__origin__), *annotation.__metadata__]
     return typing.Optional[annotation]  # noqa: UP045 - `|` is not defined for every annotation
 
 
 def portable(annotation: Any, made: dict[Any, Any] | None = None) -> Any:
-    """The annotation with each `typing.TypedDict` in the form that pydantic can read before Python 3.12."""
+    """The annotation with each `typing.TypedDict` converted to a form that pydantic can read before Python 3.12."""
     made = {} if made is None else made
     if typing.is_typeddict(annotation):
         return made.get(annotation) or _portable_dict(annotation, made)
@@ -112,7 +112,7 @@ def _portable_dict(typed_dict: Any, made: dict[Any, Any]) -> Any:
         return typed_dict
     make: Any = typing_extensions.TypedDict
     copy = make(typed_dict.__name__, {})
-    # Known before its fields are, because they may mention it.
+    # Registered before its fields are converted, because they may refer to it.
     made[typed_dict] = copy
     hints = typing.get_type_hints(typed_dict, include_extras=True)
     copy.__annotations__ = {name: portable(hint, made) for name, hint in hints.items()}
@@ -126,7 +126,7 @@ def _portable_dict(typed_dict: Any, made: dict[Any, Any]) -> Any:
 
 
 def _bare_annotation(annotation: Any) -> Any:
-    """Behind aliases, `NewType`s, `Required` and unconstrained type variables."""
+    """The annotation inside aliases, `NewType`s, `Required` and unconstrained type variables."""
     while True:
         if isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
@@ -141,7 +141,7 @@ def _bare_annotation(annotation: Any) -> Any:
 
 
 def _is_alias(annotation: Any) -> bool:
-    # By name: `type X = ...` and typing_extensions make instances of different classes.
+    # By name: `type X = ...` and typing_extensions create instances of different classes.
     return type(annotation).__name__ == "TypeAliasType" and not annotation.__type_params__
 
 
@@ -160,7 +160,7 @@ def _list_alternatives(annotation: Any) -> Iterator[Any]:
 
 
 def _is_declared(item: Any, annotation: Any) -> bool:
-    """True when the JSON Schema says all that this piece of `Annotated` metadata says."""
+    """True if the JSON Schema expresses everything that this piece of `Annotated` metadata does."""
     kinds = {typing.get_origin(kind) or kind for kind in _list_alternatives(annotation)} - {types.NoneType}
     if isinstance(item, FieldInfo):
         by_name = item.is_required() and item.validation_alias is None
@@ -172,13 +172,13 @@ def _is_declared(item: Any, annotation: Any) -> bool:
     facts = getattr(item, "__dict__", None)
     if facts and isinstance(item, annotated_types.BaseMetadata | annotated_types.GroupedMetadata):
         said = {key: fact for key, fact in facts.items() if fact is not None}
-        # A compiled pattern may carry flags, which JSON Schema cannot say.
+        # A compiled pattern may have flags, which JSON Schema cannot express.
         return kinds <= {str} and said.keys() <= _STRING_LIMITS and isinstance(said.get("pattern", ""), str)
     return isinstance(item, str)
 
 
 NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, NameError, TypeError, AttributeError)
-"""How pydantic, and typing below it, say that an annotation has no schema."""
+"""The exceptions of pydantic and typing for an annotation without a schema."""
 
 _CLASSES = frozenset({"model", "dataclass", "typed-dict", "enum"})
 _OPEN_CLASSES = frozenset({"dataclass", "typed-dict"})
@@ -191,11 +191,11 @@ class _Tidy(GenerateJsonSchema):
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Never: a title is the author's or none."""
+        """False: only titles that the author wrote are kept."""
         return False
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        """Without the name of a class as its title, and with what older versions of pydantic leave out."""
+        """Drop a title that is the name of the class, and add keywords that older versions of pydantic omit."""
         written = super().generate_inner(schema)
         if schema["type"] in _CLASSES and "cls" in schema:
             target = self.resolve_ref_schema(written)
@@ -205,25 +205,25 @@ class _Tidy(GenerateJsonSchema):
         return written
 
     def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchemaValue:
-        """Without the names of a named tuple as titles, which pydantic before 2.12 sets over the author's."""
+        """Drop titles that are field names of a named tuple, which pydantic before 2.12 sets over the author's."""
         written = super().p_arguments_schema(arguments, var_args_schema)
         if "prefixItems" in written:
             written["prefixItems"] = [self.generate_inner(argument["schema"]) for argument in arguments]
         return written
 
     def is_subclass_schema(self, schema: Any) -> JsonSchemaValue:
-        """Refused: pydantic would accept anything, but no JSON value is a class."""
+        """Rejected: pydantic would accept anything, but no JSON value is a class."""
         return self.handle_invalid_for_json_schema(schema, "a class")
 
     def encode_default(self, dft: Any) -> Any:
-        """NaN and the infinities count as unserialisable, so that the default is left out."""
+        """Treat NaN and the infinities as not serialisable, so that the default is left out."""
         encoded = super().encode_default(dft)
         if not_finite(encoded) is not None:
             raise PydanticSerializationError("not a finite number")
         return encoded
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
-        """In the order of writing, which is the author's for properties."""
+        """Keep the order of definition, which for properties is the author's."""
         return value
 
 
@@ -233,20 +233,20 @@ def schema_of(adapter: TypeAdapter[Any] | type[BaseModel], *, mode: JsonSchemaMo
         schema = adapter.json_schema(mode=mode, schema_generator=_Tidy)
     else:
         schema = adapter.model_json_schema(mode=mode, schema_generator=_Tidy)
-    # The root of a recursive model is only a reference; readers of a tool expect its properties there.
+    # The root of a recursive model is only a reference; consumers of a tool expect the properties there.
     target = resolve_pointer(schema, schema.pop("$ref", None))
     return ordered({**target, **schema} if target else schema)
 
 
 def ordered(schema: Schema) -> Schema:
-    """The schema with its keywords in the order in which people read them, definitions last."""
+    """The schema with its keywords in reading order, definitions last."""
     defs = schema.pop("$defs", None)
     known = {key: schema[key] for key in _ORDER if key in schema}
     return known | schema | ({"$defs": defs} if defs else {})
 
 
 def not_finite(value: Any) -> str | None:
-    """JSON pointer of the first NaN or infinity in plain JSON; None if all is well."""
+    """JSON pointer of the first NaN or infinity in plain JSON; None if there is none."""
     if isinstance(value, float):
         return None if math.isfinite(value) else ""
     if not isinstance(value, (dict, list)):
@@ -266,11 +266,11 @@ def _drop_title(schema: JsonSchemaValue, cls: type[Any]) -> None:
 
 
 def _complete_class(written: JsonSchemaValue, schema: Any) -> None:
-    """Say whether a dataclass or typed dict takes other keys, and what it is for; pydantic before 2.14 does not."""
+    """Add whether a dataclass or typed dict accepts other keys, and its docstring; pydantic before 2.14 does not."""
     extra = schema.get("extra_behavior") or schema.get("config", {}).get("extra_fields_behavior")
     if extra in ("forbid", "allow"):
         written.setdefault("additionalProperties", extra == "allow")
     cls = schema["cls"]
-    # A dataclass without a docstring gets its signature for one.
+    # A dataclass without a docstring gets its signature as a docstring.
     if cls.__doc__ and not cls.__doc__.startswith(f"{cls.__name__}("):
         written.setdefault("description", inspect.cleandoc(cls.__doc__))

@@ -1,4 +1,4 @@
-"""`MCPConfigToolLoader`: the servers of the JSON file that desktop clients keep, one namespace each.
+"""`MCPConfigToolLoader`: the servers in the JSON file of desktop clients, one namespace for each.
 
 {"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}, "wiki": {"url": "https://wiki.example/mcp"}}}
 """
@@ -35,7 +35,7 @@ _MEANINGLESS = frozenset({"disabled", "enabled", "name", "description"})
 
 
 class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Of the file in which other MCP clients list servers."""
+    """Options of the file in which other MCP clients list servers."""
 
     path: Annotated[str | Path, Meta(description="Path of the file, in the format of MCP clients.")]
     namespace: Annotated[  # type: ignore[assignment]
@@ -61,10 +61,10 @@ class _Named:
         self.report = SourceReport(name)
         self.failure: ToolyardError | None = None
         self.stirred = False
-        """Something happened to it since it was loaded."""
+        """True if the server reported a change since its last load."""
 
     def load(self) -> None:
-        """Read its tools again; what it gave last stays if that fails."""
+        """Load its tools again; if that fails, the tools of the last load stay."""
         self.stirred = False
         try:
             self.loader.load()
@@ -77,10 +77,10 @@ class _Named:
 class MCPConfigToolLoader(ToolLoader):
     """Loads the tools of every server in an MCP client's file. A server's name is its namespace.
 
-    A server that fails is listed in the report, and the tools it gave last stay; the load fails if all do. The file is
-    read again on refresh; connections to servers that are as they were stay. Relative paths are taken from the file's
+    A server that fails is reported, and the tools of its last load stay; the load fails if all servers do. The file is
+    read again on refresh; connections to unchanged servers are kept. Relative paths are resolved against the file's
     folder; `${NAME}` and `${NAME:-default}` are replaced from the environment. `approved` is as for one server. With
-    `namespace`, one name or several, and `namespaces="locked"` servers of other names are refused.
+    `namespace`, one name or several, and `namespaces="locked"`, servers with other names are rejected.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (McpConfigOptions,)
@@ -117,22 +117,22 @@ class MCPConfigToolLoader(ToolLoader):
 
     @property
     def servers(self) -> dict[str, MCPToolLoader]:
-        """The loader of each server that is enabled, by its name; known once the file was read."""
+        """The loader of each enabled server, by name; empty until the file is read."""
         return {server.name: server.loader for server in self._servers}
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be shown nowhere of how the servers are reached."""
+        """Secrets for reaching the servers, which must not be shown anywhere."""
         return tuple(secret for server in self._servers for secret in server.loader.secrets)
 
     @property
     def comes_back(self) -> bool:
-        """If the file could be read, its servers may come later."""
+        """True if errors are skipped and the file could be read, since its servers may become available later."""
         return self.on_error == "skip" and bool(self._servers)
 
     def prepare(self) -> None:
         """Start connecting to all servers."""
-        with suppress(ToolyardError, OSError):  # said by `load`
+        with suppress(ToolyardError, OSError):  # reported by `load`
             self._read()
             for server in self._servers:
                 server.loader.prepare()
@@ -145,7 +145,7 @@ class MCPConfigToolLoader(ToolLoader):
             server.loader.watch(partial(_mark_changed, server, changed))
 
     def load(self) -> list[Tool]:
-        """The tools of every server that responds. Only servers that reported a change are asked again."""
+        """The tools of every server that responds. After changes were reported, only those servers are asked again."""
         self._check_open()
         chosen = [server for server in self._servers if server.stirred]
         if not chosen:
@@ -185,10 +185,10 @@ class MCPConfigToolLoader(ToolLoader):
             raise SourceUnavailable(f"{self.source} is closed")
 
     def _read(self) -> None:
-        """The servers as the file has them now; those that are as they were stay connected."""
+        """Read the file again; unchanged servers stay connected."""
         found = self._all(parse_json(read_bytes(self.path, max_bytes=MAX_BYTES), what=self.source))
         with self._lock:
-            # Closed meanwhile, nobody would close what was found now; it has not connected yet.
+            # If the source was closed meanwhile, the new servers would never be closed; they are not connected yet.
             self._check_open()
             before, self._servers = self._servers, found
         for server in before:
@@ -240,7 +240,7 @@ class MCPConfigToolLoader(ToolLoader):
             options.setdefault("transport", _TYPES[kind])
         if "command" in options:
             options["cwd"] = str((self.path.parent / options.get("cwd", "")).absolute())
-        # What other programs mean by it differs: seconds here, milliseconds there.
+        # The unit differs between programs: seconds in some, milliseconds in others.
         if options.pop("timeout", None) is not None:
             rewrites = (*rewrites, Rewrite(name, "/timeout", "left out; give timeout to the source instead"))
         options = {**self._options, **options, "namespace": name, "on_error": self.on_error}

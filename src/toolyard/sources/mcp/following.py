@@ -1,6 +1,6 @@
-"""`Followed`: a source's kept connection to its server, and what it lists; and the file of approved definitions.
+"""`Followed`: a persistent connection to the server of a source and its tool list; the file of approved definitions.
 
-What a server lists is fetched before it is asked for.
+After a change, the list is fetched before the source is asked to load it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _LEAST_PAUSE = 0.2
 _LONGEST_PAUSE = 60.0
 _log = logging.getLogger(__name__)
 _SHARE = 4
-"""A server that keeps changing is read again after this many times what the last reading took."""
+"""If a server keeps changing, wait this many times the duration of the last listing before the next one."""
 
 
 class Followed:
-    """Connects when it is begun, and stays connected until it is closed.
+    """Connects on `begin` or first use, and stays connected until it is closed.
 
-    What the server says by itself is fetched on the loop of links and only then announced, so that loading it again
-    waits for nobody: a server that hangs delays no other.
+    After a notification, the list is fetched on the loop of links and only then announced, so that loading it does not
+    wait: a server that hangs delays no other.
     """
 
     def __init__(self, server: McpServer, handlers: Handlers, timeout: float) -> None:
@@ -58,19 +58,19 @@ class Followed:
         self._link: McpLink | None = None
         self._unwatch: Callable[[], None] | None = None
         self._ahead: Future[Listing] | None = None
-        """What the next load will be given."""
+        """The list for the next load."""
         self._changed: Callable[[], None] | None = None
         self._missed = False
-        """Something happened before anybody wanted to be told."""
+        """True if a change occurred before `follow` was called."""
         self._lost = False
-        """What was loaded last is not what the server says now, because it cannot be asked."""
+        """True if the last load may be outdated because the server cannot be reached."""
         self._fetching: Future[None] | None = None
         self._again = False
         self._closed = False
         renewed_in_child(self)
 
     def forked(self) -> None:
-        """In the child of a fork nobody works on what was begun in the parent."""
+        """Reset in a forked child, where nothing runs the parent's work."""
         leave(self._ahead, self._fetching)
         self._lock = threading.RLock()
         self._ahead = self._fetching = None
@@ -84,7 +84,7 @@ class Followed:
                 self._ahead = link_loop.submit(link.alist_tools(timeout=self._timeout))
 
     def listing(self) -> Listing:
-        """What the server lists; `SourceUnavailable` says why it cannot be known."""
+        """The server's tool list; `SourceUnavailable` says why there is none."""
         if link_loop.is_here():
             raise SyncInAsyncError("this is the loop of links, which must not wait; load in a thread instead")
         link = self._connected()
@@ -107,7 +107,7 @@ class Followed:
         return found
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever `listing` would give something else, or nothing any more."""
+        """Call `changed` whenever `listing` would return something else or fail."""
         with self._lock:
             self._changed = changed
             missed, self._missed = self._missed, False
@@ -115,7 +115,7 @@ class Followed:
             self._refetch()
 
     def close(self) -> None:
-        """Let go of the connection; it ends when nobody else holds it."""
+        """Release the connection; it closes when its last user releases it."""
         with self._lock:
             self._closed = True
             link, self._link = self._link, None
@@ -179,7 +179,7 @@ class Followed:
         try:
             await self._fetch_again(link)
         except BaseException:
-            # Whatever it ended by, the next change begins another.
+            # Whatever the reason, the next change must start a new fetch.
             with self._lock:
                 self._fetching = None
             raise
@@ -194,10 +194,10 @@ class Followed:
                 pause = max(_LEAST_PAUSE, _SHARE * (time.monotonic() - began))
             except CallError as error:
                 ahead.set_exception(error)
-                # Nothing will happen by itself while the server is there and does not say what it has.
+                # While the server is up but its list fails, no notification would cause another attempt.
                 self._again = self._again or link.state == "up"
                 pause = max(2 * pause, 1.0)
-            except Exception as error:  # noqa: BLE001 - a mistake of ours must not end the following
+            except Exception as error:  # noqa: BLE001 - a bug here must not end the following
                 _log.warning("listing the tools of %s failed unexpectedly", self._server.name, exc_info=True)
                 ahead.set_exception(Unavailable(f"listing failed: {type(error).__name__}"))
                 self._again, pause = True, max(2 * pause, 1.0)
@@ -219,19 +219,19 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 class NotApprovedError(DefinitionError):
-    """The tool is not the one that was approved."""
+    """The tool differs from the approved definition."""
 
 
 def approval_of(tool: Tool) -> str:
-    """Equal as long as the tool is described in the same way."""
+    """A hash of what the tool says about itself, including its title and annotations."""
     return digest(tool.definition_hash, *(tool.metadata.get(key) for key in _SHOWN_TO_PEOPLE))
 
 
 class ApprovedDefinitions:
     """The entries of one server in a file that several may share: `{"servers": {server: {tool: hash}}}`.
 
-    A server that the file does not know is trusted as it is; so is a tool whose hash is null. Both are then filled in.
-    Not so a server of which the file knows another of the same name: `place` tells apart where they are.
+    A server that is not in the file is trusted on first use, and so is a tool whose hash is null; the hashes are then
+    added. A server is not trusted if the file has another one with the same name; `place` tells them apart.
     """
 
     def __init__(self, path: Path, name: str, place: str) -> None:
@@ -242,7 +242,7 @@ class ApprovedDefinitions:
         self._new: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Read the file as it is now, at the start of a load."""
+        """Read the file again at the start of a load."""
         document, self._known = self._read()
         self._new = {}
         others = [key for key in document[_SERVERS] if key.startswith(self._name) and key != self._server]
@@ -255,7 +255,7 @@ class ApprovedDefinitions:
             self._known = {}
 
     def check(self, key: str, tool: Tool) -> None:
-        """`NotApprovedError` unless the tool is as it was, or is trusted now."""
+        """`NotApprovedError` unless the tool has its approved definition, or is trusted on first use."""
         current = approval_of(tool)
         if self._known is None:
             self._new[key] = current
@@ -271,12 +271,12 @@ class ApprovedDefinitions:
             )
 
     def finish(self) -> None:
-        """Write down what was trusted in this load; what somebody else agreed to meanwhile stays."""
+        """Save what was trusted in this load; approvals that were added to the file meanwhile take precedence."""
         if self._known is None or self._new:
             self._add(self._new, over=False)
 
     def agree(self, entries: dict[str, str]) -> None:
-        """Add entries, or put them in the place of older ones."""
+        """Add entries, or replace older ones."""
         self._add(entries, over=True)
 
     def _add(self, entries: dict[str, str], *, over: bool) -> None:

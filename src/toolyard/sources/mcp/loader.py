@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
-    """Of an MCP server, beside what every source has."""
+    """Options of an MCP server."""
 
     timeout: Annotated[float, Meta(gt=0, description="Seconds that listing the tools may take.")]
     max_tools: Annotated[int, Meta(ge=1, description="Maximum number of tools to load from the server.")]
@@ -54,7 +54,7 @@ class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
 
 
 class _Known(NamedTuple):
-    """An entry as it was read last time: equal again, it is the same tool, with its compiled schema."""
+    """An entry of the last load. If it is unchanged, the same tool is used again, with its compiled schema."""
 
     raw: dict[str, Any]
     candidate: AdmittedTool
@@ -64,13 +64,13 @@ class _Known(NamedTuple):
 class MCPToolLoader(ToolLoader):
     """Loads the tools of the MCP server at `url`, or of the one that `command` starts, and stays connected.
 
-    The transport is found out, unless `transport` says http, sse or stdio. `auth` is a mapping with a `type`: `bearer`
+    The transport is detected, unless `transport` is http, sse or stdio. `auth` is a mapping with a `type`: `bearer`
     (`token`), `basic` (`user`, `password`), `api_key` (`name`, `value`), `oauth2` (`token_url`, `client_id`,
-    `client_secret`, `scopes`) or `oauth`. `env` is added to the few variables that a started server is given.
+    `client_secret`, `scopes`) or `oauth`. `env` is added to the few variables that a started server inherits.
 
-    When the server says that its tools changed, a registry loads them again; while it cannot be reached, its last tools
-    stay, marked stale. With `approved`, a file, tools are trusted as they are the first time: one that is described
-    otherwise later, or is new, is left out until it is approved.
+    When the server reports that its tools changed, a registry loads them again; while it cannot be reached, its last
+    tools stay, marked stale. With `approved`, a file, tools are trusted on first use: one that is new, or whose
+    definition differs later, is left out until it is approved.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (McpSourceOptions, LoaderOptions)
@@ -127,29 +127,29 @@ class MCPToolLoader(ToolLoader):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be shown nowhere of how the server is reached."""
+        """Secrets for reaching the server, which must not be shown anywhere."""
         from toolyard.links.mcp.options import secrets_of
 
         return secrets_of(self.server)
 
     @property
     def source(self) -> str:
-        """The address without a query, or `stdio: ` and the command."""
+        """The URL without its query, or `stdio: ` and the command."""
         return self.label or self.server.name
 
     @property
     def comes_back(self) -> bool:
-        """Unless what is bad is to be raised, the server may come later."""
+        """True unless errors are raised, since the server may become available later."""
         return self.on_error == "skip"
 
     def prepare(self) -> None:
         """Start connecting and listing the tools."""
-        # What is wrong is said by `load`: this is only a hint, and no reason to give up on others.
+        # Errors are reported by `load`: this is only a hint, and must not affect other sources.
         with suppress(ToolyardError, OSError):
             self._follow().begin()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when the server's tools change, and when it is lost or back."""
+        """Call `changed` when the server's tools change, and when the connection is lost or restored."""
         self._on_change = changed
         self._follow().follow(changed)
 
@@ -164,7 +164,7 @@ class MCPToolLoader(ToolLoader):
             return self._take(listing)
 
     def close(self) -> None:
-        """Let go of the connection, for good: who loads at this moment, or later, is told that it is closed."""
+        """Release the connection permanently; a load in progress, or a later one, raises `SourceUnavailable`."""
         with self._lock:
             self._closed = True
             followed, self._followed = self._followed, None
@@ -201,9 +201,9 @@ class MCPToolLoader(ToolLoader):
             return None
         from toolyard.sources.mcp.following import ApprovedDefinitions
 
-        # Two servers may be called the same; how they are told apart may be secret, so only its hash is kept.
+        # Two servers may have the same name; what tells them apart may be secret, so only its hash is stored.
         server = self.server
-        # What a query says may be a key, and that is another one after a while.
+        # Values in the query may be keys that rotate, so only the names count.
         url, _, query = (server.url or "").partition("?")
         asked = sorted(part.partition("=")[0] for part in query.split("&"))
         place = digest(url, asked, server.command, server.args, server.cwd)
@@ -240,7 +240,8 @@ class MCPToolLoader(ToolLoader):
             approvals.finish()
         self._note_changes(known)
         gone = {key: old for key, old in self._known.items() if key not in known}
-        # A tool that comes back as another one is found out, too; there is no end of names that may be made up.
+        # Remember removed tools, so that a different tool under the same name is noticed; limited, since a server can
+        # invent any number of names.
         self._known = {**gone, **known} if len(gone) + len(known) <= 2 * self._max_tools else known
         self._offered, self.admitted = offered, candidates
         changed = [rewrite for rewrite in self._changed.values() if approvals is None]
@@ -248,7 +249,7 @@ class MCPToolLoader(ToolLoader):
         return [candidate.tool for candidate in candidates]
 
     def _read(self, raw: Any, place: str) -> _Known:
-        # A server can put what it was started with into a description, as into an answer.
+        # A server can put credentials that it was started with into a description, as into a result.
         raw = self._echoes.hide(raw)
         name = raw.get("name") if isinstance(raw, dict) else None
         before = self._known.get(name) if isinstance(name, str) else None
@@ -285,9 +286,9 @@ class MCPToolLoader(ToolLoader):
 
 
 def read_entry(raw: Any, *, namespace: str, source: str, server: McpServer) -> tuple[Tool, list[Change]]:
-    """The tool, and what was read otherwise than written; `DefinitionError` says why it is none.
+    """The tool, and what was changed to read it; `DefinitionError` if the entry is invalid.
 
-    Title, icons, annotations, `_meta` and whatever else the server says go to `metadata`, as they are.
+    Title, icons, annotations, `_meta` and all other keys go to `metadata` unchanged.
     """
     if not isinstance(raw, dict):
         raise DefinitionError(f"a tool must be an object, not {json_type(raw)}")
@@ -342,14 +343,14 @@ def _read_output(raw: dict[str, Any], changes: list[Change]) -> Any:
 
 
 def _read_mirrored(schema: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Arguments that are repeated in headers; a rule broken there is the tool's end, as the protocol wants it."""
+    """Arguments that are repeated in headers; an invalid declaration rejects the tool, as the protocol requires."""
     if not isinstance(schema, dict):
         return ()
     try:
         if HEADER.encode() not in _encode(schema):
             return ()
     except (TypeError, ValueError, RecursionError):
-        return ()  # what is wrong with the schema is said by who admits it
+        return ()  # admission reports what is wrong with the schema
     found = find_header_params(schema)
     if any(len(param.path) > 1 and "." in "".join(param.path) for param in found):
         raise DefinitionError(f"{HEADER}: a dot in the name of a nested argument")

@@ -1,4 +1,4 @@
-"""Bodies: which of the media types offered is sent, what arguments make it up, and what a call gives back.
+"""Request bodies (media type, arguments, encoding) and the schemas of successful responses.
 
 Files in a multipart body, wherever its schema has them, are base64 text in the schema and parts in the binding.
 """
@@ -22,40 +22,40 @@ BASE64: Node = {
     "contentEncoding": "base64",
     "pattern": r"^\s*(?:(?:[A-Za-z0-9+/]\s*){4})*(?:(?:[A-Za-z0-9+/]\s*){2,3})?(?:=\s*)*$",
 }
-"""Bytes as an argument: what the engine can read, also in lines, and with or without the signs at the end."""
+"""The schema of binary arguments: base64 as the engine accepts it, with or without line breaks and padding."""
 
 SAID = ("description", "title", "examples", "deprecated")
-"""What a schema says to people, and keeps when its value is written in another way."""
+"""Annotations that a schema keeps when its value is encoded differently."""
 
 _BRANCHES = ("anyOf", "oneOf", "allOf")
 _COMPOUND = frozenset({*_BRANCHES, "$ref", "properties", "items"})
 _MAX_DEPTH = 64
 _MAX_SIZE = 5_000
-"""Subschemas of a component that is written out where it is named, because there are files in it."""
+"""Maximum number of subschemas of a component that is inlined because it contains files."""
 
 
 class Found(NamedTuple):
-    """A schema, what is known of the files in its values, and its size where components were written out in it."""
+    """A schema, how the files in its values are sent, and its size including inlined components."""
 
     node: Any
     part: RestPart | None = None
     text: bool = False
-    """Whether its values may be other text than that of a file."""
+    """Whether its values may be text other than that of a file."""
     size: int = 0
 
 
 class Uploads:
-    """Finds the files in the schema of one body; `content_types` are those of its properties, where it says them."""
+    """Finds the files in the schema of one body; `content_types` are the declared content types of its properties."""
 
     def __init__(self, content_types: Mapping[str, str | None], targets: Mapping[str, SchemaPart]) -> None:
         self.targets = dict(targets)
-        """What the schemas that were found refer to."""
+        """The components that the converted schemas refer to."""
         self._content_types = content_types
         self._components: dict[tuple[str, str | None, bool], Found] = {}
 
     def find(self, node: Any, content_type: str | None = None, depth: int = 0, *, is_body: bool = False) -> Found:
-        """The schema of the body, or of a property with such a content type, with base64 text in place of files."""
-        # In a part that is JSON bytes are text.
+        """The schema of the body, or of a property with that content type, with base64 text in place of files."""
+        # In a JSON part, bytes are text.
         if type(node) is not dict or depth > _MAX_DEPTH or media_kind(content_type or "*/x") == "json":
             return Found(node)
         if is_file(node, content_type):
@@ -85,7 +85,7 @@ class Uploads:
         return Found(out, part, text, sum(found.size for found in inside))
 
     def _find_fields(self, node: Node, out: Node, depth: int, is_body: bool) -> list[Found]:
-        """What is inside an object, as one."""
+        """The files in the properties of an object, combined into one part."""
         fields: dict[str, Found] = {}
         if type(node.get("additionalProperties")) is dict:
             fields[OTHER_PARTS] = self.find(node["additionalProperties"], None, depth)
@@ -95,14 +95,14 @@ class Uploads:
             named = {name: self.find(sub, types.get(name), depth) for name, sub in node["properties"].items()}
             out["properties"] = {name: found.node for name, found in named.items()}
             fields |= named
-        # Where those not named are files, those that are named must be named as parts, too.
+        # If additional properties are files, declared properties must be sent as parts too.
         others = RestPart() if OTHER_PARTS in fields and fields[OTHER_PARTS].part else None
         parts = {name: part for name, found in fields.items() if (part := found.part or others)}
         size = sum(found.size for found in fields.values())
         return [Found(None, RestPart(parts=parts), size=size)] if parts else []
 
     def _find_component(self, name: str, content_type: str | None, depth: int, is_body: bool) -> Found:
-        """Once for each place; one that leads back to itself is left as it is there."""
+        """Find the files of a component, once for each content type; a recursive reference is left as it is."""
         key = (name, content_type, is_body)
         if key not in self._components:
             component = self.targets[name]
@@ -115,7 +115,7 @@ class Uploads:
 
 
 def merge_parts(parts: Iterable[RestPart]) -> RestPart | None:
-    """What holds for a value of any of these; None for none."""
+    """The encoding that applies to a value of any of these; None if there are none."""
     merged: RestPart | None = None
     for part in parts:
         if merged is None:
@@ -129,7 +129,7 @@ def merge_parts(parts: Iterable[RestPart]) -> RestPart | None:
 
 
 def is_file(node: Node, content_type: str | None) -> bool:
-    """Whether a schema alone says that its values are bytes."""
+    """Whether the schema itself declares its values as bytes."""
     if not list_types(node) <= {"string"} or "contentEncoding" in node or node.keys() & _COMPOUND:
         return False
     described = str(node.get("contentMediaType") or content_type or "text/plain")
@@ -137,7 +137,7 @@ def is_file(node: Node, content_type: str | None) -> bool:
 
 
 def list_types(node: Node) -> set[str]:
-    """The types a converted schema allows beside null; none if it does not say."""
+    """The types that a converted schema allows, without null; empty if it has none."""
     kind = node.get("type", ())
     return {kind} - {"null"} if type(kind) is str else set(kind) - {"null"}
 
@@ -148,20 +148,20 @@ _PLAIN_OBJECT = frozenset(
         *("examples", "default", "deprecated", "readOnly", "writeOnly"),
     }
 )
-"""Keywords of an object that is the sum of its properties."""
+"""Keywords of an object that is defined by its properties alone."""
 
 _MAX_HOPS = 32
 _END: Any = object()
 _JSON_LIKE = frozenset({"object", "array"})
 _ONLY_FILE = "file"
-"""The name of the part where a multipart body is nothing but a file, which the document gives no name."""
+"""The part's name if a multipart body is nothing but a file, for which the document has no name."""
 _PLAIN_PART = RestPart()
 _ANY_BODY = ResolvedRef({"content": {"application/json": {}}}, MAIN)
 _PART_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 
 
 class RequestBody:
-    """A request body, and the arguments it is made of."""
+    """A request body and its arguments."""
 
     __slots__ = ("binary", "media_type", "node", "part", "parts", "properties", "required", "sent", "targets")
 
@@ -169,11 +169,11 @@ class RequestBody:
         self.media_type = media_type
         self.part = part
         self.sent = sent
-        """Whether the operation must have a body."""
+        """Whether the operation requires a body."""
         self.node: Any = part.node
-        """The schema of the whole body, where it is one argument."""
+        """The schema of the whole body, if it is a single argument."""
         self.properties: Node | None = None
-        """Schemas of the properties, where each is an argument."""
+        """Schemas of the properties, if each is an argument."""
         self.required: list[str] = []
         self.parts: dict[str, RestPart] = {}
         self.binary = False
@@ -189,10 +189,10 @@ class Bodies:
         self._notes = notes
 
     def read(self, here: ResolvedRef, place: str) -> RequestBody | None:
-        """The body an operation takes; None if nothing can be told about it."""
+        """The body of an operation; None if its content is not described."""
         settled = self._files.settle(here)
         if settled.node is None:
-            settled = _ANY_BODY  # It has been noted why.
+            settled = _ANY_BODY  # The reason has already been noted.
         raw = settled.node
         content = self._files.settle(settled.inside("content"))
         if type(content.node) is not dict or not content.node:
@@ -219,7 +219,7 @@ class Bodies:
         return body
 
     def _read_encoding(self, media: ResolvedRef) -> Node:
-        """What is said of the parts of a body, by property."""
+        """The encoding of the parts of a body, by property."""
         found = self._files.settle(media.inside("encoding"))
         named = (
             {name: self._files.settle(found.inside(name)).node for name in found.node or ()}
@@ -233,7 +233,7 @@ class Bodies:
         resolved = resolve_part(body.part.node, body.targets)
         types = list_types(resolved)
         if kind == "binary" and types and types <= _JSON_LIKE:
-            kind = "json"  # A type of somebody's own for what is plainly data.
+            kind = "json"  # A custom media type for structured data.
         if kind in ("text", "binary"):
             self._shape_whole(body, resolved, kind)
             return
@@ -247,11 +247,11 @@ class Bodies:
         elif type(body.node) is not dict:
             body.node = {}
         if kind in ("form", "multipart"):
-            # Also where the body is one argument: each of its properties is a part that may hold bytes.
+            # Also if the body is a single argument: each of its properties is a part that may contain bytes.
             self._encode_parts(body, encoding, kind)
 
     def _shape_whole(self, body: RequestBody, resolved: Node, kind: MediaKind) -> None:
-        """Text is an argument of text; bytes are one of base64."""
+        """Make the whole body one argument: text, or base64 for binary media types."""
         said = {key: resolved[key] for key in SAID if key in resolved}
         body.binary = kind == "binary"
         body.node = {**said, **BASE64} if body.binary else {**said, "type": "string"}
@@ -260,13 +260,13 @@ class Bodies:
             limits = ("pattern", "minLength", "maxLength", "enum")
             body.node |= {key: resolved[key] for key in limits if key in resolved}
         if not body.binary and list_types(resolved) & _JSON_LIKE:
-            # XML, or JSON by lines: the caller writes the text, and must still see what belongs into it.
+            # XML or JSON lines: the caller writes the text, and needs the schema of its content.
             body.node["contentSchema"] = body.part.node
         else:
             body.targets = {}
 
     def _encode_parts(self, body: RequestBody, encoding: Node, kind: MediaKind) -> None:
-        """Say of every property how it is written, and look for files in it."""
+        """Set the encoding of every property, and find the files in it."""
         content_types = {name: _first_type(said.get("contentType")) for name, said in encoding.items()}
         files: Mapping[str, RestPart] = {}
         if kind == "multipart":
@@ -281,7 +281,7 @@ class Bodies:
                 body.properties = found.node["properties"]
         for name in {**files, **encoding}:
             said, file = encoding.get(name, {}), files.get(name)
-            # The style is that of a query, which has no place for bytes.
+            # These styles are those of a query string, which cannot carry bytes.
             style = said["style"] if file is None and said.get("style") in _PART_STYLES else None
             explode = said.get("explode")
             exploded = explode if isinstance(explode, bool) else style in (None, "form", "deepObject")
@@ -293,7 +293,7 @@ class Bodies:
 
 
 def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> Node:
-    """What a converted schema says, through references and beside null; empty for what is no object."""
+    """Follow references and unwrap a nullable schema; empty if the result is not an object."""
     for _ in range(_MAX_HOPS):
         if type(node) is not dict:
             break
@@ -302,7 +302,7 @@ def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> Node:
             part = targets[ref[8:]]
             node, targets = part.node, part.refs
             continue
-        # Frameworks write an optional file as one of a file and null.
+        # Frameworks declare an optional file as `anyOf` of a file and null.
         options = node.get("anyOf") or node.get("oneOf") or node.get("allOf") or ()
         others = [option for option in options if option != {"type": "null"}]
         if len(others) != 1 or "properties" in node:
@@ -312,7 +312,7 @@ def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> Node:
 
 
 def flatten_object(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaPart]] | None:
-    """Properties, the required ones of them, and the components they refer to; None if that is not all there is."""
+    """Properties, the required ones, and the components they refer to; None if there are other constraints."""
     found: dict[str, list[Any]] = {}
     required: dict[str, None] = {}
     targets: dict[str, SchemaPart] = {}
@@ -321,9 +321,9 @@ def flatten_object(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaP
     properties = {name: nodes[0] if len(nodes) == 1 else {"allOf": nodes} for name, nodes in found.items()}
     hidden = {name for name, node in properties.items() if _is_read_only(node)}
     if len(hidden) == len(properties):
-        hidden = set()  # A body of which nothing may be sent: the document means something else by that word.
+        hidden = set()  # Nothing of the body could be sent, so the document uses readOnly differently.
     shown = {name: node for name, node in properties.items() if name not in hidden}
-    # What is required but not described may be anything; it must still be possible to send it.
+    # A required property without a description accepts any value, so that it can be sent.
     for name in required:
         if name not in properties:
             shown[name] = {}
@@ -337,7 +337,7 @@ def _is_read_only(node: Any) -> bool:
 def _gather_object(
     part: SchemaPart, found: dict[str, list[Any]], required: dict[str, None], targets: dict[str, SchemaPart]
 ) -> bool:
-    """Add up what an object is all of, each component once however often it is named; False if that is not all."""
+    """Collect the properties of an object and its `allOf`, each component once; False if it has other constraints."""
     targets.update(part.refs)
     open_parts: set[SchemaPart] = set()
     done: set[SchemaPart] = set()
@@ -368,7 +368,7 @@ def _gather_object(
 
 
 def _first_type(value: Any) -> str | None:
-    """Of `image/png, image/jpeg` the first; a wildcard says nothing."""
+    """The first of `image/png, image/jpeg`; wildcards are ignored."""
     for item in value.split(",") if type(value) is str else ():
         if item.strip() and "*" not in item:
             return str(item.strip())
@@ -381,9 +381,9 @@ _SUCCESS = re.compile(r"2(?:[0-9]{2}|[xX]{2})")
 def find_success(
     operation: ResolvedRef, files: Files, swagger: Swagger | None
 ) -> tuple[ResolvedRef | None, tuple[str, ...]]:
-    """The schema of the first success that has JSON, with its file; and the media types of all successes.
+    """The JSON schema of the first success response, with its file, and the media types of all success responses.
 
-    `default` counts where it is all there is: beside others it describes what went wrong.
+    `default` counts only if it is the only response; beside others it describes errors.
     """
     responses = files.settle(operation.inside("responses"))
     schema: ResolvedRef | None = None
@@ -415,7 +415,7 @@ def _json_schema(content: ResolvedRef, files: Files) -> ResolvedRef | None:
     kinds.sort(key=lambda kind: bare_media_type(kind) != "application/json")
     for kind in kinds:
         schema = files.settle(content.inside(kind)).inside("schema")
-        # That nothing is allowed says that there is no answer.
+        # A schema that allows nothing means that there is no response body.
         if isinstance(schema.node, (dict, bool)) and schema.node not in (False, {"not": {}}):
             return schema
     return None

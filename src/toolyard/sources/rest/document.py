@@ -1,7 +1,7 @@
-"""A document and the files it refers to: fetched or read, its references followed, its operations listed.
+"""Read a document and the files it refers to, resolve references, and list operations.
 
-Reading is more forgiving than that of a catalog: nobody here wrote the document, nor can mend it. What a load has to
-tell about it, every loss and every rename with the place it was found at, is collected in `Notes`.
+Reading is more lenient than for a catalog, since the operator usually cannot fix the document. Every loss and every
+rename is collected in `Notes`, with its place.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\
 
 
 def read_text(data: bytes, what: str) -> tuple[Any, list[str]]:
-    """The document, and what had to be overlooked to read it; `MalformedSource` if it cannot be read at all.
+    """The document, and the faults that were tolerated to read it; `MalformedSource` if it cannot be read.
 
-    JSON is recognised by its first character, whatever the name of the file says.
+    JSON is recognised by its first character, whatever the file's suffix is.
     """
     is_json = data.removeprefix(BOM).lstrip()[:1] in (b"{", b"[")
     try:
@@ -45,12 +45,12 @@ def _forgiving_json(data: bytes, what: str, error: MalformedSource) -> tuple[Any
     try:
         document = msgspec.json.decode(data.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Braces and comments, or keys without quotes: that is YAML.
+        # Braces with comments or unquoted keys: valid as YAML.
         try:
             return parse_yaml(data, what=what), [f"read as YAML, because as JSON: {error}"]
         except MalformedSource:
             raise error from None
-    # However deep it is: all that reads a document here bounds itself.
+    # The depth need not be limited here: everything that reads the document has its own limit.
     return document, [f"read in spite of this, with the last of equal keys: {error}"]
 
 
@@ -76,7 +76,7 @@ _ACCEPT = ("accept", "application/json, */*;q=0.5")
 def fetch_document(
     url: str, *, headers: Mapping[str, str], credential: Credential | None, timeout: float, max_bytes: int
 ) -> bytes:
-    """What the address answers; `SourceUnavailable` unless that is a document. Redirects stay within its origin."""
+    """Fetch the document; `SourceUnavailable` unless the status is 200. Redirects stay within the origin."""
     try:
         target = read_url(url)
         request = Outgoing(
@@ -85,7 +85,7 @@ def fetch_document(
             headers=(*headers.items(), _ACCEPT),
             deadline=time.monotonic() + timeout,
             credential=credential,
-            # The operator wrote this address, so it may be private; what it leads to may not.
+            # The operator configured this URL, so its host may be private; the target of a redirect may not.
             named=(with_port(target.host, target.port),),
         )
         with GuardedClient(max_bytes=max_bytes) as client:
@@ -110,44 +110,44 @@ def fetch_document(
 
 
 def _show_url(url: str) -> str:
-    """Without the query, which may hold a key."""
+    """The URL without its query, which may contain a key."""
     return url.partition("?")[0]
 
 
 STRANGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a document that nobody thought of may end with."""
+"""The exceptions that a document of an unexpected form may cause."""
 
 MAIN = ""
-"""The name of the document itself among the files."""
+"""The name of the main document among the files."""
 
 CIRCLE = "it leads back to itself"
-"""The problem of a reference that stands for nothing but itself."""
+"""The problem of a reference cycle that contains no definition."""
 
 _MAX_FILES = 5_000
 _MAX_HOPS = 64
 _DIGITS = 10
 _TEXTS = frozenset({".md", ".txt", ".html"})
-"""Files that are no data: what a description refers to."""
+"""Suffixes of files that contain text, as descriptions refer to."""
 
 
 class ResolvedRef(msgspec.Struct, frozen=True):
-    """A node, and the file it lies in, by which references inside of it are read."""
+    """A node and the file it is in, against which its references are resolved."""
 
     node: Any
     file: str
     beside: Mapping[str, str] = {}
-    """Keys that stood beside a reference that led here, and the files those lie in."""
+    """The files of keys that were merged from beside a reference."""
 
     def inside(self, key: str) -> ResolvedRef:
-        """What a mapping holds there; None in what is no mapping."""
+        """The value of a key, with its file; None if this is not a mapping."""
         found = self.node.get(key) if type(self.node) is dict else None
         return ResolvedRef(found, self.beside.get(key, self.file))
 
 
 class Files:
-    """The document, and the files its references lead to, each read once.
+    """The document and the files its references lead to, each read once.
 
-    `root` is the folder no reference may leave, by `..` or by a link; None follows no reference to a file.
+    `root` is the folder that references must not leave, by `..` or by a link; None disables references to files.
     """
 
     def __init__(self, document: Any, path: Path | None, root: Path | None, max_bytes: int, notes: Notes) -> None:
@@ -163,9 +163,9 @@ class Files:
         self._hops = 0
 
     def settle(self, here: ResolvedRef) -> ResolvedRef:
-        """The node itself, or what it refers to; None, and a note of it, if that cannot be found.
+        """The node, or the target of its reference; None, with a note, if that cannot be found.
 
-        `DefinitionError` for a circle, which no reader of the document can have meant.
+        `DefinitionError` for a circular reference.
         """
         node = here.node
         if type(node) is not dict or "$ref" not in node:
@@ -180,9 +180,9 @@ class Files:
             return ResolvedRef(None, here.file)
 
     def resolve(self, here: ResolvedRef) -> ResolvedRef:
-        """What a node stands for, through any chain of references; `LookupError` says why for nothing.
+        """The target of a chain of references; `LookupError` says why it cannot be found.
 
-        What stands beside a reference counts more than what it leads to.
+        Keys beside a reference override those of its target.
         """
         passed: set[int] = set()
         beside: dict[str, Any] = {}
@@ -205,10 +205,10 @@ class Files:
         return here
 
     def follow(self, ref: str, file: str = MAIN) -> ResolvedRef | None:
-        """What lies where `ref` points; None, and a problem noted, if nothing does."""
+        """The target of `ref`; None, with an entry in `problems`, if there is none."""
         key = (file, ref)
         if key not in self._known:
-            # Whoever comes by here again, before the end is found, is in a circle.
+            # Until it is resolved, another visit means a cycle.
             self._known[key] = None
             self.problems[key] = CIRCLE
             address, _, fragment = ref.partition("#")
@@ -228,7 +228,7 @@ class Files:
     def _walk_pointer(self, name: str, fragment: str) -> ResolvedRef:
         here = ResolvedRef(self.roots[name], name)
         if not fragment or (fragment == "/" and not (type(here.node) is dict and "" in here.node)):
-            return here  # Strictly a slash means a key without a name; whoever writes it means the file.
+            return here  # Strictly, a slash means the empty key; in practice it means the file.
         if "/" not in fragment:
             return ResolvedRef(self._find_anchor(name, fragment), name)
         for part in unquote(fragment).removeprefix("/").split("/"):
@@ -245,7 +245,7 @@ class Files:
         return here
 
     def _find_anchor(self, name: str, anchor: str) -> Any:
-        """The schema that calls itself `$anchor`."""
+        """The schema with that `$anchor`."""
         if name not in self._anchors:
             self._anchors[name] = _list_anchors(self.roots[name])
         if anchor not in self._anchors[name]:
@@ -253,7 +253,7 @@ class Files:
         return self._anchors[name][anchor]
 
     def _open_file(self, address: str, file: str) -> str:
-        """The name of the file, read and kept."""
+        """Read the file if necessary, and return its name."""
         parts = urlsplit(address)
         if parts.scheme or parts.netloc or self._path is None or self._root is None:
             raise LookupError("remote references are never fetched; save the file beside the document")
@@ -283,7 +283,7 @@ class Files:
 
 
 def list_parameters(listed: ResolvedRef, files: Files) -> Iterator[ResolvedRef]:
-    """The entries of a list of parameters; one that refers to another such list stands for all of that."""
+    """The parameters in a list; a reference to another list is expanded."""
     for item in listed.node if type(listed.node) is list else ():
         ref = item.get("$ref") if type(item) is dict else None
         shared = files.follow(ref, listed.file) if type(ref) is str else None
@@ -294,7 +294,7 @@ def list_parameters(listed: ResolvedRef, files: Files) -> Iterator[ResolvedRef]:
 
 
 def _list_anchors(root: Any) -> dict[str, Any]:
-    """Schemas by the names they give themselves."""
+    """Schemas by their anchors."""
     found: dict[str, Any] = {}
     stack = [root]
     while stack:
@@ -310,31 +310,31 @@ def _list_anchors(root: Any) -> dict[str, Any]:
 
 
 class Notes:
-    """Collects changes while a document is read; equal ones of one tool are counted together.
+    """Collects changes while a document is read; equal changes of one tool are counted together.
 
-    Schemas are converted without keeping track of where they lie, because almost none has anything to tell.
-    The few that do are looked for afterwards, by identity.
+    Schemas are converted without tracking their places, because almost none needs a note. The few that do are found
+    afterwards by identity.
     """
 
     def __init__(self, source: str) -> None:
         self._source = source
         self.near = ""
-        """The place now being read, for what was made up on the way and lies nowhere itself."""
+        """The place that is being read, for notes on generated nodes, which are not in any file."""
         self._found: dict[tuple[str, str], tuple[str, int]] = {}
         self._unplaced: list[tuple[dict[str, Any], str, str]] = []
 
     def add(self, pointer: str, change: str, tool: str = "", count: int = 1) -> None:
-        """One change whose place is known; without a tool it is the document's."""
+        """Note a change at a known place; without a tool it concerns the document."""
         key = (tool or self._source, change)
         first, before = self._found.get(key, (pointer, 0))
         self._found[key] = (first, before + count)
 
     def at(self, node: dict[str, Any], change: str) -> None:
-        """One change somewhere in the documents: at this very object."""
+        """Note a change at this object; its place is found later."""
         self._unplaced.append((node, change, self.near))
 
     def rewrites(self, files: dict[str, Any]) -> tuple[Rewrite, ...]:
-        """Everything noted, as lines of a report."""
+        """All notes as lines of a report."""
         if self._unplaced:
             places = _find_places(files, {id(node) for node, _, _ in self._unplaced})
             for node, change, near in self._unplaced:
@@ -360,7 +360,7 @@ _METHODS = frozenset({"get", "put", "post", "delete", "options", "head", "patch"
 
 
 class Site(msgspec.Struct, frozen=True):
-    """One operation where it lies, and the path item it belongs to; `fault` says why it cannot be read."""
+    """One operation with its path item; `fault` says why it cannot be read."""
 
     method: str
     path: str
@@ -371,19 +371,19 @@ class Site(msgspec.Struct, frozen=True):
 
     @property
     def raw(self) -> Any:
-        """What the document says of the operation."""
+        """The operation object."""
         return self.operation.node
 
 
 class SpecVersion(NamedTuple):
-    """Swagger is 2.0; OpenAPI begins with 3.0."""
+    """The version of a document: 2.0 for Swagger, 3.0 or later for OpenAPI."""
 
     major: int
     minor: int
 
 
 def version_of(document: Any, source: str) -> SpecVersion:
-    """The version a document says it has; `MalformedSource` if it is neither OpenAPI nor Swagger."""
+    """The version that a document declares; `MalformedSource` if it is neither OpenAPI nor Swagger."""
     if type(document) is not dict:
         raise MalformedSource("an OpenAPI document is a mapping; is this the right file?", where=source)
     said = document.get("openapi", document.get("swagger"))
@@ -398,10 +398,10 @@ _NOTHING = ResolvedRef({}, MAIN)
 
 
 def list_operations(document: dict[str, Any], version: SpecVersion, files: Files, notes: Notes) -> Iterator[Site]:
-    """Every operation in the order of the document, also those that cannot be read."""
+    """Every operation in document order, including those that cannot be read."""
     paths, fault = _resolve_mapping(ResolvedRef(document, MAIN).inside("paths"), "the paths", files)
     if fault and type(document.get("paths")) is dict:
-        # Nobody can tell how many operations there are behind it; it counts as one.
+        # The number of operations is unknown, so this counts as one.
         yield Site("", "", "#/paths", _NOTHING, _NOTHING, fault)
     elif fault and document.get("paths") is not None:
         notes.add("#/paths", "paths are not a mapping; left out")
@@ -437,7 +437,7 @@ def _operations_of_path(path: str, here: ResolvedRef, methods: frozenset[str], f
 
 
 def _resolve_mapping(here: ResolvedRef, what: str, files: Files) -> tuple[ResolvedRef, str]:
-    """What a path or an operation says, wherever that is; or an empty one, and why it cannot be read."""
+    """Resolve a path item or an operation; if it cannot be read, an empty one and the reason."""
     try:
         found = files.resolve(here) if type(here.node) is dict and "$ref" in here.node else here
     except LookupError as error:

@@ -1,4 +1,4 @@
-"""Keywords of OpenAPI's schemas that JSON Schema 2020-12 spells otherwise, or that documents get wrong."""
+"""Keywords of OpenAPI schemas that JSON Schema 2020-12 writes differently, or that documents often get wrong."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _EXCLUSIVE = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
 class SchemaReader(Protocol):
-    """Who reads the schema that a keyword stands in, and the schemas inside of it."""
+    """The converter of the schema that contains a keyword."""
 
     notes: Notes
 
     def node(self, raw: Any, depth: int) -> Any:
-        """One schema object inside."""
+        """Convert a subschema."""
 
 
 def _read_type(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
@@ -48,7 +48,7 @@ def _read_type(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, d
 
 
 def read_type_of(work: SchemaReader, raw: Node, out: Node, value: Any) -> None:
-    """A `type` that is not one of the seven words."""
+    """Read a `type` that is not the name of a JSON type."""
     if value == "file":
         out["type"] = "string"
         out.setdefault("contentEncoding", "base64")
@@ -67,7 +67,7 @@ def read_type_of(work: SchemaReader, raw: Node, out: Node, value: Any) -> None:
 
 
 def _read_limit(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
-    """A number; also one written as text, and whole ones written with a point."""
+    """Read a number, also one written as text, or an integer with a decimal point."""
     number = _read_number(value)
     is_count = key not in ("minimum", "maximum", "multipleOf")
     if number is not None and is_count and (number < 0 or number != int(number)):
@@ -91,7 +91,7 @@ def _read_number(value: Any) -> int | float | None:
 
 
 def read_together(work: SchemaReader, raw: Node, out: Node, depth: int) -> None:
-    """Keywords that say something about others; `out` holds them as they are and gets what they mean."""
+    """Convert keywords that depend on others; `out` has their original values."""
     if "dependencies" in out:
         _read_dependencies(work, out, depth)
     if "additionalItems" in out or type(out.get("items")) is list:
@@ -132,7 +132,7 @@ def _keep_flag(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, d
 
 
 def _read_required(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
-    """The names, each once, with those that properties have said."""
+    """The names without repeats, including those of properties with `required: true`."""
     if type(value) is list and set(map(type, value)) <= _TEXT_ALONE:
         if value:
             out[key] = list(dict.fromkeys((*value, *out.get(key, ()))))
@@ -159,7 +159,7 @@ def _read_pattern(work: SchemaReader, raw: Node, out: Node, key: str, value: Any
 
 @lru_cache(maxsize=4096)
 def usable_pattern(text: str) -> str | None:
-    """The pattern, without the slashes JavaScript puts around one; None if no engine here can run it."""
+    """The pattern without the slashes of a JavaScript literal; None if it does not compile."""
     if len(text) > _MAX_PATTERN:
         return None
     slashed = _SLASHED.fullmatch(text)
@@ -191,12 +191,12 @@ def _read_examples(work: SchemaReader, raw: Node, out: Node, key: str, value: An
 
 
 def _is_small(value: Any) -> bool:
-    """Whether an example is worth its room."""
+    """Whether an example is short enough to keep."""
     if isinstance(value, str):
         return len(value) <= _MAX_EXAMPLE
     if isinstance(value, (dict, list)):
         text = msgspec.json.encode(value) if len(value) <= 20 else b""
-        # Data that looks like a reference would be taken for one by whoever walks the schema.
+        # Anything that walks the schema would take this for a reference.
         return 0 < len(text) <= _MAX_EXAMPLE and b'"$ref"' not in text
     return True
 
@@ -210,7 +210,7 @@ def _dependent_required(work: SchemaReader, raw: Node, out: Node, key: str, valu
 
 
 def _read_later(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
-    """What is said of the whole schema, so that it is looked at once the rest is read."""
+    """Skip a keyword that applies to the whole schema and is read after the others."""
 
 
 def _note_dynamic(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
@@ -220,7 +220,7 @@ def _note_dynamic(work: SchemaReader, raw: Node, out: Node, key: str, value: Any
 TOGETHER = frozenset(
     ("enum", "discriminator", "additionalItems", "dependencies", "exclusiveMinimum", "exclusiveMaximum")
 )
-"""Keywords for `read_together`; so is `items` that is a list."""
+"""Keywords that `read_together` handles, besides a list in `items`."""
 KEYWORDS: dict[str, Callable[[SchemaReader, Node, Node, str, Any, int], None]] = {
     **dict.fromkeys(TOGETHER, _keep),
     "type": _read_type,
@@ -237,8 +237,10 @@ KEYWORDS: dict[str, Callable[[SchemaReader, Node, Node, str, Any, int], None]] =
     **dict.fromkeys(("nullable", "x-nullable"), _read_later),
     "$dynamicRef": _note_dynamic,
 }
-"""What each keyword means that holds no schema of the usual kinds: the reader gets the schema around it, what was made
-of that so far, the keyword, its value, and how deep it lies."""
+"""The handlers of keywords without subschemas of the usual kinds.
+
+They get the converter, the original schema, the converted one so far, the keyword, its value, and the depth.
+"""
 
 
 def _read_dependencies(work: SchemaReader, out: Node, depth: int) -> None:
@@ -259,7 +261,7 @@ def _read_exclusive(out: Node, flag: str, limit: str) -> None:
 
 
 def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None:
-    """Values that YAML read as something else than the type they stand beside."""
+    """Convert enum values that YAML parsed as another type than the schema's, or drop the enum."""
     kind = out["type"]
     if kind == "string" and not all(type(value) is str or value is None for value in enum):
         out["enum"] = [
@@ -291,7 +293,7 @@ def _drop_enum(work: SchemaReader, raw: Node, out: Node) -> None:
 
 
 def _apply_discriminator(out: Node, discriminator: Any) -> None:
-    """OpenAPI picks the branch by a property, so that others may fit as well; `oneOf` would refuse that."""
+    """Replace `oneOf` by `anyOf`: OpenAPI chooses the branch by a property, so other branches may match as well."""
     if "oneOf" in out and "anyOf" not in out:
         out["anyOf"] = out.pop("oneOf")
     if type(discriminator) is str:
@@ -301,19 +303,19 @@ def _apply_discriminator(out: Node, discriminator: Any) -> None:
     name, mapping = discriminator.get("propertyName"), discriminator.get("mapping")
     if type(name) is not str:
         return
-    # Nobody could tell the branch without it, so every one of them must have it.
+    # The branch cannot be chosen without the property, so it is required.
     out["required"] = list(dict.fromkeys([*out.get("required", ()), name]))
     if type(mapping) is not dict or not mapping:
         return
     properties = out.get("properties", {})
     known = properties.get(name, {})
     if type(known) is dict and known.keys().isdisjoint(("enum", "const", "examples", "$ref")):
-        # Not an enum: names of schemas stand for themselves beside those of the mapping.
+        # Not an enum, since names of schemas are valid values too.
         out["properties"] = {**properties, name: {**known, "examples": list(mapping)[:50]}}
 
 
 def allow_null(out: Node) -> Node:
-    """The schema, or null."""
+    """The schema, extended to allow null."""
     kind = out.get("type")
     if type(kind) is str:
         out["type"] = [kind, "null"] if kind != "null" else kind

@@ -1,4 +1,4 @@
-"""`RESTToolLoader`: every operation of an OpenAPI or Swagger document, as a tool, or those that `Selection` takes."""
+"""`RESTToolLoader`: the operations of an OpenAPI or Swagger document as tools."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Rule = Mapping[str, Sequence[str] | str]
 
 
 class RestOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Of an OpenAPI specification."""
+    """Options of an OpenAPI document."""
 
     spec: Annotated[
         str | Path, Meta(extra={"locate": locate_unless_url}, description="The OpenAPI document: a file or a URL.")
@@ -74,10 +74,11 @@ class RestOptions(LoaderOptions, frozen=True, kw_only=True):
 
 
 class Selection:
-    """Rules of the operator. Within a rule every key must fit, and of a key's patterns one.
+    """Rules that select operations. In a rule every key must match, by any of its patterns.
 
-    `include={"tags": ["pets"], "methods": ["GET"]}` takes what has the tag and the method; a list of rules takes
-    what any of them fits. Patterns are shell-like (`/pets/*`, `get*`) and, but for methods, sensitive to case.
+    `include={"tags": ["pets"], "methods": ["GET"]}` selects operations with the tag and the method; a list of rules
+    selects operations that match any of them. Patterns are shell-style (`/pets/*`, `get*`) and case-sensitive, except
+    for methods.
     """
 
     def __init__(self, include: Any = None, exclude: Any = None) -> None:
@@ -86,11 +87,11 @@ class Selection:
 
     @property
     def takes_all(self) -> bool:
-        """True without any rule."""
+        """True if there are no rules."""
         return not self._include and not self._exclude
 
     def takes(self, method: str, path: str, operation: Mapping[str, Any]) -> bool:
-        """Whether the operation is wanted."""
+        """Whether the operation is selected."""
         if self.takes_all:
             return True
         tags = operation.get("tags")
@@ -138,14 +139,14 @@ _SCHEMES = ("http", "https")
 class RESTToolLoader(ToolLoader):
     """Loads the operations of an OpenAPI 3.0 to 3.2 or Swagger 2.0 document, in JSON or YAML, from a file or a URL.
 
-    Every operation becomes a tool or a listed rejection; what had to be changed, left open or left out of one is
-    listed too. Schemas are put together when a tool is first looked at.
+    Every operation becomes a tool or a reported rejection; what was changed or left out is reported too. The schemas of
+    a tool are built on first access.
 
-    `base_url` stands for every server the document names. `include` and `exclude` take rules as
-    `{"tags": [...], "paths": ["/pets/*"], "methods": ["GET"], "operations": ["get*"]}`. References to files are
-    followed within `ref_root`, by default the document's own folder; references to addresses never. `headers` and
-    `auth` go with the request for the document; in a config, `auth` goes with calls as well, unless the source names an
-    engine. `allow_hosts` names further hosts that calls may reach although they are private.
+    `base_url` replaces all servers of the document. `include` and `exclude` take rules such as `{"tags": [...],
+    "paths": ["/pets/*"], "methods": ["GET"], "operations": ["get*"]}`. References to files are followed within
+    `ref_root`, by default the document's folder; references to URLs never are. `headers` and `auth` are sent with the
+    request for the document; in a config, `auth` is also used for calls, unless the source names an engine.
+    `allow_hosts` lists further private hosts that may be called.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (RestOptions,)
@@ -197,12 +198,12 @@ class RESTToolLoader(ToolLoader):
 
     @property
     def source(self) -> str:
-        """The file or address as given, without a query."""
+        """The file or URL as given, without a query."""
         return str(self.spec) if self._url is None else self._url.partition("?")[0]
 
     def load(self) -> list[Tool]:
-        """Every operation of the document; see `report` for what was changed or left out."""
-        # A config may name this loader long before anybody needs what reads a document.
+        """Every operation of the document; `report` lists what was changed or left out."""
+        # Imported late: a config may create this loader long before a document is read.
         from toolyard.sources.rest.document import Notes, read_text
         from toolyard.sources.rest.reader import Reader
 
@@ -229,7 +230,7 @@ class RESTToolLoader(ToolLoader):
             from toolyard.sources.rest.document import fetch_document
 
             origin = read_url(self._url).origin
-            # Whoever says where the service is means that by a credential without an origin.
+            # With an explicit `base_url`, a credential without an origin is for that origin.
             is_home = self.base_url is None or read_url(self.base_url).origin == origin
             credential = join_credentials([entry for entry in self._auth if entry.serves(origin, is_home)], origin)
             limits: dict[str, Any] = {"timeout": self._timeout, "max_bytes": self._max_bytes}

@@ -1,4 +1,4 @@
-"""How operations are named and described as tools: the operationId made legal, one name a tool, bounded text."""
+"""Names and descriptions of operations as tools: a valid name from the operationId, unique names, bounded text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLONS = re.compile(r":{2,}")
 
 
 def base_name(operation_id: object, method: str, path: str) -> str:
-    """The operationId, as little changed as the grammar of names asks for; without one, method and path."""
+    """The operationId, changed only as far as the name grammar requires; without one, from method and path."""
     if isinstance(operation_id, str) and operation_id.strip():
         if _is_legal(operation_id):
             return operation_id
@@ -62,10 +62,10 @@ def _short_digest(text: str) -> str:
 
 
 def distinct_names(operations: Sequence[tuple[str, str, str]]) -> list[str]:
-    """One name for each (wanted name, method, path), never the same twice.
+    """A distinct name for each (wanted name, method, path).
 
-    Of several that want one name, the first by path and method has it and the others add theirs; the order of
-    the document plays no part, nor do operations that want other names, unless they want the very name made.
+    If several want the same name, the first by path and method gets it and the others append theirs. The result does
+    not depend on the order of the document, nor on operations that want other names, unless one wants a generated name.
     """
     names = [wanted for wanted, _, _ in operations]
     taken = set(names)
@@ -100,7 +100,7 @@ _SENTENCE = re.compile(r"[.!?]['\")\]]?(?=\s)|\n\n")
 
 
 def describe_operation(summary: object, description: object) -> tuple[str, str | None]:
-    """Summary and description as one text; and the whole of it, if that had to be cut."""
+    """Summary and description as one text, and the full text if that had to be truncated."""
     first = summary.strip() if isinstance(summary, str) else ""
     second = description.strip() if isinstance(description, str) else ""
     if not first or not second or second.startswith(first):

@@ -1,4 +1,4 @@
-"""Parameters: where each goes, how it is written there, and which of two with one name an operation means."""
+"""Parameters of operations: their location, serialisation and schema."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class OperationParameter(msgspec.Struct, frozen=True):
     """One parameter as a document describes it."""
 
     sent: RestParameter
-    """How an engine writes it; the argument is named with its operation."""
+    """How an engine serialises it; the argument is named when the operation is planned."""
     part: SchemaPart
     node: Any
-    """The schema as an argument has it: with the parameter's own description."""
+    """The schema of the argument, including the parameter's description."""
     required: bool = False
 
 
 class Parameters:
-    """Reads the parameters of one document; one that many operations refer to is read once."""
+    """Reads the parameters of one document; a parameter that many operations refer to is read once."""
 
     def __init__(self, schemas: Schemas, files: Files, notes: Notes) -> None:
         self._schemas = schemas
@@ -47,7 +47,7 @@ class Parameters:
         self._notes = notes
         self._known: dict[int, tuple[Any, OperationParameter | None]] = {}
         self._by_ref: dict[tuple[str, str], OperationParameter | None] = {}
-        """What is referred to may be put together anew each time; what is to be said of it is said once."""
+        """By reference, since a resolved node may be a new object each time, and its notes must not repeat."""
 
     def collect(self, listed: ResolvedRef, place: str) -> dict[tuple[str, str], OperationParameter]:
         """The parameters of one list, by location and name."""
@@ -68,12 +68,12 @@ class Parameters:
         return found
 
     def undescribed(self, name: str) -> OperationParameter:
-        """A path parameter that only the path itself tells of."""
+        """A path parameter that only occurs in the path template."""
         part = self._schemas.convert({"type": "string"})
         return OperationParameter(RestParameter(argument=name, name=name, location="path"), part, part.node, True)
 
     def in_query(self, name: str, known: OperationParameter | None, *, required: bool) -> OperationParameter:
-        """A parameter that a path has in its query, by what is known of it as another's or not at all."""
+        """A parameter in the query of a path template, with the description of a known parameter if there is one."""
         described = known or self.undescribed(name)
         sent = replace(described.sent, name=name, location="query", style="form", explode=True, allow_reserved=False)
         return replace(described, sent=sent, required=described.required if known else required)
@@ -91,12 +91,12 @@ class Parameters:
         found = self._files.settle(here)
         raw, file = found.node, found.file
         if raw is None and here.node is not None:
-            return None  # It has been noted why.
+            return None  # The reason has already been noted.
         key = id(raw)
         if key not in self._known:
             self._known[key] = (raw, self._read_parameter(raw, file, place))
         elif self._known[key][1] is None:
-            self._read_parameter(raw, file, place)  # So that each operation that loses it says so.
+            self._read_parameter(raw, file, place)  # So that each operation that loses it gets a note.
         return self._known[key][1]
 
     def _read_parameter(self, raw: Any, file: str, place: str) -> OperationParameter | None:
@@ -112,7 +112,7 @@ class Parameters:
             return None
         media_type, described, file = self._described_schema(raw, file)
         if location == "querystring" and media_type == _FORM:
-            # The whole query is this object, which is what an exploded form of an object looks like.
+            # The object is the whole query string, which is the same as an object in exploded form style.
             location, media_type, raw = "query", None, {**raw, "style": "form", "explode": True}
         if location not in _LOCATIONS:
             self._notes.add(place, f"parameter {name!r} in {location!r} is left out: there is no such place")
@@ -133,7 +133,7 @@ class Parameters:
         return OperationParameter(sent, part, _as_argument(part.node, raw), required)
 
     def _described_schema(self, raw: Node, file: str) -> tuple[str | None, Any, str]:
-        """The media type and the schema; where that lies."""
+        """The media type, the schema, and the file that the schema is in."""
         content = self._files.settle(ResolvedRef(raw.get("content"), file))
         if "schema" in raw or type(content.node) is not dict or not content.node:
             return None, raw.get("schema", {}), file
@@ -154,7 +154,7 @@ class Parameters:
 
 
 def _as_argument(node: Any, raw: Node) -> Any:
-    """The schema with what the parameter says about itself."""
+    """The schema with the parameter's own description, deprecation and example."""
     if type(node) is not dict:
         node = {} if node is True else {"not": {}}
     said: Node = {}
@@ -169,15 +169,15 @@ def _as_argument(node: Any, raw: Node) -> Any:
 
 
 def template_names(path: str) -> list[str] | None:
-    """What stands in braces in a path; None if the braces do not pair."""
+    """The names in the braces of a path; None if the braces do not match."""
     names = _IN_BRACES.findall(path)
     return names if path.count("{") == path.count("}") == len(names) else None
 
 
 def split_query(path: str) -> tuple[str, list[tuple[str, str, bool]]]:
-    """A path without what its query asks for, `?page={page}` or `{?page,size}`; and names, places, whether needed.
+    """Split the query off a path (`?page={page}` or `{?page,size}`), as names, placeholders and whether required.
 
-    What holds more than a place stays: `?ids={first},{last}`, or a value that the path has too.
+    A value that is not a single placeholder stays in the path: `?ids={first},{last}`, or one that is also in the path.
     """
     names = [name.strip(" *") for group in _IN_FORM.findall(path) for name in group.split(",")]
     asked = [(name, name, False) for name in names]

@@ -1,7 +1,8 @@
-"""`Plan`: what is known of one operation once its document is read, and the tool that is made of it on demand.
+"""`Plan`: everything known of one operation after reading its document, from which its tool is made on demand.
 
-`Assembly` puts a tool's own schemas together: the root, and under `$defs` the components it reaches, as its direction
-sees them. Arguments are named as on the wire, and told apart where two places use one name.
+`Assembly` builds the schemas of a tool: the root, and under `$defs` the components it reaches, without properties that
+the direction (request or response) hides. Arguments keep their names on the wire, and are renamed if two locations use
+the same name.
 """
 
 from __future__ import annotations
@@ -28,43 +29,43 @@ Direction = Literal["request", "response"]
 
 _UNSEEN: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
 _MAX_COUNT = DEFAULT_BUDGET.nodes * 9 // 10
-"""Subschemas of one tool's schema. What assembly adds to those counted when converting fits in the rest."""
+"""Maximum number of subschemas in the schema of a tool. The rest of the budget is for what assembly adds."""
 _MAX_CHECKED = 2_000_000
-"""Subschemas of a document's tools that are checked one by one; a document that needs more has its schemas reduced."""
+"""Maximum number of subschemas that are checked per document; beyond it, schemas are reduced without a check."""
 _SURE_FAN_OUT = DEFAULT_BUDGET.fan_out // 20
-"""Where references run in circles the count depends on where it begins, but not by this much."""
+"""In cyclic references the count depends on where it starts, but not by this factor."""
 
 EVERYTHING = "everything"
-"""Listed as left open when not even the schema around the components is small enough."""
+"""Reported as left open if even the schema without components is too large."""
 
 
 class Assembly:
-    """Puts schemas together from the parts of one document; components are stripped once a direction."""
+    """Builds schemas from the parts of one document; components are stripped once for each direction."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[SchemaPart, Direction], Any] = {}
         self._shown: dict[int, tuple[Any, Any]] = {}
         self._fan_out: dict[SchemaPart, int] = {}
         self._tame = False
-        """Whether no value is judged by too many subschemas, whatever is put together; they need only be counted."""
+        """True if no value is judged by too many subschemas in any combination, so counting them is enough."""
         self._checked = 0
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether to look at further schemas of this document closely would take too long."""
+        """True if checking more schemas of this document would take too long."""
         return self._checked > _MAX_CHECKED
 
     def judge_parts(self, branching: Sequence[SchemaPart], parts: Iterable[SchemaPart]) -> None:
-        """Find out once for all tools whether anything in these parts makes many subschemas judge one value.
+        """Check once for all tools whether these parts can make too many subschemas judge one value.
 
-        The bound of `fan_out` is cheap and rough; where it says nothing, all parts are looked at as the budget would
-        look at them in every tool.
+        The bound of `fan_out` is cheap and imprecise; if it is inconclusive, all parts are checked as the budget would
+        check them in every tool.
         """
         worst = max([self.fan_out(part) for part in branching], default=0)
         self._tame = worst <= _SURE_FAN_OUT or _is_tame(parts)
 
     def fan_out(self, part: SchemaPart) -> int:
-        """How many subschemas may judge one value, components counted as often as they do; an upper bound.
+        """An upper bound of the number of subschemas that judge one value, components counted each time they apply.
 
         A component that leads back to one still being computed adds nothing, as in the budget's own count.
         """
@@ -86,9 +87,9 @@ class Assembly:
     def put_together(
         self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction, *, reduced: bool
     ) -> tuple[Node, list[str]]:
-        """The root with its `$defs`, and the names of components that had to be left open; all of them if `reduced`.
+        """The root with its `$defs`, and the names of components that were left open; all of them if `reduced`.
 
-        `targets` holds at least what the root refers to directly.
+        `targets` must contain at least what the root refers to directly.
         """
         chosen, left, total = self._choose_parts(root, targets, direction)
         definitions = dict(chosen)
@@ -107,7 +108,7 @@ class Assembly:
         return schema, left
 
     def show(self, schema: Node) -> Node:
-        """A copy to be handed out. Components are copied once for all tools: by these copies no call is judged."""
+        """A copy for callers. Components are copied once for all tools, since calls are not judged by these copies."""
         return {
             key: {name: self._show_part(node) for name, node in value.items()} if key == "$defs" else copied(value)
             for key, value in schema.items()
@@ -124,7 +125,7 @@ class Assembly:
     def _choose_parts(
         self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction
     ) -> tuple[list[tuple[str, Any]], list[str], int]:
-        """Components breadth first, so that what is left open, if anything, lies deepest; and how many subschemas."""
+        """Components breadth first, so that the deepest are left open if necessary; and the number of subschemas."""
         names, own = list_references(root)
         queue = [targets[name] for name in names]
         known = set(queue)
@@ -145,7 +146,7 @@ class Assembly:
         return chosen, left, total + own
 
     def view(self, part: SchemaPart, direction: Direction) -> Any:
-        """The component without what the other direction alone may see."""
+        """The component without properties that only the other direction has."""
         if not part.directed:
             return part.node
         key = (part, direction)
@@ -155,8 +156,8 @@ class Assembly:
 
 
 def _is_tame(parts: Iterable[SchemaPart]) -> bool:
-    """Whether the budget finds no value that many subschemas judge, in all parts of a document at once."""
-    # Names of components are words without spaces, which leaves these to schemas of operations.
+    """Whether no value is judged by too many subschemas, checked for all parts of a document at once."""
+    # Component names contain no spaces, so these keys are free for schemas of operations.
     nodes = {part.name or f"schema {number}": part.node for number, part in enumerate(parts)}
     try:
         check_budget({"$defs": nodes}, SchemaBudget(nodes=sys.maxsize, fan_out=_SURE_FAN_OUT))
@@ -166,7 +167,7 @@ def _is_tame(parts: Iterable[SchemaPart]) -> bool:
 
 
 def _reduce_schema(root: Node, names: list[str]) -> tuple[Node, list[str]]:
-    """What is left of a schema over the budget: without components, else without all but the names of properties."""
+    """A smaller version of a schema over the budget: without components, or with nothing but property names."""
     schema: Node = {**root, "$defs": {name: {} for name in names}} if names else root
     try:
         check_budget(schema)
@@ -183,7 +184,7 @@ def _reduce_schema(root: Node, names: list[str]) -> tuple[Node, list[str]]:
 
 
 def list_references(node: Node) -> tuple[list[str], int]:
-    """Names of the components a schema refers to itself, and how many subschemas it has."""
+    """Names of the components that a schema itself refers to, and its number of subschemas."""
     found: dict[str, None] = {}
     stack: list[Any] = [node]
     count = 0
@@ -199,7 +200,7 @@ def list_references(node: Node) -> tuple[list[str], int]:
 
 
 def strip_direction(node: Any, direction: Direction) -> Any:
-    """A schema without the properties that the other direction alone may see."""
+    """A schema without the properties that only the other direction has."""
     if type(node) is not dict:
         return node
     hidden = _flagged_properties(node, _UNSEEN[direction])
@@ -220,7 +221,7 @@ def strip_direction(node: Any, direction: Direction) -> Any:
 
 
 def _flagged_properties(node: Node, flag: str) -> set[str]:
-    """Names of the properties with the flag, in the schema itself and in what it is all of."""
+    """Names of the properties with the flag, in the schema itself and in its `allOf`."""
     found: set[str] = set()
     for item in (node, *node.get("allOf", ())):
         properties = item.get("properties", {}) if type(item) is dict else {}
@@ -236,17 +237,17 @@ def _drop_required(node: Any, hidden: set[str]) -> Any:
 
 
 BODY = "body"
-"""The argument that is the whole body."""
+"""The argument for a body that is a single argument."""
 
 
 class Plan:
-    """One operation, its arguments named."""
+    """One operation, with its arguments named."""
 
     description = ""
     whole_description: str | None = None
-    """What had to be cut, uncut."""
+    """The full description, if it had to be truncated."""
     reduced = False
-    """Whether its schemas are to be made without components, unless they surely fit."""
+    """True if its schemas are built without components, unless they are sure to fit."""
     base_url = ""
     body: RequestBody | None = None
     whole = BODY
@@ -259,7 +260,7 @@ class Plan:
     allowed: tuple[str, ...] = ()
     arguments: Mapping[str, OperationParameter] = MappingProxyType({})
     properties: Mapping[str, str] = MappingProxyType({})
-    """Arguments and the properties of the body they become."""
+    """Arguments, with the properties of the body that they become."""
 
     def __init__(self, assembly: Assembly, method: str, path: str) -> None:
         self.assembly = assembly
@@ -267,7 +268,7 @@ class Plan:
         self.path = path
 
     def binding(self) -> RestBinding:
-        """How the operation is reached."""
+        """The binding of the operation."""
         return RestBinding(
             method=self.method,
             path=self.path,
@@ -308,12 +309,12 @@ class Plan:
             required += self._body_arguments(self.body, root)
         if required:
             root["required"] = required
-        # Every argument has its place in the request; there is none for others.
+        # Every argument has a place in the request, so others are rejected.
         root["additionalProperties"] = False
         return self.assembly.put_together(root, targets, "request", reduced=self.reduced)
 
     def _body_arguments(self, body: RequestBody, root: Node) -> list[str]:
-        """Add the arguments of the body; the names of those that must be given."""
+        """Add the arguments of the body; returns the names of the required ones."""
         properties = root["properties"]
         if body.properties is None:
             properties[self.whole] = strip_direction(body.node, "request")
@@ -325,7 +326,7 @@ class Plan:
         if body.sent:
             return required
         if required:
-            # Without a body nothing of it is required; with any of it, all that is.
+            # Without a body none of them is required; with any of them, all required ones are.
             root["dependentRequired"] = {
                 argument: others
                 for argument in self.properties
@@ -334,12 +335,12 @@ class Plan:
         return []
 
     def output_schema(self) -> tuple[Node, list[str]]:
-        """The output schema, empty if nothing is known of the answer; and the components that did not fit into it."""
+        """The output schema, empty if the response is unknown, and the components that did not fit into it."""
         if self.output is None:
             return {}, []
         root, targets, hops = self.output.node, self.output.refs, 0
         while type(root) is dict and len(root) == 1 and "$ref" in root and hops < 16:
-            # The component itself, so that a reader sees at once what is answered.
+            # Inline the component, so that the root shows what is returned.
             part = targets[root["$ref"][8:]]
             root, targets, hops = part.node, part.refs, hops + 1
         if type(root) is not dict:
@@ -349,10 +350,10 @@ class Plan:
 
 
 def name_arguments(plan: Plan, parameters: Iterable[OperationParameter], body: RequestBody | None) -> list[str]:
-    """Give every parameter and every property of the body its argument; the renames, in words.
+    """Assign an argument to every parameter and every property of the body; returns the renames as text.
 
-    Of several with one name the path parameter keeps it; `name_in_query`, `name_in_header`, `name_in_cookie` and
-    `name_in_body` are the others.
+    If several have the same name, the path parameter keeps it; the others become `name_in_query`, `name_in_header`,
+    `name_in_cookie` and `name_in_body`.
     """
     given = list(parameters)
     inside = [] if body is None else list(body.properties) if body.properties is not None else [BODY]
@@ -392,27 +393,27 @@ def _tell_apart(plan: Plan, given: list[OperationParameter], inside: list[str], 
 
 
 class RestTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
-    """One operation. Reading the document has shown that nothing about it can fail later."""
+    """The tool of one operation. Building its schemas and binding cannot fail, since they were built once at load."""
 
     plan: Plan
 
     def make_schema(self, field: str) -> Schema:
-        """Of the document's own parts, which are never handed out."""
+        """Built from the document's own parts, which callers never get."""
         made = self.plan.input_schema() if field == "parameters" else self.plan.output_schema()
         return made[0]
 
-    # Two threads may both make one of these; either result serves.
+    # Two threads may both build one of these; either result can be used.
     @cached_property  # type: ignore[misc]
     def parameters(self) -> Schema:
-        """The arguments, put together when first read."""
+        """The input schema, built on first access."""
         return self.plan.assembly.show(self.plan.input_schema()[0])
 
     @cached_property  # type: ignore[misc]
     def output_parameters(self) -> Schema:
-        """The answer, put together when first read."""
+        """The output schema, built on first access."""
         return self.plan.assembly.show(self.plan.output_schema()[0])
 
     @cached_property  # type: ignore[misc]
     def binding(self) -> RestBinding:
-        """How the operation is called, put together when first read."""
+        """The binding, built on first access."""
         return self.plan.binding()

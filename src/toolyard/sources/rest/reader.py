@@ -1,4 +1,4 @@
-"""`Reader`: the operations of one OpenAPI or Swagger document as tools, each with the plan of its requests."""
+"""`Reader`: converts the operations of an OpenAPI or Swagger document to tools, each with the plan of its requests."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Refuse = Callable[[Exception, str, str | None], None]
 _READ = frozenset({"GET", "HEAD"})
 _LIST_LIMIT = 20
 _NOT_OF_NAME = re.compile(r"[+*?&#./;_-]")
-"""What other templates write in braces beside a name, and what parts the words of one."""
+"""Characters that other template syntaxes add to a name in braces, and word separators."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator says about a document."""
+    """The operator's settings for a document."""
 
     source: str
     namespace: str
@@ -53,12 +53,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...]
     allowed: tuple[str, ...]
     takes: Callable[[str, str, Mapping[str, Any]], bool] | None
-    """Whether an operation is wanted, by its method, path and description; None if all are."""
+    """Whether to load an operation, by its method, path and description; None for all."""
     max_bytes: int
 
 
 class Reader:
-    """Reads one document; made anew for every load."""
+    """Reads one document; created for every load."""
 
     def __init__(self, document: Any, setting: Setting, notes: Notes) -> None:
         self._setting = setting
@@ -81,7 +81,7 @@ class Reader:
         self._own_servers = swagger_servers(document) if swagger else files.settle(whole.inside("servers")).node
 
     def tools(self, refuse: Refuse) -> list[tuple[RestTool, str]]:
-        """Every tool with its place; what cannot become one is handed to `refuse`."""
+        """Every tool with its place; operations that cannot become one are passed to `refuse`."""
         wanted: list[tuple[Site, Plan]] = []
         left_out = 0
         takes = self._setting.takes
@@ -102,7 +102,7 @@ class Reader:
         ]
 
     def _try_site(self, refuse: Refuse, site: Site, read: Callable[[Site], None]) -> bool:
-        """Do something with one operation; whatever is wrong with it costs this one alone."""
+        """Process one operation; an error affects no other operation."""
         try:
             read(site)
         except (DefinitionError, *STRANGE) as error:
@@ -151,7 +151,7 @@ class Reader:
         return list(found.values()), body
 
     def _common_parameters(self, site: Site) -> tuple[Keys, list[Any]]:
-        """What a path says for all of its operations, read once."""
+        """The parameters of a path item, which apply to all of its operations; read once."""
         raw = site.item.inside("parameters")
         if not raw.node:
             return {}, []
@@ -166,7 +166,7 @@ class Reader:
         return self._shared[key][1], self._shared[key][2]
 
     def _match_path(self, site: Site, plan: Plan, found: Keys) -> None:
-        """Path parameters and the path must tell of the same names."""
+        """Make the path parameters match the names in the path."""
         if template_names(plan.path) is None:
             raise DefinitionError(f"the braces of the path {site.path[:200]!r} do not pair")
         plan.path, asked = split_query(plan.path)
@@ -188,9 +188,9 @@ class Reader:
             self._notes.add(site.place, f"path parameter {key[1]!r} is not in the path; left out")
 
     def _respell_path(self, site: Site, plan: Plan, described: list[str]) -> None:
-        """Name what the path has as its parameters are named, where only the spelling differs.
+        """Rename placeholders of the path to its described parameters if only the spelling differs.
 
-        `{+id}` and `{id*}` are how other templates say that a value may hold slashes; `/:id` is how routers do.
+        Other template syntaxes write `{+id}` and `{id*}` for values that may contain slashes; routers write `/:id`.
         """
         names = template_names(plan.path) or []
         for known in described:
@@ -220,7 +220,7 @@ class Reader:
             self._notes.add(site.place, problem)
 
     def _look_at(self, plan: Plan, site: Site) -> None:
-        """Put the schemas together once, before anybody is told that they are there; say what had to be left open."""
+        """Build the schemas once before the tool is announced, and note what had to be left open."""
         plan.reduced = self._assembly.is_exhausted
         for what, make in (("input", plan.input_schema), ("output", plan.output_schema)):
             for name in make()[1][:_LIST_LIMIT]:
@@ -252,7 +252,7 @@ def _fold(name: str) -> str:
 
 
 def _merge_parameters(common: list[Any], own: list[Any]) -> list[Any]:
-    """Body and form parameters of an operation, over those of its path."""
+    """Body and form parameters of an operation, which override those of its path."""
     found = {(item.node.get("in"), item.node.get("name")): item for item in common}
     found.update({(item.node.get("in"), item.node.get("name")): item for item in own})
     return list(found.values())

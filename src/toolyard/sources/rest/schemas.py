@@ -1,11 +1,11 @@
-"""Schemas of a document as JSON Schema 2020-12, each converted once and shared by all tools that need it.
+"""Convert the schemas of a document to JSON Schema 2020-12, each once and shared by all tools that use it.
 
-What a reference leads to becomes a `Component`, wherever in the documents it lies; references point at
-`#/$defs/<name>`. Conversion is total: what cannot be said becomes an open schema, with a note of it.
+The target of a reference becomes a component, wherever it is in the documents; references point at `#/$defs/<name>`.
+Conversion never fails: what cannot be expressed becomes an open schema, with a note.
 
-Every schema of an `allOf` judges the whole object by itself, so a closed one (`additionalProperties: false`) refuses
-the properties of all others, and nothing fits. Authors mean the properties of all of them together, which OpenAPI 3.0
-has no keyword for: such a one is opened.
+Every schema of an `allOf` judges the whole object by itself, so a closed one (`additionalProperties: false`) rejects
+the properties of all others, and nothing fits. Authors mean the properties of all of them together, for which OpenAPI
+3.0 has no keyword, so such a schema is opened.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Node = dict[str, Any]
 COMPOSING = frozenset(("allOf", "anyOf", "oneOf"))
 _ALL = frozenset(("allOf",))
 _OPENED = " without additionalProperties"
-"""Ends a reference to a schema that is wanted without what closes it."""
+"""A suffix that marks a reference to an opened copy of a closed schema."""
 
 
 class Compositions:
-    """Finds closed schemas that cannot be meant; what they refer to is followed."""
+    """Finds closed schemas that contradict the schemas around them; references are followed."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -43,14 +43,14 @@ class Compositions:
         return any(names - _property_names(node) for node in closed)
 
     def open_schema(self, raw: Node, file: str) -> Node:
-        """The same schema with nothing closed in it; parts that refer to something closed ask for that opened."""
+        """The schema without `additionalProperties: false`; references to closed schemas ask for an opened copy."""
         opened = {key: value for key, value in raw.items() if key != "additionalProperties" or value is not False}
         if type(raw.get("allOf")) is list:
             opened["allOf"] = [self._open_part(part, file) for part in raw["allOf"]]
         return opened
 
     def opened_target(self, ref: str, file: str) -> ResolvedRef | None:
-        """What a reference of `open_schema` asks for; None for any other."""
+        """The opened copy for a reference made by `open_schema`; None for any other reference."""
         if not ref.endswith(_OPENED):
             return None
         if (file, ref) not in self._targets:
@@ -64,7 +64,7 @@ class Compositions:
         return {**part, "$ref": part["$ref"] + _OPENED} if "$ref" in part else self.open_schema(part, file)
 
     def _closed_nodes(self, raw: Any, file: str) -> list[Node]:
-        """Those that judge the same object; branches are left aside, since they need not hold."""
+        """Closed schemas that judge the same object; branches are skipped, since they need not apply."""
         nodes = self._walk(raw, file, _ALL)
         return [node for node in nodes if node.get("additionalProperties") is False and "patternProperties" not in node]
 
@@ -80,7 +80,7 @@ class Compositions:
             try:
                 here = self._files.resolve(here)
             except LookupError:
-                continue  # whoever converts it says so
+                continue  # reported when it is converted
             if type(here.node) is dict:
                 yield here.node
                 parts = [part for key in sorted(keys) if type(here.node.get(key)) is list for part in here.node[key]]
@@ -93,11 +93,11 @@ def _property_names(node: Node) -> set[str]:
 
 
 _MAX_TOTAL = 10_000_000
-"""Subschemas of all schemas together; a document that is read at all can hardly hold as many without repeating any."""
+"""Maximum number of subschemas in a document; one of the permitted size hardly exceeds it without repetition."""
 MAX_DEPTH = 48
-"""Levels of one schema; the budget allows 64, and a tool adds a few of its own."""
+"""Maximum depth of one schema; the budget allows 64, and assembly adds a few levels."""
 _MAX_COUNT = 20_000
-"""Subschemas of one schema, twice what a tool can have: references to maps of properties can repeat without end."""
+"""Maximum number of subschemas in one schema, twice the limit of a tool, since property maps can repeat endlessly."""
 
 _VALUES = frozenset(
     {
@@ -105,8 +105,11 @@ _VALUES = frozenset(
         *("additionalProperties", "unevaluatedProperties", "default", "const", "example"),
     }
 )
-"""Keywords that hold a schema, or data: a reference in them is the schema's, or none. Others never hold a mapping with
-text under `$ref`, but for documents whose authors keep properties, enums or descriptions elsewhere."""
+"""Keywords whose value is a schema or data, so a `$ref` in it belongs to the value.
+
+Under other keywords, a mapping with a textual `$ref` means that the author keeps properties, enums or descriptions
+elsewhere.
+"""
 _IN_PLACE = frozenset({"not", "if", "then", "else"})
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]+")
 _EXTENSION = re.compile(r"\.(?:json|ya?ml)$")
@@ -121,27 +124,27 @@ _REMARKS = frozenset(("description", "title", "examples"))
 
 
 class SchemaPart:
-    """A converted schema and what is known of it."""
+    """A converted schema with the facts that assembly needs."""
 
     node: Any
     count = 0
-    """Its subschemas, those of components not counted."""
+    """The number of its subschemas, without those of components."""
     directed = False
-    """Whether something in it is for requests or for responses only."""
+    """Whether a part of it is for requests or for responses only."""
     inline: Sequence[SchemaPart] = ()
-    """Components that judge the same value as a schema of this part, once for every time they do."""
+    """Components that judge the same value as a schema of this part, listed each time they do."""
 
     def __init__(self, name: str, raw: Any, file: str) -> None:
         self.name = name
         self.raw = raw
         self.file = file
         self.refs: dict[str, SchemaPart] = {}
-        """Components it refers to, in the order they are met."""
+        """Components it refers to, in the order of their first occurrence."""
         self.link = {"$ref": f"#/$defs/{name}"} if name else _NO_LINK
 
 
 class Schemas:
-    """Converts the schemas of one document, on demand."""
+    """Converts the schemas of one document on demand."""
 
     def __init__(self, files: Files, notes: Notes, *, modern: bool) -> None:
         self.notes = notes
@@ -150,21 +153,21 @@ class Schemas:
         self._modern = modern
         self._by_file: dict[str, dict[str, SchemaPart]] = {}
         self._links: dict[str, SchemaPart] = {}
-        """Components by the references to them, of the file that is being read."""
+        """Components by reference, for the file that is being read."""
         self._by_node: dict[int, SchemaPart] = {}
         self._names: set[str] = set()
         self._waiting: list[SchemaPart] = []
         self._whole: dict[tuple[str, str], SchemaPart] = {}
-        """Schemas of operations that are nothing but a reference."""
+        """Schemas of operations that consist of nothing but a reference."""
         self._part = SchemaPart("", None, MAIN)
         self._total = 0
-        """Subschemas converted so far."""
+        """The number of subschemas converted so far."""
         self.parts: list[SchemaPart] = []
         self.branching: list[SchemaPart] = []
-        """Parts of which a component judges the same value."""
+        """Parts with components that judge the same value."""
 
     def convert(self, raw: Any, file: str = MAIN) -> SchemaPart:
-        """A schema that lies in an operation, converted together with all it refers to."""
+        """Convert a schema of an operation, with all components it refers to."""
         ref = raw.get("$ref") if type(raw) is dict and len(raw) == 1 else None
         if type(ref) is str and (file, ref) in self._whole:
             return self._whole[file, ref]
@@ -186,7 +189,7 @@ class Schemas:
             else:
                 self.notes.at(part.raw, f"what lies beyond {_MAX_TOTAL:,} subschemas of a document is left open")
         except STRANGE as error:
-            # Others may share it: what nobody thought of costs this schema, and no operation.
+            # Several operations may share it, so an unexpected form opens this schema and does not fail an operation.
             self.notes.at(part.raw, f"the schema cannot be read ({type(error).__name__}); anything is allowed")
             part.refs, part.inline = {}, ()
         part.raw = None
@@ -196,7 +199,7 @@ class Schemas:
             self.branching.append(part)
 
     def node(self, raw: Any, depth: int) -> Any:
-        """One schema object; called for every subschema, so it does the common things itself."""
+        """Convert one schema object. Called for every subschema, so common cases are handled here directly."""
         if type(raw) is not dict:
             return self._no_object(raw)
         part = self._part
@@ -235,7 +238,7 @@ class Schemas:
         return out
 
     def _admit_required(self, raw: Node, out: Node) -> None:
-        """Let a closed schema have what it requires, though it does not say what that is."""
+        """Let a closed schema have the properties it requires but does not declare."""
         properties = out.get("properties", {})
         unknown = [name for name in out["required"] if name not in properties]
         if unknown:
@@ -249,7 +252,7 @@ class Schemas:
         return self._compositions.open_schema(raw, self._part.file)
 
     def _read_elsewhere(self, key: str, value: Node, depth: int) -> Node:
-        """A keyword whose value, no schema itself, is a reference; what it holds is read by the file it lies in."""
+        """Read a keyword whose value, not a schema, is a reference; its content belongs to the target's file."""
         part, file, links = self._part, self._part.file, self._links
         try:
             found = self._files.resolve(ResolvedRef(value, file))
@@ -283,7 +286,7 @@ class Schemas:
         elif type(value) is list and key == "items":
             out[key] = [self.node(item, depth + 1) for item in value]
         elif key == "additionalProperties" and value == _ANY_OBJECT:
-            # What generators make of a map of anything: `Map<String, Object>`.
+            # Generators write this for a map of any values: `Map<String, Object>`.
             self.notes.at(raw, "additionalProperties that are 'type: object' and nothing else may be anything")
             out[key] = True
         else:
@@ -321,7 +324,7 @@ class Schemas:
         below = depth + 1
         found = [self.node(sub, below) for sub in value]
         if key == "oneOf":
-            # What fits one of two that are the same fits both, which nothing may.
+            # A value that fits one of two equal schemas fits both, which oneOf forbids.
             first: dict[bytes, Any] = {}
             for node in found:
                 first.setdefault(_text_without_remarks(node), node)
@@ -352,7 +355,7 @@ class Schemas:
         return out
 
     def _read_siblings(self, raw: Node, out: Node, depth: int) -> None:
-        """Keywords next to a reference mean something since 3.1; before, at most a comment was meant."""
+        """Read the keywords beside a reference: since 3.1 all apply; before, only descriptions and flags are used."""
         if self._modern:
             rest = {key: value for key, value in raw.items() if key not in ("$ref", "nullable", "x-nullable")}
             out |= self.node(rest, depth)
@@ -361,7 +364,7 @@ class Schemas:
             if type(raw.get(key)) is str:
                 out[key] = raw[key]
         for key in ("readOnly", "writeOnly"):
-            # Ignored by the letter; meant by everybody who writes it.
+            # The specification ignores these here, but authors mean them.
             if raw.get(key) is True:
                 self._part.directed = True
                 out[key] = True
@@ -381,7 +384,7 @@ class Schemas:
         return known
 
     def _end_of(self, found: ResolvedRef, ref: str, file: str) -> tuple[ResolvedRef | None, str]:
-        """A component that is nothing but a reference is the one it leads to; in a ring there is none."""
+        """Follow a component that is only a reference to the actual one; None in a cycle."""
         seen: set[int] = set()
         here: ResolvedRef | None = found
         onward = ref
@@ -413,7 +416,7 @@ class Schemas:
 
 
 def _text_without_remarks(node: Any) -> bytes:
-    # Text, since True equals 1 in Python, and no JSON Schema says so.
+    # Compared as text, since True equals 1 in Python but not in JSON Schema.
     bare = {key: value for key, value in node.items() if key not in _REMARKS} if type(node) is dict else node
     return _encode(bare)
 

@@ -1,4 +1,4 @@
-"""Where the operations of a document are served, and who must ask: servers, security schemes and requirements."""
+"""Servers, security schemes and security requirements of a document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCHEMES = ("https", "http")
 
 
 class Servers:
-    """Reads `servers` lists; `fixed` is the operator's own address, which stands for all of them."""
+    """Reads `servers` lists; `fixed` is the operator's own base URL, which replaces all of them."""
 
     def __init__(self, spec_url: str | None, fixed: str | None, variables: Mapping[str, str]) -> None:
         self._spec_url = spec_url
@@ -24,7 +24,7 @@ class Servers:
         self._nowhere = self._make_absolute("/")
 
     def address(self, *lists: Any) -> tuple[str, str]:
-        """The address by the first list that names any, and what is wrong with it, if something is."""
+        """The base URL from the first non-empty list, and a description of the problem if it cannot be used."""
         if self._fixed is not None:
             return self._fixed, ""
         servers = next((found for found in lists if type(found) is list and found), None)
@@ -86,7 +86,7 @@ def swagger_servers(document: Mapping[str, Any], schemes: Any = None) -> list[di
         return [{"url": base or "/"}]
     listed = schemes if type(schemes) is list and schemes else document.get("schemes")
     known = [scheme for scheme in _SCHEMES if type(listed) is list and scheme in listed]
-    # Without any, the document was to be had the same way as what it describes; https is the safe guess.
+    # By default it is the scheme by which the document was fetched; https is the safe guess.
     return [{"url": f"{scheme}://{host}{base}"} for scheme in known or ["https"]]
 
 
@@ -94,19 +94,19 @@ _LOCATIONS = ("query", "header", "cookie")
 
 
 class Needs(NamedTuple):
-    """Who must ask. Of the alternatives one is enough; an empty one means that nobody need say."""
+    """Security requirements. One of the alternatives is enough; an empty one means that no credential is needed."""
 
     alternatives: tuple[tuple[str, ...], ...] = ()
     schemes: dict[str, RestScheme] = {}
     unknown: Sequence[str] = ()
-    """Names that the document does not explain."""
+    """Names that the document does not define."""
 
 
 _NOTHING = Needs()
 
 
 class Security:
-    """The schemes of one document."""
+    """The security schemes of one document."""
 
     def __init__(self, schemes: ResolvedRef, default: Any, files: Files) -> None:
         self._schemes = files.settle(schemes)
@@ -114,7 +114,7 @@ class Security:
         self._files = files
 
     def needs(self, operation: dict[str, Any]) -> Needs:
-        """What an operation asks for, or the document for all of its operations."""
+        """The requirements of an operation, by default those of the document."""
         asked = operation.get("security", self._default)
         if type(asked) is not list:
             return _NOTHING
@@ -148,7 +148,7 @@ def _read_scheme(raw: Any, scopes: tuple[str, ...]) -> RestScheme:
     if kind == "oauth2":
         return RestScheme(type="oauth2", token_url=_token_url(raw), scopes=scopes)
     if kind == "openIdConnect":
-        # What it ends with is a token, sent as that of OAuth2 is; where to get one must be told by the operator.
+        # Like OAuth2, it yields a bearer token; the operator must configure where to get it.
         return RestScheme(type="oauth2", scopes=scopes)
     return RestScheme(type="other", name=how or str(kind or ""), scopes=scopes)
 

@@ -1,4 +1,4 @@
-"""Swagger 2.0 in the words of OpenAPI 3: parameters with schemas, bodies with content, responses with content."""
+"""Convert Swagger 2.0 to the form of OpenAPI 3: parameters with schemas, bodies and responses with content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MULTIPART = "multipart/form-data"
 
 
 class Swagger:
-    """Rewrites the operations of one Swagger 2.0 document; what they share is rewritten once."""
+    """Converts the operations of one Swagger 2.0 document; shared parameters are converted once."""
 
     def __init__(self, document: dict[str, Any], files: Files, notes: Notes) -> None:
         self._document = document
@@ -34,14 +34,14 @@ class Swagger:
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def parameters(self, listed: ResolvedRef, place: str) -> tuple[list[Any], list[ResolvedRef]]:
-        """Those that stay parameters, rewritten; and those that make the body, each with its file."""
+        """The converted parameters, and those that make up the body, each with its file."""
         kept: list[Any] = []
         body: list[ResolvedRef] = []
         for item in list_parameters(listed, self._files):
             settled = self._files.settle(item)
             node = settled.node
             if node is None and item.node is not None:
-                continue  # It has been noted why.
+                continue  # The reason has already been noted.
             where = node.get("in") if type(node) is dict else None
             if type(where) is str and where in ("body", "formData"):
                 body.append(settled)
@@ -73,7 +73,7 @@ class Swagger:
         return _STYLES.get(written, _STYLES["csv"])
 
     def body(self, found: list[ResolvedRef], operation: dict[str, Any], place: str) -> ResolvedRef | None:
-        """A `requestBody` of the body and form parameters, with the file it belongs to; None without any."""
+        """A `requestBody` from the body and form parameters, with its file; None if there are none."""
         if not found:
             return None
         consumes = self._media_types(operation, "consumes")

@@ -1,1 +1,1 @@
-"""Tools of directories of Python files."""
+"""Tools from directories of Python scripts."""

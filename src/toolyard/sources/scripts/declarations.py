@@ -1,4 +1,4 @@
-"""What scripts declare, as tools: read in processes of their own, version by version."""
+"""Tools that scripts declare. Declarations are read in worker processes and kept for each version of a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN = 500
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """One tool, as the process of a script says it; that process was told what is wrong with it in better words."""
+    """One tool as the worker of a script reports it. The worker has already checked it, with more specific messages."""
 
     name: str
     description: str = ""
@@ -49,9 +49,9 @@ class Declaration(msgspec.Struct, frozen=True):
 def read_tool(
     raw: Mapping[str, Any], script: ScriptBinding, *, namespace: str, source: str
 ) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
-    """The tool that one entry of a declaration defines, ready for a registry; `DefinitionError` if it cannot be one.
+    """The tool of one entry of a declaration, admitted; `DefinitionError` if it is invalid.
 
-    `script` is what all tools of the file have in common.
+    `script` is the binding that all tools of the file share.
     """
     try:
         said = msgspec.convert(raw, Declaration)
@@ -85,7 +85,7 @@ def read_tool(
 
 
 def to_one_line(text: str) -> str:
-    """What a script says, as one line for a log: not too long, and without characters that would do something there."""
+    """Text from a script as one line for a log, truncated, with control characters escaped."""
     plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text[: 2 * _SHOWN].split()))
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
 
@@ -110,7 +110,7 @@ def _make_binding(said: Declaration, script: ScriptBinding) -> ScriptBinding:
 
 
 class ScriptVersion:
-    """What one file gave, with these bytes."""
+    """The tools and faults of one version of a file."""
 
     __slots__ = ("candidates", "faults", "rewrites", "sha256")
 
@@ -121,16 +121,16 @@ class ScriptVersion:
         self.faults: list[tuple[Exception, str | None]] = []
 
     def replaces(self, old: ScriptVersion | None) -> bool:
-        """False if it would put something broken in the place of something that works."""
+        """False if it would replace a working version by a broken one."""
         if old is None or not old.candidates or not self.faults:
             return True
         return bool(old.faults) and bool(self.candidates)
 
 
 def settle_names(versions: Mapping[str, ScriptVersion]) -> tuple[list[AdmittedTool], list[tuple[str, str, str]]]:
-    """The tools of all files with no name twice; file, tool and reason of those that are left out.
+    """The tools of all files without duplicate names, and file, tool and reason of those that are left out.
 
-    The first file has a name that two want, and an alias gives way to a name.
+    If two files use a name, the first has precedence, and names have precedence over aliases.
     """
     owners: dict[str, str] = {}
     named: list[tuple[str, AdmittedTool]] = []
@@ -156,13 +156,13 @@ def settle_names(versions: Mapping[str, ScriptVersion]) -> tuple[list[AdmittedTo
 
 
 def declare_scripts(codes: Sequence[Code], settings: WorkerSettings, source: str) -> list[Declared | ScriptFault]:
-    """What each file declares, or why it does not, by workers that are gone afterwards.
+    """What each file declares, or why it cannot be read; the workers end afterwards.
 
-    `SourceUnavailable` if there are none to be had.
+    `SourceUnavailable` if no worker can be started.
     """
     from toolyard.links.scripts import ScriptPool
 
-    # Each file has a time of its own; all together have at most what they would take one by one.
+    # Each file has its own time limit; together they have at most the sum of these.
     longest = settings.start_seconds + settings.declare_seconds * (len(codes) + 1)
     with ScriptPool(settings, label=source) as pool:
         try:

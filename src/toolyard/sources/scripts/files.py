@@ -1,4 +1,4 @@
-"""A directory of scripts on the disk: opened once, read without following links and without waiting."""
+"""A directory of scripts: opened once, and read without following links or blocking."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 class ScriptDirectory(Closing):
     """An open directory that only its owner can change.
 
-    Files are looked up by its descriptor: somebody who puts another directory in its place changes nothing here.
+    Files are opened relative to its descriptor, so replacing the directory at the path has no effect.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -39,25 +39,25 @@ class ScriptDirectory(Closing):
             raise
 
     def names(self) -> list[str]:
-        """Everything there is in the directory, sorted."""
+        """The names of all files in the directory, sorted."""
         return sorted(os.listdir(self.fd))
 
     def stat(self, name: str) -> os.stat_result | None:
-        """What a name stands for, links not followed; None if for nothing."""
+        """The status of a file, without following links; None if it does not exist."""
         try:
             return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def read(self, name: str, *, limit: int = MAX_SCRIPT_BYTES, linked: bool = False) -> bytes:
-        """The bytes of a file; `ManifestError` says why they may not be used, FileNotFoundError that there is none.
+        """The content of a file; `ManifestError` if it must not be used, FileNotFoundError if it does not exist.
 
-        `linked` allows further names (hard links) for the file: where its hash is known, they do no harm.
+        `linked` allows hard links to the file, which are harmless if its hash is known.
         """
         where = f"{self.path / name}"
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         try:
-            # Looked at before it is opened, since opening a device may do something; and again afterwards.
+            # Checked before it is opened, since opening a device may have an effect, and again afterwards.
             self._require_safe(os.stat(name, dir_fd=self.fd, follow_symlinks=False), where, limit, linked)
             descriptor = os.open(name, flags, dir_fd=self.fd)
         except FileNotFoundError:
@@ -90,12 +90,12 @@ class ScriptDirectory(Closing):
         if found.st_mode & stat.S_IWOTH:
             raise ManifestError(f"{where}: everybody may write to it; take that away (chmod o-w)")
         mine = os.geteuid()
-        # Root may load what belongs to another user, if the whole directory does.
+        # Root may load files of another user if that user owns the directory too.
         if found.st_uid not in (0, mine) and not (mine == 0 and found.st_uid == self._owner):
             raise ManifestError(f"{where}: belongs to user {found.st_uid}, not to user {mine} or to root")
 
     def close(self) -> None:
-        """Let go of the descriptor, once: its number may soon be another's."""
+        """Close the descriptor once, since its number may be reused."""
         descriptor, self.fd = self.fd, -1
         if descriptor >= 0:
             os.close(descriptor)

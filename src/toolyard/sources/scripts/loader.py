@@ -1,4 +1,4 @@
-"""`ScriptToolLoader`: the tools of a directory of Python files, which are run in processes of their own."""
+"""`ScriptToolLoader`: the tools of a directory of Python files, which run in worker processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Of a folder of scripts."""
+    """Options of a folder of scripts."""
 
     path: Annotated[str | Path, Meta(description="Folder of the scripts.")]
     isolation: Annotated[
@@ -50,13 +50,13 @@ class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
 class ScriptToolLoader(ToolLoader):
     """Loads the tools of the `*.py` files in `path` that `_manifest.json` allows.
 
-    A file declares one tool by TOOL_NAME, TOOL_DESCRIPTION, TOOL_PARAMETERS and `run`, or several by TOOLS. It is
-    run in a worker process, never in this one; `isolation="inprocess"` runs handlers here, for code that is trusted.
-    `sandbox` is what a worker is held in: auto takes the strictest there is. `env` names the environment variables
-    that scripts see. `timeout` is for calls of tools without TOOL_TIMEOUT, `load_timeout` for reading one file.
+    A file declares one tool by TOOL_NAME, TOOL_DESCRIPTION, TOOL_PARAMETERS and `run`, or several by TOOLS. It runs in
+    a worker process; `isolation="inprocess"` runs handlers in this process, for trusted code. `sandbox` is the required
+    confinement of workers: auto uses the strictest available. `env` names the environment variables that scripts see.
+    `timeout` is for calls of tools without TOOL_TIMEOUT, `load_timeout` for reading one file.
 
-    Loading again runs only files that changed; one that broke keeps what it gave before, and the report says so.
-    With `watch`, a registry loads them again by itself.
+    Loading again runs only files that changed; one that fails keeps its previous tools, and the report says so. With
+    `watch`, a registry reloads them when files change.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (ScriptOptions, WorkerSettings)
@@ -105,7 +105,7 @@ class ScriptToolLoader(ToolLoader):
         self._set_policies(on_error, on_duplicate)
         self._lock = threading.Lock()
         self._read: dict[tuple[str, str], ScriptVersion] = {}
-        """Versions that were read without a fault of the file, by name and hash: they need not be run again."""
+        """Versions of files that were read successfully, by name and hash; they need not run again."""
         self._served: dict[str, ScriptVersion] = {}
         self._seen: Sight | None = None
         self._watch: DirectoryWatch | None = None
@@ -116,15 +116,15 @@ class ScriptToolLoader(ToolLoader):
         return str(self.path)
 
     def is_at(self, directory: str | os.PathLike[str]) -> bool:
-        """True if this loader reads that directory, however its path is written."""
+        """True if this loader reads that directory; compares real paths."""
         return os.path.realpath(self.path) == os.path.realpath(directory)
 
     def load(self) -> list[Tool]:
-        """Every tool of the directory; see `report` for files that gave none, and why."""
+        """Every tool of the directory; `report` lists files without tools, and the reasons."""
         with self._lock:
             rejected: list[Rejection] = []
             if self.watching:
-                # Seen before it is read: what changes in between is seen, and loaded, once more.
+                # Recorded before reading: a change during the load then causes another one.
                 self._seen = look_at(self.path)
             versions = self._load_versions(self._review_files(rejected), rejected)
             candidates = self._choose_tools(versions, rejected)
@@ -135,7 +135,7 @@ class ScriptToolLoader(ToolLoader):
             return [candidate.tool for candidate in candidates]
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when the directory does, if this source was made to be watched."""
+        """Call `changed` when the directory changes, if the source was created with `watch`."""
         if self.watching and self._watch is None:
             self._watch = DirectoryWatch(self.path, self._seen or look_at(self.path), changed)
 
@@ -150,14 +150,14 @@ class ScriptToolLoader(ToolLoader):
             with ScriptDirectory(self.path) as directory:
                 return review_directory(directory, read_manifest(directory))
         except SourceError as error:
-            # The gate is shut: nothing is loaded, whatever was before.
+            # The directory or its manifest must not be used, so nothing is loaded or kept.
             if self.on_error == "raise":
                 raise
             self._list_tools(rejected, error, self.source)
             return []
 
     def _load_versions(self, found: list[Reviewed], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
-        """By file, what is to be served: what was read now, or what was served before where that is better."""
+        """The versions to serve, by file: the new one, or the previous one if the new one is broken."""
         fresh = self._declare_versions([item for item in found if item.state == "ok"])
         served: dict[str, ScriptVersion] = {}
         for item in found:
@@ -169,7 +169,7 @@ class ScriptToolLoader(ToolLoader):
                 for error, name in new.faults:
                     self._refuse_script(rejected, error, item.file, name, stale=kept is not new)
                 continue
-            # Of a file that was changed, the version that the manifest still asks for is at hand.
+            # A file changed without approval: keep serving the version that the manifest's hash names.
             approved = item.state == "changed" and old is not None and old.sha256 == item.pinned
             stale = approved and old is not None and bool(old.candidates)
             if approved and old is not None:
@@ -183,7 +183,7 @@ class ScriptToolLoader(ToolLoader):
         return served
 
     def _declare_versions(self, items: list[Reviewed]) -> dict[str, ScriptVersion]:
-        """What each file declares; only those whose bytes are new are run."""
+        """What each file declares; only new versions are run."""
         from toolyard.links.scripts import Code
 
         known = {item.file: self._read.get((item.file, item.sha256 or "")) for item in items}
@@ -224,7 +224,7 @@ class ScriptToolLoader(ToolLoader):
         return version
 
     def _choose_tools(self, versions: dict[str, ScriptVersion], rejected: list[Rejection]) -> list[AdmittedTool]:
-        """What is served, with no name twice; who lost a name is listed, or raised."""
+        """The tools without duplicate names; a tool that loses its name is reported or raises."""
         kept, refused = settle_names(versions)
         for file, name, problem in refused:
             error = DuplicateToolError(f"{problem} ({self.source})")
@@ -243,7 +243,7 @@ class ScriptToolLoader(ToolLoader):
         stale: bool = False,
         choice: bool = False,
     ) -> None:
-        """List what is left out, or raise as the policy says; what the manifest does not name was never asked for."""
+        """Report what is left out, or raise by policy; files that are not in the manifest never raise."""
         where = str(self.path / (MANIFEST if name_problem(file) else file))
         if self.on_error == "raise" and not choice:
             raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
@@ -258,7 +258,7 @@ class ScriptToolLoader(ToolLoader):
 
 
 def _has_failed(version: ScriptVersion) -> bool:
-    """True if the file itself could not be run, which may have been the fault of its surroundings."""
+    """True if the file could not be run, possibly because of its environment."""
     return any(isinstance(error, MalformedSource) for error, _ in version.faults)
 
 
@@ -266,11 +266,11 @@ PERIOD = 0.5
 _ENDING = 2.0
 
 Sight = tuple[object, ...]
-"""What is seen of a directory: equal if there is nothing new to load."""
+"""The observed state of a directory: equal if there is nothing new to load."""
 
 
 def look_at(path: Path) -> Sight:
-    """The manifest and the files it names, as they are now. A file that was written has another time of change."""
+    """The current state of the manifest and the files it names, including modification times."""
     try:
         with ScriptDirectory(path) as directory:
             names = [name for name in read_manifest(directory).allow if not name_problem(name)]
@@ -289,7 +289,7 @@ def _look_at_file(directory: ScriptDirectory, name: str) -> tuple[int, ...] | No
 
 
 class DirectoryWatch:
-    """One thread that does nothing but look, until it is closed."""
+    """A thread that polls the directory until it is closed."""
 
     def __init__(self, path: Path, seen: Sight, changed: Callable[[], None], *, period: float = PERIOD) -> None:
         self._path = path
@@ -301,7 +301,7 @@ class DirectoryWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._ended.set()
         if self._thread is not threading.current_thread():
             self._thread.join(_ENDING)

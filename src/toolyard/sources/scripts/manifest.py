@@ -1,4 +1,4 @@
-"""The manifest of a script directory: which files may be loaded, with which bytes, why others may not, and its changes.
+"""The manifest of a script directory: reading and changing it, and checking files against it.
 
 {"allow": ["foo.py", "bar.py"]}            by name
 {"allow": {"foo.py": "sha256:..."}}        by name and content
@@ -45,26 +45,26 @@ _log = logging.getLogger(__name__)
 
 
 class NoManifestError(ManifestError, FileNotFoundError):
-    """There is no manifest in the directory."""
+    """The directory has no manifest."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a manifest says, in its order."""
+    """The content of a manifest, in its order."""
 
     allow: dict[str, str | None] = {}
-    """File names and their hashes; None where none is known."""
+    """File names and their hashes; None for an unknown hash."""
     hashed: bool = False
-    """Every file needs a hash; one without is not loaded."""
+    """True if every file needs a hash; one without is not loaded."""
     document: dict[str, Any] = {}
-    """The whole document; keys that mean nothing here are somebody's, and are kept."""
+    """The whole document; unknown keys are kept."""
 
     def to_json(self) -> bytes:
-        """The document with the allow-list as it is now."""
+        """The document with the current allow-list."""
         allow: Any = dict(self.allow) if self.hashed else list(self.allow)
         return msgspec.json.format(msgspec.json.encode({**self.document, ALLOW: allow}), indent=2) + b"\n"
 
     def refusals(self) -> dict[str, str]:
-        """Entries that can never be loaded, and why: names that are none, and names that differ only in case."""
+        """Entries that can never be loaded, with the reasons: invalid names, and names that differ only in case."""
         found: dict[str, str] = {}
         folded: dict[str, list[str]] = {}
         for name in self.allow:
@@ -81,17 +81,17 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def sha256_of(data: bytes) -> str:
-    """The hash as a manifest writes it."""
+    """The hash in the notation of a manifest."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def fold_name(name: str) -> str:
-    """What a disk that ignores case, and how letters are composed, takes a name for."""
+    """The name under which a file system that ignores case and Unicode composition finds a file."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", name).casefold())
 
 
 def name_problem(name: str) -> str | None:
-    """Why a name is not that of a script; None if it is."""
+    """Why a name cannot be that of a script; None if it can."""
     if not name or not all(char.isprintable() for char in name):
         return "holds characters that cannot be shown, or none at all"
     if "/" in name or "\\" in name or name in (".", ".."):
@@ -108,7 +108,7 @@ def name_problem(name: str) -> str | None:
 
 
 def check_name(name: object) -> str:
-    """The name, if it may stand in a manifest; `ManifestError` if not."""
+    """The name, if it is valid in a manifest; `ManifestError` if not."""
     if not isinstance(name, str):
         raise ManifestError(f"the name of a script is text, not {json_type(name)}")
     problem = name_problem(name)
@@ -148,7 +148,7 @@ def _parse_manifest(document: Any, where: str) -> Manifest:
 
 
 def load_allowlist(path: str | os.PathLike[str]) -> set[str]:
-    """The names that may be loaded; none, and a line in the log, if the manifest is missing or cannot be used."""
+    """The names that may be loaded; empty, with a log message, if the manifest is missing or cannot be used."""
     try:
         with ScriptDirectory(path) as directory:
             manifest = read_manifest(directory)
@@ -165,24 +165,24 @@ State = Literal["ok", "missing", "changed", "unpinned", "refused", "stray"]
 
 
 class Reviewed(msgspec.Struct, frozen=True):
-    """One file, or one entry of a manifest, and what is to be said about it."""
+    """The result of checking one file or one entry of a manifest."""
 
     file: str
     state: State
     reason: str = ""
     data: bytes = b""
-    """What may be loaded: the very bytes that `sha256` is the hash of. Only of files that are ok."""
+    """The checked content, whose hash is `sha256`. Only set for state "ok"."""
     sha256: str | None = None
-    """Of what is in the file now, where it may be read."""
+    """The hash of the current content, if it could be read."""
     pinned: str | None = None
-    """What the manifest wants it to be."""
+    """The hash in the manifest."""
 
     def __repr__(self) -> str:
         return f"<Reviewed {self.file}: {self.state}>"
 
 
 def review_directory(directory: ScriptDirectory, manifest: Manifest) -> list[Reviewed]:
-    """Every entry of the manifest and every other script of the directory, by name. Each file is read once."""
+    """Check every entry of the manifest and every other script of the directory, by name. Each file is read once."""
     there = directory.names()
     present = set(there)
     refused = manifest.refusals()
@@ -196,7 +196,7 @@ def review_directory(directory: ScriptDirectory, manifest: Manifest) -> list[Rev
 
 
 def is_script(name: str) -> bool:
-    """True if a file of that name looks like one; editors leave hidden files behind that are none."""
+    """True if the name looks like a script; hidden files of editors do not."""
     return name.lower().endswith(_SUFFIX) and not name.startswith(".") and name != "__init__.py"
 
 
@@ -206,7 +206,7 @@ def _review_entry(
     if name in refused:
         return Reviewed(name, "refused", f"{show(name)} {refused[name]}")
     pinned = manifest.allow[name]
-    # Asked of the listing, because a disk that ignores case opens a file under names that it does not have.
+    # Looked up in the listing, because a file system that ignores case would open a file under other names too.
     if name not in present:
         return Reviewed(name, "missing", f"in {MANIFEST}, but not in the directory", pinned=pinned)
     try:
@@ -226,7 +226,7 @@ def _review_entry(
 
 
 def append_script(name: str, path: AnyPath) -> None:
-    """Allow one more file, which need not be there yet; its hash is kept where the manifest keeps hashes.
+    """Allow one more file, which need not exist yet; its hash is stored if the manifest has hashes.
 
     `NoManifestError`, a FileNotFoundError, if there is no manifest; `ManifestError` if it is corrupt.
     """
@@ -239,9 +239,9 @@ def append_script(name: str, path: AnyPath) -> None:
 
 
 def allow_scripts(path: AnyPath, names: Sequence[str], *, hashed: bool | None = None, absent: bool = True) -> Manifest:
-    """Allow files, or approve what they say now. `hashed` has the manifest keep hashes from now on.
+    """Allow files, or approve their current content. `hashed` makes the manifest store hashes from now on.
 
-    Unless `absent`, `UnknownScriptError` is raised for one that is not there.
+    Unless `absent`, a file that does not exist raises `UnknownScriptError`.
     """
     for name in names:
         check_name(name)
@@ -264,7 +264,7 @@ def allow_scripts(path: AnyPath, names: Sequence[str], *, hashed: bool | None = 
 
 
 def disallow_scripts(path: AnyPath, names: Sequence[str]) -> Manifest:
-    """Allow files no longer. The files stay where they are."""
+    """Remove files from the allow-list. The files themselves are kept."""
 
     def edit(_: ScriptDirectory, manifest: Manifest) -> Manifest:
         for name in names:
@@ -282,7 +282,7 @@ def _guess_script(name: str, known: Iterable[str]) -> str:
 
 
 def create_manifest(path: AnyPath, *, hashed: bool = False, empty: bool = False) -> tuple[Manifest, dict[str, str]]:
-    """A first manifest, of the scripts that are there now; and the ones that cannot be in it, with the reasons."""
+    """Create a manifest of the existing scripts; also returns those that cannot be in it, with the reasons."""
     refused: dict[str, str] = {}
     with ScriptDirectory(path) as directory, _hold_lock(directory):
         if directory.stat(MANIFEST) is not None:
@@ -305,7 +305,7 @@ def create_manifest(path: AnyPath, *, hashed: bool = False, empty: bool = False)
 
 
 def change_manifest(path: AnyPath, edit: Callable[[ScriptDirectory, Manifest], Manifest]) -> Manifest:
-    """Read, edit and write as the only writer; what is not changed is not written."""
+    """Read, edit and write under the lock; an unchanged manifest is not written."""
     with ScriptDirectory(path) as directory, _hold_lock(directory):
         manifest = read_manifest(directory)
         made = edit(directory, manifest)
@@ -323,7 +323,7 @@ def _refuse_twins(allow: dict[str, str | None], names: Sequence[str]) -> None:
 
 
 def _hash_script(directory: ScriptDirectory, name: str, hashed: bool) -> str | None:
-    """The hash of a file that may be read; None if it is not there, or none is wanted."""
+    """The hash of a readable file; None if it does not exist or `hashed` is False."""
     try:
         data = directory.read(name, linked=hashed)
     except FileNotFoundError:
@@ -332,7 +332,7 @@ def _hash_script(directory: ScriptDirectory, name: str, hashed: bool) -> str | N
 
 
 def _hash_if_usable(directory: ScriptDirectory, name: str) -> str | None:
-    # An entry that cannot be loaded today must not keep the others from getting their hashes.
+    # An entry that cannot be loaded now must not prevent the others from getting hashes.
     if name_problem(name):
         return None
     with suppress(ManifestError):
@@ -342,7 +342,7 @@ def _hash_if_usable(directory: ScriptDirectory, name: str) -> str | None:
 
 @contextmanager
 def _hold_lock(directory: ScriptDirectory) -> Iterator[None]:
-    """Keep other writers out, by a lock on the directory itself: it dies with its holder, and leaves no file behind."""
+    """Exclude other writers by a lock on the directory itself: it ends with its holder, and leaves no file behind."""
     limit = time.monotonic() + _WAIT
     while not _try_lock(directory):
         if time.monotonic() > limit:
@@ -365,14 +365,14 @@ def _try_lock(directory: ScriptDirectory) -> bool:
 
 
 def _write_manifest(directory: ScriptDirectory, manifest: Manifest) -> None:
-    """Put a new file in the place of the old one, in one step; who reads meanwhile sees one of them whole."""
+    """Replace the file atomically, so that readers see either the old or the new manifest."""
     data = manifest.to_json()
     before = directory.stat(MANIFEST)
     temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
         for left in directory.names():
             if left.startswith(_TEMPORARY):  # by a writer that was killed; this one holds the lock
-                with suppress(OSError):  # a directory, say: it is in nobody's way
+                with suppress(OSError):  # a directory, for instance, which does not interfere
                     os.unlink(left, dir_fd=directory.fd)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o600, dir_fd=directory.fd)

@@ -1,4 +1,4 @@
-"""From a fork of the fork server to a process that may run a script: limits, uid, folder, and what the level denies."""
+"""Confine a fork of the fork server before it runs a script: limits, uid, folder, and what the level denies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 def high(fd: int) -> int:
-    """The same file under a number that leaves the low ones to the children."""
+    """Move a descriptor to a high number, leaving the low ones to the children."""
     number = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST)
     os.close(fd)
     return number
 
 
 def prepare(config: Config) -> list[tuple[int, int]]:
-    """Open, with the rights of the fork server, what Landlock is to allow its children."""
+    """Open, with the rights of the fork server, the paths that Landlock will allow its children."""
     if not config["landlock"]:
         return []
     rules = [(path, kernel.READ) for path in config["readable"]] + [(path, kernel.USE) for path in _DEVICES]
@@ -36,7 +36,7 @@ def prepare(config: Config) -> list[tuple[int, int]]:
 
 
 def drop(config: Config) -> None:
-    """Become whom scripts run as, if that is somebody else."""
+    """Switch to the uid and gid of scripts, if they are configured."""
     if config["uid"] is not None:
         os.setgroups([])
         os.setresgid(config["gid"], config["gid"], config["gid"])
@@ -44,7 +44,7 @@ def drop(config: Config) -> None:
 
 
 def confine(config: Config, name: str, rules: list[tuple[int, int]]) -> None:
-    """Give up everything that a script is not to have. There is no way back."""
+    """Give up everything that a script must not have. This is irreversible."""
     parent = os.getppid()
     _limit(config)
     os.umask(0o077)
@@ -88,7 +88,7 @@ def _limit(config: Config) -> None:
 
 
 def unreachable(config: Config) -> list[str]:
-    """The places of modules that a process of the uid of scripts cannot reach."""
+    """The module folders that the uid of scripts cannot access."""
     if config["uid"] is None:
         return []
     reader, writer = os.pipe()
@@ -106,7 +106,7 @@ def unreachable(config: Config) -> list[str]:
 
 
 def look_through(places: list[str]) -> None:
-    """Import from `places` by open folders from now on: their own path leads through a folder closed to scripts."""
+    """Import from `places` through open descriptors, since their paths lead through a folder closed to scripts."""
     for place in places:
         fd = high(os.open(place, os.O_RDONLY | os.O_DIRECTORY))
         through = f"/proc/self/fd/{fd}"

@@ -1,6 +1,6 @@
-"""What scripts declare, and how none changes what another says (but see note (2) of `sandbox`).
+"""Read what scripts declare, so that no script can change the declarations of another (but see note (2) of `sandbox`).
 
-Each file is executed in a fork of its own.
+Each file is executed in its own fork.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _NOT_AHEAD = frozenset({"antigravity", "this", "idlelib", "test", "turtledemo", 
 _FLAGS = {"timeout": "TOOL_TIMEOUT", "effects": "TOOL_EFFECTS", "tags": "TOOL_TAGS", "version": "TOOL_VERSION"}
 _HEAD = 8
 _COROUTINE = 0x80
-"""The flag of code that makes coroutines."""
+"""The code flag of coroutine functions."""
 _SWITCHES = {"no_background": "NO_BACKGROUND", "allow_repeat": "ALLOW_REPEAT"}
 _CONSTANTS = {"TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS", "TOOL_OUTPUT", "TOOL_ALIASES", *_FLAGS.values()}
-"""Names with a meaning of their own; every other `TOOL_...` is a flag of the script's author."""
+"""Reserved names; every other `TOOL_...` is a flag of the script's author."""
 
 
 def serve(config: Config) -> None:
-    """Answer one frame per file until nobody asks any more."""
+    """Respond to one frame for each file until the pipe is closed."""
     kernel.adopt_orphans()
     frames.write(OUT, b'{"ready":true}')
     tried: set[str] = set(_NOT_AHEAD)
-    # What is set aside for an answer is memory that the file does not have.
+    # The memory reserved for the result is not available to the file.
     limit = min(config["max_answer_bytes"], config["memory_bytes"] // 4)
     while (frame := frames.read(IN)) is not None:
         file, source = frame["file"], frame["code"].encode("latin-1")
@@ -55,7 +55,7 @@ def serve(config: Config) -> None:
 
 
 def _import_ahead(source: bytes, tried: set[str]) -> None:
-    """Import what a file is about to import, once for all: those are modules of the operator, not of scripts."""
+    """Import modules that a file imports, once for all files: these belong to the operator, not to scripts."""
     import importlib
     import re
 
@@ -66,7 +66,7 @@ def _import_ahead(source: bytes, tried: set[str]) -> None:
             if not name or name in tried or name.split(".")[0] in _NOT_AHEAD or name in sys.modules:
                 continue
             tried.add(name)
-            # If it cannot be imported, the file will say so itself.
+            # If it cannot be imported, the file will report that itself.
             with suppress(Exception):
                 importlib.import_module(name)
 
@@ -74,15 +74,15 @@ def _import_ahead(source: bytes, tried: set[str]) -> None:
 def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
     flush()
     try:
-        # Not a pipe: whoever else has its end, such as a process that the file leaves behind, would keep it open.
+        # Not a pipe, since a process that the file leaves behind could keep the other end open.
         said = mmap.mmap(-1, _HEAD + limit)
         pid = os.fork()
     except OSError as error:
-        # Another file may hold all the processes that scripts may have.
+        # Another file may have used up the process limit of scripts.
         return frames.encode({"unforked": f"a process could not be forked: {error.strerror}"}).encode(), True
     if pid == 0:
         _become_reader(file, source, limit, said)
-    # Waited for, and not yet buried: until then its group is nobody else's.
+    # It has exited but is not reaped, so its process group id cannot be reused yet.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     end_group(pid)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -109,7 +109,7 @@ def _become_reader(file: str, source: bytes, limit: int, said: mmap.mmap) -> Non
 
 
 def _has_no_children() -> bool:
-    """Whatever the fork started is gone. If not, the fork server sees to it: it may look at `/proc`, this may not."""
+    """Whether everything that the fork started is gone. If not, the fork server, which may read `/proc`, ends it."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -119,10 +119,10 @@ def _has_no_children() -> bool:
 
 
 def _declare(file: str, source: bytes, limit: int) -> Said:
-    """What the file says, whatever it does meanwhile."""
+    """The result of reading a file, whatever it raises."""
     try:
         return {"tools": _read_tools(file, source, limit)}
-    except BaseException as error:  # noqa: BLE001 - whatever a file does at its top is its own fault
+    except BaseException as error:  # noqa: BLE001 - the top level of a file may raise anything
         return {"fault": described(error, file, source) | {"refused": isinstance(error, ScriptRefused)}}
 
 
@@ -186,7 +186,7 @@ def _tool(entry: dict[str, Any], names: dict[str, Any], handler: str) -> dict[st
 
 
 def _own_flags(names: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """`TOOL_COST = 3` as `{"cost": 3}`, and the names of what is no JSON."""
+    """`TOOL_COST = 3` as `{"cost": 3}`, and the names of values that are not JSON."""
     flags: dict[str, Any] = {}
     left_out = []
     for name, value in names.items():
@@ -220,7 +220,7 @@ def _check_flags(tool: dict[str, Any], handler: str) -> None:
 
 
 def _add_aliases(tools: list[dict[str, Any]], aliases: Any) -> None:
-    """A list for the one tool of a file, or a dict: alias to name, or name to aliases."""
+    """Add the aliases of a file: a list for its only tool, or a dict of alias to name or name to aliases."""
     if isinstance(aliases, dict):
         by_name = {tool["name"]: tool for tool in tools}
         for key, value in aliases.items():

@@ -1,6 +1,6 @@
-"""The fork server: a clean interpreter that forks workers, ends them, and never runs a line of a script.
+"""The fork server: a clean interpreter that forks and ends workers, and never executes code of a script.
 
-It reads nothing that a worker can write. When whoever started it is gone, it ends everybody and itself.
+It reads nothing that a worker can write. When its parent is gone, it ends all workers and itself.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 _PATIENCE = 5.0
 _ROUND = 1000
 _AHEAD = ("array", "ast", "importlib", "re", "typing")
-"""What most scripts want besides what is imported here anyway: imported once for all workers."""
+"""Modules that most scripts need besides those imported here; imported once for all workers."""
 _ROLES = {"serve": serving.serve, "declare": declarations.serve}
 
 
 class ForkServerProcess:
-    """The children, and the socket that says what to do with them."""
+    """The workers, and the socket with the commands for them."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -42,13 +42,13 @@ class ForkServerProcess:
         self._ended: dict[str, int] = {}
         self._faults: dict[str, str] = {}
         self._helpers: dict[int, str] = {}
-        """Those that empty folders, and whose."""
+        """Processes that delete the folders of workers, with the workers' names."""
         self._work = high(os.open(config["work"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
         self._leaving = False
         self._rules: list[tuple[int, int]] = []
 
     def open(self) -> None:
-        """Get ready to fork, and say so."""
+        """Prepare to fork, and report readiness."""
         kernel.adopt_orphans()
         for fd in (self._wake, self._woken):
             os.set_blocking(fd, False)
@@ -71,14 +71,14 @@ class ForkServerProcess:
         self._control.send(frames.encode({"ready": True, "through": closed}).encode())
 
     def run(self) -> None:
-        """Do as the socket says, until it closes."""
+        """Execute commands from the socket until it closes."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
         while not self._leaving:
             ready = poll.poll(_ROUND if self._pids else None)
             if not ready:
-                # Whoever has lost its parent became ours without a word; scripts may not leave anybody behind.
+                # An orphan is adopted without any signal, and scripts must not leave processes behind.
                 self._sweep()
             for fd, _ in ready:
                 if fd == self._wake:
@@ -102,7 +102,7 @@ class ForkServerProcess:
             self._fork(message["name"], message["role"], [high(fd) for fd in fds])
         else:
             said = frames.encode(self._end(message["name"])).encode()
-            # If nobody wants to know any more, the next thing to be read is the end.
+            # If the other end is closed, the next read ends the loop.
             with suppress(OSError):
                 self._control.send(said)
 
@@ -175,7 +175,7 @@ class ForkServerProcess:
     def _kill(self, name: str, pid: int) -> bool:
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
-            # Look before the signal: a process that has ended by itself says how.
+            # Check before sending the signal: the status shows how a process ended by itself.
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 self._buried(name, status)
@@ -191,11 +191,11 @@ class ForkServerProcess:
         except FileNotFoundError:
             return
         except OSError:
-            # With the rights of the script: what is in there may be a trap for anybody with more.
+            # Deleted with the rights of the script, since its content may be a trap for a process with more rights.
             try:
                 pid = os.fork()
             except OSError:
-                # Scripts hold all the processes there may be; whoever started this one empties the rest.
+                # Scripts have used up the process limit; the parent deletes the rest.
                 return
             if pid == 0:
                 try:
@@ -208,7 +208,7 @@ class ForkServerProcess:
             self._helpers[pid] = name
 
     def _emptied(self, pid: int) -> None:
-        """Whose folder a helper has emptied loses it."""
+        """Remove a folder that a helper has emptied."""
         name = self._helpers.pop(pid, None)
         if name is not None:
             with suppress(OSError):
@@ -229,11 +229,11 @@ class ForkServerProcess:
 
 
 def main(config: Config) -> None:
-    """The program."""
+    """The main function of the process."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     fork_server = ForkServerProcess(config)
     fork_server.open()
     fork_server.run()
-    # Nobody is left, and nothing is to be flushed: to tidy up takes longer than all of that.
+    # Nothing is left to end or to flush, and interpreter shutdown would take longer than that.
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Frames as the child reads and writes them: four bytes of length, then JSON."""
+"""Read and write frames in the child: four bytes of length, then JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXTS = frozenset({"decimal", "fractions", "ipaddress", "uuid"})
 
 
 def _write_unknown(value: Any) -> Any:
-    """What JSON has no word for, as functions outside of scripts have it written; by looks, as nothing is imported."""
+    """Convert values that JSON cannot express, as for other Python tools. Detected by attributes, without imports."""
     kind = type(value)
     if kind.__module__ in _TEXTS:
         return str(value)
@@ -37,18 +37,18 @@ def _write_unknown(value: Any) -> Any:
 _Encoder = partial(json.JSONEncoder, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 encode = _Encoder().encode
 encode_answer = _Encoder(default=_write_unknown).encode
-"""Runs code of the script, and may never end; so what a file declares is not written by it."""
+"""May run code of the script and hang, so it is not used for declarations."""
 _decode = json.JSONDecoder().decode
 
 
 def decode(text: str) -> dict[str, Any]:
-    """The object of a frame."""
+    """Decode the object in a frame."""
     frame: dict[str, Any] = _decode(text)
     return frame
 
 
 def read(fd: int) -> dict[str, Any] | None:
-    """The next frame; None at the end."""
+    """The next frame; None at the end of the stream."""
     data = os.read(fd, _CHUNK)
     while 0 < len(data) < 4:
         data += _more(fd, 4 - len(data))
@@ -65,7 +65,7 @@ def read(fd: int) -> dict[str, Any] | None:
 
 
 def write(fd: int, body: bytes) -> None:
-    """Send a frame."""
+    """Write a frame."""
     data = len(body).to_bytes(4, "big") + body
     sent = os.write(fd, data)
     while sent < len(data):
@@ -75,5 +75,5 @@ def write(fd: int, body: bytes) -> None:
 def _more(fd: int, size: int) -> bytes:
     data = os.read(fd, size)
     if not data:
-        os._exit(0)  # Whoever was sending is gone.
+        os._exit(0)  # the sender is gone
     return data

@@ -1,4 +1,4 @@
-"""What the kernel is asked for that the standard library has no words for, and the end of processes."""
+"""System calls that the standard library lacks, and the ending of processes."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ _REFER, _TRUNCATE, _IOCTL = 1 << 13, 1 << 14, 1 << 15
 _ALL = (1 << 13) - 1
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 READ = _EXECUTE | _READ_FILE | _READ_DIR
-"""Landlock rights: look, and run."""
+"""Landlock rights to read and execute."""
 USE = _READ_FILE | _WRITE_FILE
-"""Landlock rights: a device."""
+"""Landlock rights for a device."""
 
 
 def prctl(option: int, value: int) -> None:
-    """One setting of this process."""
+    """Change one setting of this process."""
     if _libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)):
         number = ctypes.get_errno()
         raise OSError(number, f"prctl {option}: {os.strerror(number)}")
 
 
 def die_with_parent(number: int) -> None:
-    """Get a signal when the parent ends; changing the uid undoes it."""
+    """Receive a signal when the parent exits; a change of the uid cancels this."""
     prctl(_DEATH_SIGNAL, number)
 
 
 def show_memory(is_shown: bool) -> None:
-    """Whether others of the same uid may look into this process; if not, its own `/proc/self` is useless to it, too."""
+    """Set whether processes of the same uid may inspect this one; if not, its own `/proc/self` is inaccessible too."""
     prctl(_DUMPABLE, int(is_shown))
 
 
 def adopt_orphans() -> None:
-    """Whoever loses its parent below this process becomes its child."""
+    """Adopt orphaned descendants as children of this process."""
     prctl(_SUBREAPER, 1)
 
 
 def renounce() -> None:
-    """Have no capability of any kind, and never gain privileges again, whatever is executed."""
+    """Drop all capabilities, and never gain privileges by executing a program."""
     prctl(_NO_NEW_PRIVILEGES, 1)
     _checked(_libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(_CAPABILITY_BYTES)))
 
 
 def landlock_abi() -> int:
-    """The version of Landlock that answers here; 0 if none does."""
+    """The ABI version of Landlock; 0 if it is not available."""
     return max(int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))), 0)
 
 
 def landlock(rules: list[tuple[int, int]], home: str) -> None:
-    """Touch files, TCP ports and processes only as `rules` (an open path, its rights) and the own folder allow."""
+    """Restrict files, TCP ports and processes to `rules` (pairs of an open path and its rights) and the home folder."""
     abi = landlock_abi()
     every = _ALL | (_REFER if abi >= 2 else 0) | (_TRUNCATE if abi >= 3 else 0) | (_IOCTL if abi >= 5 else 0)
     fields = [every] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])
@@ -92,7 +92,7 @@ def _checked(answer: int) -> int:
 
 _NAMESPACES = 0x7E020000
 _ARCHITECTURES = {"x86_64": (0xC000003E, 56, 302), "aarch64": (0xC00000B7, 220, 261)}
-"""What the kernel calls it, and its numbers of clone and prlimit64."""
+"""The architecture constant for seccomp, and the numbers of clone and prlimit64."""
 _CLONE3 = 435
 _DENIED = {
     "x86_64": (
@@ -109,22 +109,31 @@ _DENIED = {
         *(194, 196, 186, 190, 180),
     ),
 }
-"""Line by line: socket, ptrace, process_vm_readv, process_vm_writev, unshare, setns, mount, umount2, pivot_root,
-chroot, bpf, perf_event_open, keyctl, add_key, request_key, userfaultfd, open_by_handle_at;
-kexec_load, kexec_file_load, the three of kernel modules, kcmp;
-what changes how another process runs: setpriority, sched_setparam, sched_setscheduler, sched_setaffinity,
-sched_setattr, ioprio_set, migrate_pages, move_pages;
-what outlives a process: shmget, shmat, msgget, semget, mq_open;
-modify_ldt."""
+"""System calls to deny, line by line.
+
+- socket, ptrace, process_vm_readv, process_vm_writev, unshare, setns, mount, umount2, pivot_root, chroot, bpf,
+  perf_event_open, keyctl, add_key, request_key, userfaultfd, open_by_handle_at
+- kexec_load, kexec_file_load, the three for kernel modules, kcmp
+- calls that change how another process runs: setpriority, sched_setparam, sched_setscheduler, sched_setaffinity,
+  sched_setattr, ioprio_set, migrate_pages, move_pages
+- calls for objects that outlive a process: shmget, shmat, msgget, semget, mq_open
+- modify_ldt
+"""
 _DENIED_EVERYWHERE = (425, 426, 427, 428, 429, 430, 432, 433, 438, 440, 442, 448)
-"""io_uring (three), which could make sockets unseen; open_tree, move_mount, fsopen, fsmount, fspick, pidfd_getfd,
-process_madvise, mount_setattr, process_mrelease."""
+"""System calls with the same number on both architectures.
+
+io_uring (three), which could create sockets past this filter; open_tree, move_mount, fsopen, fsmount, fspick,
+pidfd_getfd, process_madvise, mount_setattr, process_mrelease.
+"""
 _DENIED_BY_PATH = {
     "x86_64": (90, 92, 94, 188, 189, 197, 198, 268, 260, 452, 463, 466),
     "aarch64": (53, 54, 5, 6, 14, 15, 452, 463, 466),
 }
-"""What Landlock does not ask about: chmod, chown, lchown (x86_64 only), setxattr, lsetxattr, removexattr,
-lremovexattr, fchmodat, fchownat, fchmodat2, setxattrat, removexattrat."""
+"""System calls that Landlock does not cover.
+
+These are chmod, chown, lchown (x86_64 only), setxattr, lsetxattr, removexattr, lremovexattr, fchmodat, fchownat,
+fchmodat2, setxattrat, removexattrat.
+"""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _KILL, _ALLOW = 0x80000000, 0x7FFF0000
@@ -136,25 +145,26 @@ class _Program(ctypes.Structure):
 
 
 def can_filter() -> bool:
-    """Whether the numbers of the system calls are known here."""
+    """Whether the system call numbers of this architecture are known."""
     return os.uname().machine in _ARCHITECTURES
 
 
 def filter_calls(*, by_path: bool = False) -> None:
-    """Refuse system calls that no script needs.
+    """Deny system calls that no script needs.
 
-    Every socket, tracing, namespaces, mounts, kernel interfaces; whatever changes how other processes run; memory and
-    queues that would outlive them. `by_path` refuses also to change modes, owners and attributes of files by path.
+    These are sockets, tracing, namespaces, mounts and kernel interfaces; calls that change how other processes run;
+    memory and queues that outlive a process. `by_path` also denies changing modes, owners and attributes of files by
+    path.
     """
     machine = os.uname().machine
     architecture, clone, prlimit = _ARCHITECTURES[machine]
     lines = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
-    # The x32 calls of x86_64 have numbers of their own; nothing uses them but those who look for a way around.
+    # The x32 calls of x86_64 have different numbers; only an attempt to bypass the filter would use them.
     lines += [(_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _REFUSE)]
     for number in (*_DENIED[machine], *_DENIED_EVERYWHERE, *(_DENIED_BY_PATH[machine] if by_path else ())):
         lines += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE)]
     lines += [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _MISSING)]
-    # Limits of the process itself, which is number 0, and of nobody else.
+    # Allow limits of the process itself, which is number 0, but of no other.
     lines += [(_EQUAL, 0, 4, prlimit), (_LOAD, 0, 0, 16), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _REFUSE)]
     lines += [(_RETURN, 0, 0, _ALLOW)]
     lines += [(_EQUAL, 0, 3, clone), (_LOAD, 0, 0, 16), (_ANY_BIT, 0, 1, _NAMESPACES), (_RETURN, 0, 0, _REFUSE)]
@@ -167,15 +177,15 @@ def filter_calls(*, by_path: bool = False) -> None:
 
 
 def end_group(pid: int) -> None:
-    """Everybody in a process group; the kernel lets nobody fork away from that."""
+    """Kill a process group; the kernel prevents forks from escaping it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, SIGKILL)
 
 
 def sweep(known: Collection[int]) -> bool:
-    """End every child of this process but the `known`, and what they leave behind; False if there is no end to it.
+    """Kill every child of this process except the `known`, and their descendants; False if that takes too long.
 
-    Needs `adopt_orphans`: then whoever got out of a group by losing its parent is found here.
+    Requires `adopt_orphans`: processes that left their group and lost their parent are then found here.
     """
     end = time.monotonic() + _SWEEP_SECONDS
     while strangers := [pid for pid in _children() if pid not in known]:

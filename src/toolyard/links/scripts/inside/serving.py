@@ -1,4 +1,4 @@
-"""A worker: one script as a module, executed once from its bytes, and its handlers called as often as asked."""
+"""A worker: executes one script as a module, once, and calls its handlers."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})
 
 
 class ScriptRefused(Exception):
-    """The script is not as it should be; the text says why."""
+    """The script is invalid; the text says why."""
 
 
 def execute(file: str, source: bytes | ast.Module | types.CodeType) -> types.ModuleType:
-    """Run the top of a script, under a name that hides no other module."""
+    """Execute a script as a module, under a name that shadows no other module."""
     stem = os.path.basename(file).removesuffix(".py")
     module = types.ModuleType(PREFIX + "".join(char if char.isalnum() else "_" for char in stem))
     module.__file__ = file
     sys.modules[module.__name__] = module
     code = source if isinstance(source, types.CodeType) else compile(source, file, "exec", dont_inherit=True)
-    exec(code, module.__dict__)  # noqa: S102 - it is what a worker is for
+    exec(code, module.__dict__)  # noqa: S102 - executing scripts is the purpose of a worker
     return module
 
 
 def handler_of(module: types.ModuleType, name: str) -> Any:
-    """What answers calls: a function of that name, or the handler of `TOOLS[n]`."""
+    """The handler of calls: a function with that name, or the handler of `TOOLS[n]`."""
     digits = name[len(_ENTRY) : -1] if name.startswith(_ENTRY) and name.endswith(_ENTRY_END) else ""
     if digits.isdecimal() and len(digits) <= _DIGITS:
         tools = getattr(module, "TOOLS", ())
@@ -68,7 +68,7 @@ def described(error: BaseException, file: str, source: bytes) -> dict[str, Any]:
     try:
         message = str(error)
         lines = "".join(traceback.format_exception(type(error), error, trace, limit=20))
-    except BaseException as worse:  # noqa: BLE001 - an exception of a script may be anything
+    except BaseException as worse:  # noqa: BLE001 - an exception of a script may raise anything when it is formatted
         message, lines = f"an exception that cannot be shown ({type(worse).__name__})", ""
     return {
         "type": type(error).__name__,
@@ -79,12 +79,12 @@ def described(error: BaseException, file: str, source: bytes) -> dict[str, Any]:
 
 
 def clean(text: str) -> str:
-    """Text that can be sent: what is no Unicode is shown escaped."""
+    """The text with surrogates escaped, so that it can be sent."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Ctx:
-    """What a handler with a `ctx` parameter gets."""
+    """The argument of a handler's `ctx` parameter."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.call_id: str | None = given.get("call_id")
@@ -95,14 +95,14 @@ class Ctx:
 
 
 class Handler:
-    """A function of the script, and how it wants to be called."""
+    """A function of the script, and whether it takes `ctx`."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
         self.takes_ctx = takes_ctx(function)
 
     def __call__(self, arguments: dict[str, Any], ctx: dict[str, Any] | None) -> Any:
-        """The answer, awaited if need be."""
+        """The return value, awaited if necessary."""
         if self.takes_ctx:
             if "ctx" in arguments:
                 raise ScriptRefused("ctx is not an argument: it is filled in here")
@@ -113,7 +113,7 @@ class Handler:
 
 
 class Script:
-    """The one script of this process."""
+    """The script of this process."""
 
     def __init__(self, frame: dict[str, Any], limit: int) -> None:
         self.file: str = frame["file"]
@@ -123,17 +123,17 @@ class Script:
         self._handlers: dict[str, Handler] = {}
 
     def answer(self, frame: dict[str, Any]) -> bytes:
-        """The body of the frame that answers a call."""
+        """The body of the response to a call."""
         token = frame["token"]
         try:
             handler = self._handlers.get(frame["handler"]) or self._find(frame["handler"])
             value = handler(frame["arguments"], frame["ctx"])
-        except BaseException as error:  # noqa: BLE001 - SystemExit and worse are a script's way of failing too
+        except BaseException as error:  # noqa: BLE001 - a script may also fail with SystemExit and the like
             return self._failed(token, error)
         try:
             again = "true" if _is_quiet() else "false"
             body = f'{{"token":"{token}","again":{again},"value":{frames.encode_answer(value)}}}'.encode()
-        except BaseException as error:  # noqa: BLE001 - what is returned may be a generator, code of the script too
+        except BaseException as error:  # noqa: BLE001 - encoding the result may run code of the script, such as a generator
             why = described(error, self.file, self.source)["message"]
             text = f"it returned a {type(value).__name__} that is not JSON: {why}"
             return self._failed(token, ScriptRefused(text), returned=True)
@@ -158,9 +158,9 @@ class Script:
 
 
 def serve(config: Config) -> None:
-    """Answer calls until nobody asks any more."""
+    """Respond to calls until the pipe is closed."""
     _note_threads()
-    # Line by line: what a script has printed is worth having, above all when it is ended.
+    # Line buffered, so that the output is not lost if the script is ended.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     frames.write(OUT, b'{"ready":true}')
     script: Script | None = None
@@ -174,12 +174,12 @@ def serve(config: Config) -> None:
 
 
 def give_up(why: str) -> None:
-    """Say why there is no worker."""
+    """Report why the worker cannot start."""
     frames.write(OUT, frames.encode({"broken": why}).encode())
 
 
 def finished(value: Any) -> Any:
-    """What an awaitable comes to, on a loop of its own."""
+    """The result of an awaitable, run on a new loop."""
     import asyncio
 
     async def wait() -> Any:
@@ -190,12 +190,12 @@ def finished(value: Any) -> Any:
 
 
 def is_awaitable(value: Any) -> bool:
-    """What `inspect` would say, which takes longer to import than a script."""
+    """Like `inspect.isawaitable`; importing `inspect` would take longer than a script."""
     return type(value) is types.CoroutineType or hasattr(type(value), "__await__")
 
 
 def takes_ctx(function: Any) -> bool:
-    """Whether a function has a parameter of that name."""
+    """Whether a function can take `ctx` by name."""
     if type(function) is types.FunctionType and not function.__dict__:
         code = function.__code__
         return "ctx" in code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
@@ -209,19 +209,19 @@ def takes_ctx(function: Any) -> bool:
 
 
 def flush() -> None:
-    """What was printed goes ahead of the answer."""
+    """Flush the output before the response is sent."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except BaseException:  # noqa: BLE001 - a script may put anything there, with any error
+    except BaseException:  # noqa: BLE001 - a script may replace these by objects that raise anything
         return
 
 
 def _is_quiet() -> bool:
-    """Nothing of the script goes on: no thread, no process. Otherwise the next call needs another worker."""
+    """Whether no thread or process of the script is left. Otherwise the next call needs another worker."""
     if _count() or _loose:
         return False
-    # Asked of the kernel every time: there are more ways to start a process than can be watched.
+    # Ask the kernel every time, since not every way to start a process can be intercepted.
     try:
         _WAIT(-1, _NOHANG)
     except ChildProcessError:
@@ -230,16 +230,16 @@ def _is_quiet() -> bool:
 
 
 _loose: list[str] = []
-"""Not empty once a thread was started without `threading`: such a one may not be counted before the call is over."""
+"""Not empty once a thread was started without `threading`; it may not be counted before the call ends."""
 
 
 def _note_threads() -> None:
-    """Have the ways to start a thread say so; `threading` waits until its threads are counted, so it need not."""
+    """Record direct starts of threads. `threading` waits until its threads are counted, so those need no record."""
     import _thread
 
     for name in ("start_new_thread", "start_new", "start_joinable_thread"):
         start = getattr(_thread, name, None)
-        if start is None:  # The last one is of Python 3.13.
+        if start is None:  # The last one exists since Python 3.13.
             continue
 
         def noted(function: Any, *more: Any, start: Any = start, **named: Any) -> Any:
