@@ -279,8 +279,7 @@ class SchemaValues:
         return found[0]
 
     def overlay(self, node: SubSchema, value: Any, known: Any, fresh: frozenset[str] = frozenset()) -> Any:
-        """The value with all known properties that are allowed, even if the branch it was made by does not declare
-        them.
+        """The value with all known properties that are allowed, even those not declared by the branch it was made by.
 
         To make room for names in `fresh` (normalised), others may be removed, since alternatives may exclude each
         other.
