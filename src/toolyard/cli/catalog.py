@@ -1,4 +1,4 @@
-"""`toolyard check`, `tools`, `show` and `search`: what there is to call."""
+"""`toolyard check`, `tools`, `show` and `search`: which tools exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check(
 ) -> int:
     """Load a config, a catalog or a Python file and print what was loaded, rewritten and rejected, and why.
 
-    Exits 1 when anything was rejected or a source failed. Where sessions are kept is not tried: no store is opened.
+    Exits 1 when anything was rejected or a source failed. The session store is not opened.
     """
     path, read = read_named(options.config)
     with working(f"checking {path or 'the domains'}"):
@@ -89,7 +89,7 @@ def tools(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """List the tools that you may call, in registration order; where there is a policy, with what it asks about.
+    """List the tools that you may call, in registration order; with a policy, also whether calls need approval.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def tools(
     tag
         Only tools with this tag.
     denied
-        List those as well that the policy denies you.
+        Also list tools that the policy denies you.
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, namespace=namespace, tag=tag)
@@ -142,15 +142,15 @@ def show(
     format: str | None = None,  # noqa: A002 - the option is called --format
     options: YardOptions = YARD,
 ) -> int:
-    """Show a tool's definition, every overload of it.
+    """Show a tool's definition, with every overload.
 
     Parameters
     ----------
     name
         Qualified name, or a bare name that only one namespace has.
     format
-        Spell it as a provider does: openai, openai-responses, anthropic, gemini or mcp. What the provider
-        cannot be told is listed on standard error.
+        Use a provider's format: openai, openai-responses, anthropic, gemini or mcp. What the format cannot express is
+        listed on standard error.
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         called = read_wire_call(registry.snapshot, ToolCall(name)).name
@@ -213,20 +213,20 @@ def search(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Find the tools for a task, best first; none if it is about nothing that is there, and then it exits 1.
+    """Find the tools for a task, best first; exits 1 if no tool fits.
 
     Parameters
     ----------
     query
         The task in words, or a tool's name.
     k
-        At most how many.
+        Maximum number of tools.
     namespace
-        Only tools of this namespace; may be given often.
+        Only tools of this namespace; may be repeated.
     tag
-        Only tools with this tag; with all of them, if it is given often.
+        Only tools with this tag; may be repeated, for tools with all of them.
     threshold
-        The score, from 0 to 1, that the best must reach; 0 shows the nearest, whatever it is.
+        Minimum score of the best tool, from 0 to 1; 0 always shows the nearest ones.
     """
     _check_request(query, k, threshold)
     with open_registry(options.config, skip_bad=skip_bad) as registry:

@@ -1,4 +1,4 @@
-"""`toolyard graph`: which tools feed which, as a page or for another program."""
+"""`toolyard graph`: the dataflow between tools, as a page or in formats of other programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _GuessedCatalog(msgspec.Struct, frozen=True):
-    """The tools of a registry with output schemas that the registry itself does not have."""
+    """The tools of a registry with inferred output schemas, which the registry itself lacks."""
 
     tools: Sequence[Tool]
     artifacts: Mapping[str, Any]
@@ -45,8 +45,8 @@ def graph(
 ) -> int:
     """Write the dataflow of the tools, namespace by namespace, with the strongest edges.
 
-    The edges are those of the config's own `dataflow` enrichment. Without one they are found now: output schemas
-    that are missing are guessed by rules, offline. The same tools always give the same file.
+    The edges are those of the config's `dataflow` enrichment. Without one they are computed now, and missing output
+    schemas are inferred by rules, offline. The same tools always give the same file.
 
     Parameters
     ----------
@@ -54,17 +54,17 @@ def graph(
         The file to write: `.html` for a page to search, zoom and filter, `.dot` for Graphviz, `.mmd` for Mermaid, or
         `.json`.
     top
-        Show an edge if it is among so many strongest of its source, or of its target.
+        Show an edge if it is among this many strongest ones of its source or of its target.
     min_score
         Show no edge with a lower score, from 0 to 1.
     max_edges
-        Show so many edges at most, the strongest of all.
+        Show at most this many edges, the strongest ones.
     namespace
-        Show the tools of this namespace alone. May be given often.
+        Show only the tools of this namespace; may be repeated.
     linked
-        Leave out tools without an edge that is shown.
+        Leave out tools without a visible edge.
     title
-        What stands above the graph; the name of the config if not given.
+        The heading; by default the name of the config.
     """
     form = _choose_format(out)
     from toolyard.insight.graph import GraphOptions
@@ -96,7 +96,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
 
 
 def _write_graph(registry: ToolRegistry, options: GraphOptions, out: Path, form: str, title: str) -> dict[str, Any]:
-    """Write the file; what is in it, in numbers."""
+    """Write the file and return its counts."""
     from toolyard.insight.graph import select_graph, to_dot, to_html, to_json, to_mermaid
 
     writers = {"html": to_html, "dot": to_dot, "mermaid": to_mermaid, "json": to_json}
@@ -108,7 +108,7 @@ def _write_graph(registry: ToolRegistry, options: GraphOptions, out: Path, form:
 
 
 def _find_dataflow(registry: ToolRegistry) -> Dataflow:
-    """The artifact of the config, or one of the same tools made here."""
+    """The artifact of the config, or one computed for its tools."""
     from toolyard.insight.dataflow.artifact import Dataflow
     from toolyard.insight.dataflow.enrichment import DataflowEnrichment
     from toolyard.insight.outputs.enrichment import OutputParametersEnrichment

@@ -1,4 +1,4 @@
-"""`toolyard sample`: tools that belong together, drawn by chance."""
+"""`toolyard sample`: random samples of related tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import get_tool_sampler
 
 _OWN = {"k": "say -k", "seed": "say --seed", "registry": "the tools are those of the config"}
-"""What is no matter of `-o`."""
+"""Options that `-o` may not set, and what to use instead."""
 
 
 def sample(
@@ -34,9 +34,9 @@ def sample(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Draw tools with a sampler and print them, with what feeds what.
+    """Draw tools with a sampler and print them, with the edges between them.
 
-    Exits 1 when there are not that many tools of the kind; those that were found are told.
+    Exits 1 when there are not enough suitable tools; those that were found are printed.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ def sample(
         The sampler: tc/random, tc/chain, tc/fan_out, tc/fan_in, tc/dag, tc/neighbor, tc/sparse, tc/conflict,
         tc/irrelevant, tc/missing, tc/coverage, tc/mix, or one of a plugin.
     namespace
-        Only tools of this namespace; may be given often.
+        Only tools of this namespace; may be repeated.
     option
-        An option of the sampler, `min_score=0.7`; the value is read as JSON where it is JSON. May be given often; the
-        same one often only if it takes a list.
+        An option of the sampler, `min_score=0.7`; the value is parsed if it is JSON. May be repeated; the same option
+        only if it takes a list.
     format
-        In the JSON also the definitions, as a provider spells them: openai, openai-responses, anthropic, gemini or mcp.
+        Include the definitions in the JSON, in a provider's format: openai, openai-responses, anthropic, gemini or mcp.
     """
     if count < 1:
         raise ConfigError(f"--count must be 1 or more, not {count}")
@@ -84,7 +84,7 @@ def _print_data(samples: list[Sample], dialect: Dialect | None, jsonl: bool) -> 
 
 
 def _read_options(given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
-    """The options by name; what is given often, as a list."""
+    """The options by name, repeated ones as a list."""
     values: dict[str, list[Any]] = {"namespace": list(namespaces)} if namespaces else {}
     for one in given:
         name, sign, text = one.partition("=")
@@ -93,7 +93,7 @@ def _read_options(given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[s
         if name in _OWN:
             raise ConfigError(f"-o {name}=...: {_OWN[name]}")
         values.setdefault(name, []).append(read_word(text))
-    # The sampler refuses a list where it takes none.
+    # The sampler refuses a list if it takes none.
     return {name: found[0] if len(found) == 1 else _flatten(found) for name, found in values.items()}
 
 
