@@ -54,12 +54,14 @@ def add(
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"], help="The namespace of its tools.")] = None,
     option: Annotated[
         Sequence[str],
-        Parameter(name="--set", negative="", help="KEY=VALUE: what else the source is to say; ${NAME} in it stays."),
+        Parameter(name="--set", negative="", help="KEY=VALUE: another option of the source; ${NAME} is kept as is."),
     ] = (),
-    token_env: Annotated[str | None, Parameter(help="The variable with the token or key that it asks for.")] = None,
+    token_env: Annotated[
+        str | None, Parameter(help="The environment variable with the token or key for the source.")
+    ] = None,
     into: Annotated[
         Path | None,
-        Parameter(help="The config that is added to; not given: $TOOLYARD_CONFIG or ./toolyard.yaml, made if need be."),
+        Parameter(help="The config to change; by default $TOOLYARD_CONFIG or ./toolyard.yaml, created if necessary."),
     ] = None,
     show: Annotated[bool, Parameter(name="--print", negative="", help="Print the source, and change nothing.")] = False,
     options: VerbOptions = OUTPUT,

@@ -25,7 +25,7 @@ from toolyard.sessions.store.sql import steady_clock
 _MOST = 1000
 _WIDE = 120
 ApprovalName = Annotated[str, Parameter(help="The approval.")]
-ReasonOption = Annotated[str | None, Parameter(name="--reason", help="Why; whoever made the call is told.")]
+ReasonOption = Annotated[str | None, Parameter(name="--reason", help="The reason; the caller sees it.")]
 
 
 def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOptions = YARD) -> int:

@@ -78,7 +78,7 @@ _WaitOption = Annotated[
     float | None,
     Parameter(
         validator=_check_wait,
-        help="If it must be approved: seconds to wait for somebody to do so elsewhere, instead of asking here.",
+        help="Seconds to wait for approval from elsewhere, if the call needs it, instead of asking here.",
     ),
 ]
 
@@ -258,20 +258,22 @@ def _read_time(_: object, tokens: Sequence[Token]) -> datetime:
 def calls(
     *,
     tool: Annotated[str | None, Parameter(help="A glob of qualified names.")] = None,
-    namespace: Annotated[str | None, Parameter(help="Calls of its tools.")] = None,
+    namespace: Annotated[str | None, Parameter(help="Calls of tools in that namespace.")] = None,
     session: Annotated[str | None, Parameter(help="Calls in that session.")] = None,
-    key: Annotated[str | None, Parameter(help="Calls made with the key of that id.")] = None,
+    key: Annotated[str | None, Parameter(help="Calls made with the key that has this id.")] = None,
     code: Annotated[str | None, Parameter(help="Calls that failed with that code.")] = None,
-    mode: Annotated[Mode | None, Parameter(help="How they were made.")] = None,
-    effect: Annotated[Effect | None, Parameter(help="Calls that failed, by what they did all the same.")] = None,
-    effects: Annotated[Effects | None, Parameter(help="Calls of tools that do this.")] = None,
+    mode: Annotated[Mode | None, Parameter(help="Calls made in that mode.")] = None,
+    effect: Annotated[Effect | None, Parameter(help="Failed calls with that effect.")] = None,
+    effects: Annotated[Effects | None, Parameter(help="Calls of tools with these effects.")] = None,
     since: Annotated[
         datetime | None, Parameter(converter=_read_time, help=f"Calls that ended then or later: {_TIMES}.")
     ] = None,
-    until: Annotated[datetime | None, Parameter(converter=_read_time, help="Calls that ended before that.")] = None,
+    until: Annotated[datetime | None, Parameter(converter=_read_time, help="Calls that ended earlier.")] = None,
     errors: Annotated[bool, Parameter(negative="", help="Only calls that failed.")] = False,
-    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many, at most.")] = 100,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on as calls are made.")] = False,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="Maximum number of calls.")] = 100,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], negative="", help="Continue with new calls as they are made.")
+    ] = False,
     options: YardOptions = YARD,
 ) -> int:
     """List the calls that a server with this config logged, newest last. With --follow, JSON is one object per line."""

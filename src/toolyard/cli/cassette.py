@@ -24,7 +24,7 @@ from toolyard.engines.replay.cassette import Cassette, Recording, drift_of
 from toolyard.model.errors import ErrorInfo
 
 CassettePath = Annotated[Path, Parameter(help="The cassette: a .jsonl or .yaml file.")]
-NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recordings of the tool of that name.")]
+NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recordings of that tool.")]
 
 _SHOWN = 80
 

@@ -27,7 +27,7 @@ _SHOWN = 50
 
 def check(
     *,
-    strict: Annotated[bool, Parameter(negative="", help="Exit 1 for what is only warned of, too.")] = False,
+    strict: Annotated[bool, Parameter(negative="", help="Exit 1 on warnings, too.")] = False,
     options: YardOptions = YARD,
 ) -> int:
     """Load a config, a catalog or a Python file and print what was loaded, rewritten and rejected, and why.

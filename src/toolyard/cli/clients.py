@@ -54,8 +54,10 @@ _FOLDERS = {
 """Settings folders of clients: on Linux and other Unix systems, on macOS, on Windows."""
 _SYSTEMS = {"darwin": 1, "win32": 2}
 
-Name = Annotated[str, Parameter(help="What the server is called in the client.")]
-File = Annotated[Path | None, Parameter(help="The client's file, if it is not the user's: that of a project, say.")]
+Name = Annotated[str, Parameter(help="The name of the server in the client.")]
+File = Annotated[
+    Path | None, Parameter(help="The client's config file; by default the user's, but it may be that of a project.")
+]
 
 
 def find_file(client: Client, system: str, env: Mapping[str, str], home: Path) -> Path:
@@ -72,7 +74,7 @@ def install(
     *,
     name: Name = "toolyard",
     env: Annotated[
-        Sequence[str], Parameter(negative="", help="NAME=VALUE, or NAME: a variable that the server is given.")
+        Sequence[str], Parameter(negative="", help="NAME=VALUE, or NAME: an environment variable for the server.")
     ] = (),
     file: File = None,
     show: Annotated[bool, Parameter(name="--print", negative="", help="Print the entry, and change nothing.")] = False,

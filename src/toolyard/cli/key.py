@@ -52,11 +52,11 @@ def create_(
     *,
     scope: ScopeOption,
     expires: Annotated[
-        str | None, Parameter(help="After that long: 90s, 15m, 12h, 30d, 8w. Never, if not given.")
+        str | None, Parameter(help="Expire after that time: 90s, 15m, 12h, 30d, 8w; by default never.")
     ] = None,
-    rate: Annotated[float | None, Parameter(help="Requests a second; the server's default, if not given.")] = None,
-    burst: Annotated[float | None, Parameter(help="Requests at once beyond the rate.")] = None,
-    concurrency: Annotated[int | None, Parameter(help="Requests running at the same time.")] = None,
+    rate: Annotated[float | None, Parameter(help="Requests per second; by default the server's limit.")] = None,
+    burst: Annotated[float | None, Parameter(help="Burst of requests beyond the rate.")] = None,
+    concurrency: Annotated[int | None, Parameter(help="Maximum concurrent requests.")] = None,
     options: YardOptions = YARD,
 ) -> int:
     """Create a key and print its token, this once; running servers accept it by the time this returns.

@@ -31,9 +31,9 @@ def init_(
     /,
     *,
     hashed: Annotated[
-        bool, Parameter(negative="", help="Keep the hash of each file: changed bytes are refused.")
+        bool, Parameter(negative="", help="Store the hash of each file, so that changed files are refused.")
     ] = False,
-    empty: Annotated[bool, Parameter(negative="", help="Allow nothing yet, whatever is there.")] = False,
+    empty: Annotated[bool, Parameter(negative="", help="Create an empty manifest.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Create a manifest that allows the scripts in the directory now. Exits 1 if some cannot be allowed."""
@@ -59,8 +59,8 @@ def add_(
     directory: Directory,
     /,
     *files: str,
-    absent: Annotated[bool, Parameter(negative="", help="Allow also a file that is not there yet.")] = False,
-    hashed: Annotated[bool, Parameter(negative="", help="Keep the hash of each file from now on.")] = False,
+    absent: Annotated[bool, Parameter(negative="", help="Also allow files that do not exist yet.")] = False,
+    hashed: Annotated[bool, Parameter(negative="", help="Store the hash of each file from now on.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Allow files, or approve their current content.

@@ -25,7 +25,7 @@ def sample(
     /,
     *,
     k: Annotated[int | None, Parameter(name=["-k"], help="How many tools.")] = None,
-    seed: Annotated[int | None, Parameter(help="The same seed draws the same tools.")] = None,
+    seed: Annotated[int | None, Parameter(help="The seed; the same one draws the same tools.")] = None,
     count: Annotated[int, Parameter(name=["--count", "-n"], help="How many samples.")] = 1,
     namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace"], negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),

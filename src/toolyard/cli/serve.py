@@ -40,20 +40,21 @@ _WATCH_SECONDS = 0.5
 _HOST, _PORT, _DOMAINS = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT", "TOOL_REGISTRY_DOMAINS"
 
 Host = Annotated[
-    str | None, Parameter(help="Name or address to listen at. Where other machines can come, there must be an API key.")
+    str | None,
+    Parameter(help="Host name or IP address to listen on. If other machines can reach it, an API key is required."),
 ]
-Port = Annotated[int | None, Parameter(help="Port to listen at; 0 for any that is free.")]
+Port = Annotated[int | None, Parameter(help="Port to listen on; 0 for any free port.")]
 Domains = Annotated[
-    str | None, Parameter(help="Domains of tools to serve, with commas between them; without a config: core.")
+    str | None, Parameter(help="Domains to serve, separated by commas; without a config, by default core.")
 ]
 AutoPort = Annotated[bool | None, Parameter(help="Use the next free port if this one is taken.")]
 Processes = Annotated[
-    int | None, Parameter(help="Processes that answer; more than one needs a sqlite or postgres `sessions` block.")
+    int | None, Parameter(help="Number of worker processes; more than one needs a sqlite or postgres `sessions` block.")
 ]
 Strict = Annotated[bool | None, Parameter(help="Refuse to start if anything could not be loaded.")]
-Log = Annotated[str | None, Parameter(help="How requests are logged: text, json or off.")]
+Log = Annotated[str | None, Parameter(help="Format of the request log: text, json or off.")]
 Watch = Annotated[
-    bool, Parameter(negative="", help="Load sources again when their files change: scripts, functions, catalogs.")
+    bool, Parameter(negative="", help="Reload sources when their files change: scripts, functions, catalogs.")
 ]
 Inherited = Annotated[int | None, Parameter(show=False)]
 """A file descriptor that this command passes to the workers it starts."""
@@ -225,11 +226,11 @@ def _announce_address(address: Address, block: ServerBlock, text: str, out: Text
 
 Exposed = Annotated[
     str | None,
-    Parameter(help="What the client sees: all tools, or `search`: two tools to find and call the others with."),
+    Parameter(help="What the client sees: all tools, or with `search` only two that find and call the others."),
 ]
 Names = Annotated[
     str | None,
-    Parameter(help="How tools are called: qualified, or `bare`: without the namespace where that is unique."),
+    Parameter(help="Names of tools: qualified, or with `bare` without the namespace if that is unique."),
 ]
 Sessions = Annotated[bool | None, Parameter(help="Add tools that open, fork and close sessions.")]
 
@@ -299,8 +300,8 @@ async def _serve_stdio(service: Service, reading: int, writing: int) -> None:
 
 def open(  # noqa: A001 - the verb's name
     *,
-    browser: Annotated[bool, Parameter(negative="--no-browser", help="Show it in a browser.")] = True,
-    port: Annotated[int, Parameter(help="Port to listen at; 0 for any that is free.")] = 0,
+    browser: Annotated[bool, Parameter(negative="--no-browser", help="Open the console in a browser.")] = True,
+    port: Annotated[int, Parameter(help="Port to listen on; 0 for any free port.")] = 0,
     options: YardOptions = YARD,
 ) -> int:
     """Serve the tools to this machine only, and open the console in a browser, until stopped.
