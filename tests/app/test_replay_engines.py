@@ -75,7 +75,7 @@ def test_any_engine_of_a_config_accepts_faults(tmp_path):
                 "taped": {"type": "replay", "cassette": "x.jsonl", "mode": "auto", "engine": "other"},
                 "other": {"type": "replay", "cassette": "y.jsonl", "mode": "auto", "engine": "taped"},
             },
-            "'taped' comes back to itself",
+            "'taped' refers back to itself",
         ),
         (
             {"taped": {"type": "counted_for_tests", "faults": {"rules": [{"type": "auth", "evry": 2}]}}},

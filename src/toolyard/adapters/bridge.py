@@ -148,8 +148,8 @@ def _advise(info: ErrorInfo) -> str:
     if info.code in CORRECTABLE:
         return "Correct the call and send it again."
     if info.code == errors.Held.code:
-        return "It waits for a person, and nothing has run."
+        return "The call waits for a person's approval, and has not run."
     if info.effect != "none":
-        known = "It took effect" if info.effect == "done" else "Nobody knows whether it took effect"
+        known = "It took effect" if info.effect == "done" else "It is unknown whether the call took effect"
         return f"{known}: find out what has changed before anything is repeated."
     return "Nothing has changed; it may work later." if info.retryable else "Do not repeat this call."

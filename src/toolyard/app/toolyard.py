@@ -406,9 +406,11 @@ def _find_engine_name(name: Any, where: str, config: Config) -> str:
 def _check_gain(other: str, option: str, entry: PluginEntry, config: Config, asking: tuple[str, ...]) -> None:
     """Refuse an engine that refers to itself, or a `simulate_with` engine that has one itself."""
     if option == _WITH and config.engines[other].options.get(_WITH) is not None:
-        raise ConfigError(f"{entry.where}.{option}: {other!r} reaches outside itself, so nothing is gained")
+        raise ConfigError(
+            f"{entry.where}.{option}: {other!r} has effects itself, so it cannot simulate for another engine"
+        )
     if other in asking:
-        raise ConfigError(f"{entry.where}.{option}: {other!r} comes back to itself, so nobody would answer")
+        raise ConfigError(f"{entry.where}.{option}: {other!r} refers back to itself, so no engine would answer")
 
 
 class Toolyard(Closing):

@@ -108,7 +108,7 @@ def _read_known(config: Path) -> tuple[str, tuple[str, ...], list[_Source]]:
     text = read_text(config) if config.exists() else ""
     document = read_config_file(config) if text.strip() else None
     if document and not is_config(document):
-        raise ConfigError(f"{config}: this is no config but a catalog; --into names another file, which is made")
+        raise ConfigError(f"{config}: this is a catalog, not a config; --into names another file, which is created")
     path = ("tools", "registry") if isinstance((document or {}).get("tools"), dict) else ("tools",)
     return text, path, [item if isinstance(item, dict) else {} for item in find_value(document, path) or ()]
 
@@ -187,7 +187,7 @@ def _load_first(
         else f"the token in {token} is refused"
     )
     hint = f"\n{named}" if refused else ""
-    raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures) + hint)
+    raise ConfigError("no tools found:\n" + "\n".join(f"  {line}" for line in failures) + hint)
 
 
 def _explain_reach(source: _Source, config: Path, registry: ToolRegistry) -> None:
@@ -284,7 +284,7 @@ def _explain_auth(source: _Source) -> None:
 def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
     """What the words may refer to, the likeliest first."""
     if not words:
-        raise ConfigError("say what to add: an address, a file, a module, or the command of an MCP server")
+        raise ConfigError("name what to add: a URL, a file, a module, or the command of an MCP server")
     first, alone = words[0], len(words) == 1
     if alone and first.startswith(("http://", "https://")):
         yield from _list_addresses(first)
@@ -301,7 +301,7 @@ def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
         here = any(not Path(word).is_absolute() and Path(word).exists() for word in words[1:])
         yield {**source, **({"cwd": _write_path(Path(), base)} if here else {})}
     else:
-        raise ConfigError(f"{first!r} is no address, no file or folder here, no module, and no command on the path")
+        raise ConfigError(f"{first!r} is not a URL, a file or folder here, a module, or a command on the PATH")
 
 
 def _list_addresses(url: str) -> Iterator[_Source]:

@@ -54,7 +54,7 @@ def check_(path: CassettePath, /, *, skip_bad: SkipOption = False, options: Yard
     cassette = _read_cassette(path)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         drift = drift_of(cassette, registry)
-    file = config_path(options.config) or "the tools that ship with us, as no file was named"
+    file = config_path(options.config) or "the tools that ship with toolyard, as no file was named"
     said = f"{'all fit' if drift.ok else counted(len(drift.lines()), 'finding')}, held against {file}"
     total = f"{counted(len(cassette), 'recording')} of {counted(len(cassette.names()), 'tool')}; {said}"
     print_either(options.json, drift.to_dict(), "\n".join([*drift.lines(), total]))

@@ -247,7 +247,9 @@ def search(
         print_table("Found", ["fit", "score", "name", "description"], rows)
     print_text(f"{counted(len(found), 'tool')}, {found.mode} search")
     if not rows:
-        warn("nothing fits; say it in other words, see the nearest with `--threshold 0`, or all with `toolyard tools`")
+        warn(
+            "no tool fits; rephrase the query, see the nearest with `--threshold 0`, or list all with `toolyard tools`"
+        )
         tell_of_default(options.config)
     return 0 if rows else 1
 
@@ -260,7 +262,7 @@ def _check_request(query: str, k: int, threshold: float | None) -> None:
     if threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"--threshold must be from 0 to 1, not {threshold}")
     if not query.strip():
-        raise ConfigError("the query is empty; say the task in words, or list all with `toolyard tools`")
+        raise ConfigError("the query is empty; describe the task, or list all with `toolyard tools`")
 
 
 def _describe_hit(hit: Hit) -> dict[str, Any]:

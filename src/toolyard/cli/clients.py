@@ -203,7 +203,7 @@ def _check_ours(entry: Any, name: str, what: str) -> None:
 
 def _replace_text(place: Path, before: str, after: str) -> None:
     if (read_text(place) if place.exists() else "") != before:
-        raise ConfigError(f"{place}: somebody else changed it just now; nothing was written, try again")
+        raise ConfigError(f"{place}: another program changed it meanwhile; nothing was written, try again")
     if after:
         replace_file(place, after.encode(), keep_mode=True)
     else:
@@ -217,5 +217,5 @@ def _tell(client: ClientName, what: str, name: str, done: str, as_json: bool, ba
     else:
         print_text(f"{name!r} was {done} {what}; restart {CLIENTS[client].title} to see it")
         if backup:
-            print_text(f"what it said before is in {backup}")
+            print_text(f"its previous content is in {backup}")
     return 0

@@ -142,7 +142,7 @@ def _warn_of_namespaces(config: Path | None, scopes: Scopes) -> None:
         with open_registry(config, skip_bad=True) as registry:
             known = registry.namespaces()
     except ToolyardError as error:
-        warn(f"whether there are such namespaces cannot be told: {error}")
+        warn(f"cannot check whether these namespaces exist: {error}")
         return
     for glob in named:
         if not any(map(glob_matcher((glob,)), known)):

@@ -85,7 +85,7 @@ def remove_(directory: Directory, /, *files: str, options: VerbOptions = OUTPUT)
         Names of files in the manifest.
     """
     if not files:
-        raise ManifestError("name the files to be allowed no longer")
+        raise ManifestError("name the files to remove")
     manifest = disallow_scripts(directory, files)
     return _show_manifest(directory, manifest, f"{counted(len(set(files)), 'file')} removed, ", options.json)
 

@@ -162,7 +162,7 @@ def tell_of_default(config: Path | None) -> None:
         domains = ", ".join(enabled_domains())
         warn(
             f"there is no {DEFAULT_CONFIG} here and no file was named, "
-            f"so these are the tools that ship with us ({domains})"
+            f"so these are the tools that ship with toolyard ({domains})"
         )
 
 

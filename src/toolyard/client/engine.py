@@ -83,7 +83,7 @@ class RemoteApprovals:
         try:
             page = msgspec.convert(body, _ApprovalPage)
         except msgspec.ValidationError:
-            raise make_garbled_error(self._wire.url, "none", "something that is no list of approvals") from None
+            raise make_garbled_error(self._wire.url, "none", "something other than a list of approvals") from None
         return ApprovalPage(tuple(map(self._read, page.approvals)), page.next_cursor)
 
     list = home_loop.sync_twin(alist)
@@ -114,7 +114,7 @@ class RemoteApprovals:
             times = {name: datetime.fromisoformat(shown[name]).timestamp() for name in TIMES if name in shown}
             return msgspec.convert({**shown, **times, "owner": "", "self_allowed": shown["self"]}, Approval)
         except (msgspec.ValidationError, KeyError, TypeError, ValueError):
-            raise make_garbled_error(self._wire.url, "none", "something that is no approval") from None
+            raise make_garbled_error(self._wire.url, "none", "something other than an approval") from None
 
 
 def _place(approval_id: str) -> str:
@@ -210,7 +210,7 @@ class RemoteToolEngine(Closing):
         """
         if args or kwargs:
             if fork_of is not None:
-                raise SessionError("a fork at a server begins with what the other was set up with, and takes no more")
+                raise SessionError("a fork on a server inherits the arguments of setup, and takes no others")
             initial_state = with_setup(initial_state, args, kwargs)
         # A cancelled request may have arrived, so wait for the response to know whether there is a session to undo.
         beginning = asyncio.ensure_future(self._begin_session(session_id, initial_state, fork_of, at, owner))

@@ -100,7 +100,7 @@ def read_envelope(answer: Incoming) -> Envelope | None:
 def make_garbled_error(url: str, effect: Effect, what: str) -> Unavailable:
     """The error for a successful response that does not conform to the API."""
     return Unavailable(
-        f"{url} answered with {what}; it is no toolyard server, or something in between changed the answer",
+        f"{url} answered with {what}; it is not a toolyard server, or a proxy changed the response",
         retryable=False,
         effect=effect,
     )
@@ -260,7 +260,7 @@ class ServerWire(Closing):
         """Check that this is a toolyard server with our version of the API."""
         info = await self.ask("GET", f"/{API}/version")
         if not isinstance(info, dict) or not isinstance(info.get("supported_api_versions"), list):
-            raise ConfigError(f"{self.url} is a server, but no toolyard server; is the address right?")
+            raise ConfigError(f"{self.url} is not a toolyard server; check the address")
         spoken = info["supported_api_versions"]
         if API not in spoken:
             shown = ", ".join(str(name)[:20] for name in spoken[:5])
@@ -292,7 +292,7 @@ def write_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
-        raise ConfigError("what is sent to a server must be JSON: text, numbers, lists and mappings") from None
+        raise ConfigError("values sent to a server must be JSON: text, numbers, lists and mappings") from None
 
 
 def _holds_too_many(body: bytes) -> bool:

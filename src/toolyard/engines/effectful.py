@@ -59,7 +59,9 @@ class EffectfulEngine(ToolEngine):
             )
         check_kinds({"simulate_with": ToolEngine}, simulate_with=simulate_with)
         if simulate_with is not None and simulate_with.reaches_out:
-            raise ConfigError(f"simulate_with: {simulate_with.name!r} reaches outside itself, so nothing is gained")
+            raise ConfigError(
+                f"simulate_with: {simulate_with.name!r} has effects itself, so it cannot simulate for another engine"
+            )
         self.simulates: Simulate = simulate
         self.simulate_with = simulate_with
         self._stand_in = None if simulate_with is None else self._keep_part(simulate_with.as_part())

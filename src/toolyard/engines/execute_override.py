@@ -136,7 +136,7 @@ def _refuse_effect(snapshot: Snapshot, call: ToolCall) -> ToolResult | None:
         return None
     denied = Denied(
         f"{tools[0].qualified_name} may change something, and its engine has no simulation of its own",
-        hint="override simulate beside execute, or override answer(invocation), which is told the mode",
+        hint="override simulate beside execute, or override answer(invocation), which can read the mode",
     )
     return ToolResult.failed(call, denied.info)
 

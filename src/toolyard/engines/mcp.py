@@ -201,8 +201,8 @@ class MCPToolEngine(OutwardEngine):
         server = self._find_server(binding)
         if server is None:
             raise NoEngine(
-                f"no MCP server is known here as {show(binding.server)}, where {tool.qualified_name} is said to be",
-                hint="it is called by its address, by 'stdio: ' and its command, or by the namespace of its tools",
+                f"the MCP server of {tool.qualified_name}, {show(binding.server)}, is not known here",
+                hint="name it by its URL, by 'stdio: ' and its command, or by the namespace of its tools",
             )
         if server not in self._hidden:
             for secret in secrets_of(server):

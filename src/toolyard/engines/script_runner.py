@@ -133,7 +133,7 @@ def _script_binding(invocation: Invocation) -> ScriptBinding:
     if binding.takes_ctx and "ctx" in invocation.arguments:
         raise InvalidArguments(
             f"{tool.qualified_name} takes no argument 'ctx'",
-            hint="leave it out; the script is told about its call by who runs it",
+            hint="leave it out; the engine passes ctx to the script",
             details={"violations": [{"pointer": "/ctx", "keyword": "properties", "message": "is not an argument"}]},
         )
     return binding

@@ -50,7 +50,7 @@ class Template:
         self._origin = base.origin
         for step in "".join(self._literals).split("/") if not self._names else ():
             if unquote(step) in _DOTS:
-                raise NoEngine("the tool's path leads upwards, which no request can mean")
+                raise NoEngine("the tool's path contains '.' or '..', which a URL cannot")
 
     @property
     def names(self) -> Sequence[str]:
@@ -66,7 +66,7 @@ class Template:
             for step in path.split("/"):
                 read = unquote(step)
                 if read in _DOTS or ".." in _SEPARATORS.split(read):
-                    raise InvalidArguments("the values given make a path that leads upwards")
+                    raise InvalidArguments("the given values put '.' or '..' into the path")
         sign, asked = "?", self._query[0]
         for name, literal in zip(self._query_names, self._query[1:], strict=True):
             asked += values[name] + literal
@@ -82,7 +82,7 @@ class Template:
         found = read_url(url)
         where = found.path.partition("?")[0]
         if found.origin != self._origin or where != path or where.count("/") != self._steps or "#" in where:
-            raise InvalidArguments("the values given would lead to another address than the tool's")
+            raise InvalidArguments("the given values would change the address of the request")
 
 
 def _quote_literal(text: str) -> str:
@@ -119,7 +119,7 @@ class RestOperation:
                 self._by_place[parameter.location].append(parameter)
         lacking = [name for name in self.url.names if name not in places]
         if lacking:
-            raise NoEngine(f"nothing says which argument is {lacking[0]!r} of the tool's path")
+            raise NoEngine(f"no argument is mapped to {lacking[0]!r} in the tool's path")
         self._path = [(name, places[name]) for name in dict.fromkeys(self.url.names)]
         self._accept = ("accept", _accept_header(binding.accepts))
 
@@ -185,7 +185,7 @@ def known_hosts(named: Sequence[str]) -> tuple[str, ...]:
     try:
         return tuple(sorted(AddressRule.of(named).hosts))
     except ConfigError as error:
-        raise NoEngine(f"a host that was named for this tool is none: {error}") from None
+        raise NoEngine(f"an allowed host of this tool is invalid: {error}") from None
 
 
 def _accept_header(accepts: Sequence[str]) -> str:

@@ -196,8 +196,8 @@ def _check_without(items: Pairs | list[str], delimiter: str, argument: str) -> N
     for item in items:
         if any(delimiter in text for text in (item if isinstance(item, tuple) else (item,))):
             raise InvalidArguments(
-                f"a value of {argument!r} holds {delimiter!r}, by which the service tells its values apart",
-                hint="the service has no way of writing such a value; use another one",
+                f"a value of {argument!r} holds {delimiter!r}, which the service uses as a separator",
+                hint="the parameter's format cannot express such a value; use another one",
             )
 
 

@@ -79,7 +79,7 @@ def _make_arrays(plan: _Plan) -> Make:
         draw.spent += weight
         draw.worked(weight)
         if draw.spent > TOO_MANY or depth > _DEEPEST:
-            raise GaveUp("a value needs too many others")
+            raise GaveUp("a value would be too large or too deeply nested")
         if type(known) is list and not first and least <= len(known) <= plan.most:
             draw.depth = depth - 1
             return _fit_items(known, plan, draw)
@@ -111,7 +111,7 @@ def _fit_items(known: list[Any], plan: _Plan, draw: Draw) -> list[Any]:
     for item in known:
         value = fit_known(item, plan.rest, plan.accepts, draw) if plan.rest is not None else UNFIT
         if value is UNFIT:
-            raise GaveUp("what is known does not fit")
+            raise GaveUp("the known value does not fit")
         found.append(value)
     return found
 
@@ -205,7 +205,7 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
         draw.spent = spent = draw.spent + weight
         draw.worked(weight)
         if spent > TOO_MANY or depth > _DEEPEST:
-            raise GaveUp("a value needs too many others")
+            raise GaveUp("a value would be too large or too deeply nested")
         echo = draw.echo
         lean = depth > DEEP or spent > LEAVES
         out: dict[str, Any] = {}

@@ -72,7 +72,7 @@ class Draw:
         """Count work; raises `GaveUp` once it exceeds the limit."""
         self._work += amount
         if self._work > _WORK:
-            raise GaveUp("it takes too much to make one")
+            raise GaveUp("generating a value takes too many steps")
 
     def below(self, count: int) -> int:
         """A number from 0 to `count` - 1."""
@@ -207,7 +207,7 @@ class Choice:
                 found.append((-count_same(value, known), value))
         draw.known = None
         if not found:
-            raise GaveUp("no way of several was found to work")
+            raise GaveUp("none of the alternatives gave a valid value")
         return min(found, key=lambda pair: pair[0])[1]
 
     def _try_order(self, draw: Draw) -> Iterator[Make]:
@@ -226,7 +226,7 @@ class Choice:
         if self._sample is None:
             self._sample = self._find_sample()
         if not self._sample:
-            raise GaveUp("no way of several was found to work")
+            raise GaveUp("none of the alternatives gave a valid value")
         return copied(self._sample[0])
 
     def _find_sample(self) -> tuple[Any, ...]:

@@ -192,7 +192,7 @@ def _handles_of(fields: Fields, kind: str) -> dict[str, str]:
     link = _find_link(fields) if found.keys().isdisjoint(OWN) else None
     if link is not None:
         *parts, name = link.partition("?")[0].rstrip("/").split("/")
-        # A link to something else, such as a webhook's target, is no handle.
+        # A link to something else, such as a webhook's target, is not a handle.
         noun = noun_of(kind.partition(" [")[0].split("/")[1:])
         if not noun or noun in (noun_of([part]) for part in parts[3 if "://" in link else 0 :]):
             found["id"] = name

@@ -67,7 +67,7 @@ class AnswerPath(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def letters(self) -> dict[str, str]:
-        """The properties by normalised name; the first of several with the same one."""
+        """The names of the properties by normalised name; the first of several with the same one."""
         return {plain_letters(name): name for name in reversed(self.properties)}
 
     def wrap(self, entities: list[Any]) -> Any:
@@ -363,7 +363,7 @@ class Profile:
         }
 
     def _find_envelope(self) -> tuple[str, ...]:
-        """The path to the entity in the body, through envelopes that are no parts of the entity itself."""
+        """The path to the entity in the body, through envelopes that are not parts of the entity itself."""
         root = self.tool.parameters
         properties = properties_of(root, root) or {}
         if self.body_argument is not None:

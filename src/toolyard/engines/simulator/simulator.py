@@ -197,7 +197,7 @@ def _absence_error(role: Role, given: Any, *, gone: bool) -> ToolFailed:
     name = f"{role.noun or 'such thing'}{'' if given is None else f' {given!r}'}"
     return ToolFailed(
         f"there is no {name}: it was deleted" if gone else f"there is no {name}",
-        hint="it was removed earlier in this session" if gone else "list what there is, or create it",
+        hint="it was removed earlier in this session" if gone else "list the existing ones, or create it",
         effect="none",
     )
 
@@ -221,7 +221,7 @@ class Simulator:
         self._stateful = stateful
         self.world = None if world is None else _read_world(world, seed)
         if self.world is not None and not stateful:
-            raise ConfigError("world: what is there has to be remembered; remove stateful: false")
+            raise ConfigError("world: its entities must be kept in the session; remove stateful: false")
         self._tools: Sequence[Tool] = ()
         self._spaces: dict[str, list[Tool]] = {}
         """The tools of each namespace."""
@@ -308,7 +308,7 @@ def _read_world(world: Any, seed: int | str) -> World:
 def _contradiction_error(tool: Tool, error: GaveUp) -> InvalidOutput:
     return InvalidOutput(
         f"no result of {tool.qualified_name} was found that its output schema allows: {error}",
-        hint="look at the tool's output_parameters: they contradict themselves, or ask for more than is made up here",
+        hint="check the tool's output_parameters: they contradict themselves, or require too large values",
         effect="none",
     )
 

@@ -170,7 +170,7 @@ class SchemaValues:
             if not _LIMITS.isdisjoint(schema) or kind in ("array", "object"):
                 allowed = list(filter(self.checker(node), allowed))
             if not allowed:
-                raise GaveUp("no value is among those allowed")
+                raise GaveUp("none of the allowed values fits")
             return 0, choose_value(allowed)
         if kind == "object":
             needed = schema.get("required")
