@@ -176,8 +176,8 @@ async def test_tools_may_be_heard_while_they_run() -> None:
     ("case", "advice"),
     [
         ("wrong arguments", "Correct the call"),
-        ("error", "Nobody knows whether it took effect"),
-        ("timeout", "Nobody knows whether it took effect"),
+        ("error", "It is unknown whether the call took effect"),
+        ("timeout", "It is unknown whether the call took effect"),
         ("wrong result", "It took effect"),
         ("unavailable", "it may work later"),
         ("denied", "Do not repeat"),

@@ -87,7 +87,7 @@ def test_an_engine_stands_in_for_another_when_simulating(source, caplog):
     ("options", "said"),
     [
         ({"simulate_with": "faek"}, "api.simulate_with: no engine is called 'faek'; did you mean 'fake'"),
-        ({"simulate_with": "other"}, "reaches outside itself"),
+        ({"simulate_with": "other"}, "has effects itself"),
         ({"simulate_with": 3}, "no engine is called 3"),
         ({"simulate": "never"}, "read, live"),
         ({"timeot": 3}, "did you mean 'timeout'"),

@@ -175,15 +175,15 @@ def test_an_address_of_an_mcp_server_is_told_from_that_of_an_api(capsys):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["nothing-of-the-kind"], "no address, no file or folder here, no module, and no command"),
+        (["nothing-of-the-kind"], "not a URL, a file or folder here, a module, or a command"),
         (["toolyard.yaml"], "this is a config itself"),
         (["."], "`toolyard manifest init .` allows the scripts"),
         (["empty.py"], "no public function is defined there"),
         (["broken.json"], "broken.json:1:"),
         (["desk.py", "--set", "namespace"], "must be KEY=VALUE"),
         (["desk.py", "--set", "targett=x"], "targett"),
-        (["desk.py", "--into", "catalog.yaml"], "this is no config but a catalog"),
-        ([], "say what to add"),
+        (["desk.py", "--into", "catalog.yaml"], "this is a catalog, not a config"),
+        ([], "name what to add"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -73,7 +73,7 @@ def test_check_is_content_while_the_tools_stay_as_they_were(capsys, tape):
 
 def test_check_without_a_file_says_which_tools_it_looked_at(capsys, tape):
     code, out, _ = output(capsys, "check", tape)
-    assert code == 1 and "held against the tools that ship with us, as no file was named" in out
+    assert code == 1 and "held against the tools that ship with toolyard, as no file was named" in out
 
 
 @pytest.mark.parametrize(

@@ -158,5 +158,5 @@ def test_a_page_with_a_duration_that_is_none_is_said_to_be_no_list_of_calls(yard
     page = {"calls": [{**row.to_dict(), "duration_ms": "?"}]}
     with FakeWire() as server, RemoteToolEngine(server.url, load=False) as other:
         server.otherwise = lambda request: whole(200, json.dumps(page).replace('"?"', duration).encode())
-        with pytest.raises(ToolyardError, match="no list of calls"):
+        with pytest.raises(ToolyardError, match="other than a list of calls"):
             other.journal.calls()

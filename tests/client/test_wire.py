@@ -200,7 +200,9 @@ def test_refusals_about_tools_are_the_exceptions_of_a_registry_in_process(fake, 
 )
 def test_a_server_that_is_no_toolyard_server_is_said_to_be_none(fake, answer):
     fake.acts[VERSION] = [answer]
-    with pytest.raises((ConfigError, SourceUnavailable), match="no toolyard server|not as a toolyard server|redirects"):
+    with pytest.raises(
+        (ConfigError, SourceUnavailable), match="not a toolyard server|not as a toolyard server|redirects"
+    ):
         RemoteToolRegistry(fake.url)
 
 

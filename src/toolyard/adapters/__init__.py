@@ -1,1 +1,1 @@
-"""Tools of a yard inside agent frameworks: one file a framework, each with its own extra, and `bridge` for them all."""
+"""Adapters for agent frameworks: one file for each framework, with its own extra, and the shared `bridge`."""

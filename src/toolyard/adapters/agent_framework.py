@@ -2,8 +2,8 @@
 
     agent = Agent(client, tools=make_function_tools(yard.tool_engine))
 
-A session is an `AgentSession`, else one call of `make_function_tools`. A tool whose calls the policy may hold has the
-approval mode `always_require`: the run ends in an approval request, and its answer decides the approval.
+The session is the `AgentSession`, or else one for each call of `make_function_tools`. Tools whose calls the policy may
+hold have the approval mode `always_require`: the run ends in an approval request, whose answer decides the approval.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ except ImportError as error:
 
 
 def make_function_tools(engine: Engine, **options: Unpack[BridgeOptions]) -> list[FunctionTool]:
-    """The tools of an engine as they are now; options are those of `ToolBridge`."""
+    """The engine's current tools; options are those of `ToolBridge`."""
     bridge = ToolBridge(engine, **options)
     return [YardFunctionTool(bridge, offered) for offered in bridge.offered_tools()]
 
 
 class YardFunctionTool(FunctionTool):
-    """A tool of a yard. Its arguments go to the call path as they came."""
+    """A tool of a yard. Its arguments are passed to the call path unchanged."""
 
     def __init__(self, bridge: ToolBridge, offered: OfferedTool) -> None:
         async def call(ctx: FunctionInvocationContext | None = None, **arguments: Any) -> Any:
@@ -55,10 +55,10 @@ class YardFunctionTool(FunctionTool):
         skip_parsing: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """What the model reads; with `skip_parsing`, the whole result as plain data."""
+        """The text for the model; with `skip_parsing`, the whole result as plain data."""
         given = context.arguments if arguments is None and context is not None else arguments
         plain = given.model_dump() if isinstance(given, BaseModel) else {**(given or {}), **kwargs}
-        # The framework makes calls with an id, and only those that were approved; a program's own calls have none.
+        # The framework passes an id, and calls such a tool only after approval; direct calls by programs have no id.
         is_approved = self.approval_mode == "always_require" and tool_call_id is not None
 
         def decide(_call: ToolCall, _approval: str) -> Decision | None:

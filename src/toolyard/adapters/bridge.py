@@ -1,7 +1,7 @@
-"""`ToolBridge`: what all adapters have in common, so that each of them is little more than its framework's words.
+"""`ToolBridge`: the common part of all adapters, which only translate it to their framework.
 
-Names and schemas are such that every provider accepts them; a call takes the one call path, in the session of its run,
-and a `call_id` that was answered before gets that answer again; an error tells the model what to do about it.
+Names and schemas are valid for every provider. Calls take the regular call path, in the session of the run; a repeated
+`call_id` returns the earlier result; errors tell the model what to do about them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from toolyard.registry.snapshot import Snapshot
 Engine = ToolEngine | RemoteToolEngine
 
 Decision = tuple[bool, str | None]
-"""Whether a person let a held call run, and why."""
+"""Whether a person approved a held call, and the reason."""
 Decide = Callable[[ToolCall, str], Decision | None]
-"""Given a held call and its approval: what the user said, None if nobody was asked; or it raises what pauses a run."""
+"""Takes a held call and its approval id. Returns the decision, None if nobody was asked, or raises to pause the run."""
 
 CORRECTABLE = frozenset({errors.InvalidArguments.code, errors.UnknownToolError.code})
-"""Codes of errors that the model mends by another call; all others are terminal."""
+"""Codes of errors that the model can correct with another call; all others are terminal."""
 
 
 class OfferedTool(NamedTuple):
-    """A tool as any provider takes it."""
+    """A tool in a form that every provider accepts."""
 
     name: str
     description: str
@@ -42,12 +42,12 @@ class OfferedTool(NamedTuple):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What programs may want to know of it."""
+        """Metadata for programs, not for the model."""
         return {"toolyard": self.tool.qualified_name, "effects": self.tool.effects.value}
 
 
 class BridgeOptions(TypedDict, total=False):
-    """What every adapter may be told beside its engine; see `ToolBridge`."""
+    """Options of every adapter besides its engine; see `ToolBridge`."""
 
     namespaces: Collection[str] | None
     session_id: str | None
@@ -55,10 +55,11 @@ class BridgeOptions(TypedDict, total=False):
 
 
 class ToolBridge:
-    """The tools of an engine for one framework, or those of some namespaces; not those that its policy always denies.
+    """The tools of an engine for one framework, without those that its policy always denies.
 
-    Calls are recorded in the session `session_id`; else in one for each run the framework can name, or one of its own.
-    Sessions begin with their first call and stay until `teardown` or their ttl. `notify` hears what tools report.
+    `namespaces` restricts them further. Calls are recorded in the session `session_id`; else in one for each run that
+    the framework identifies, or in one of the bridge. Sessions begin with their first call and stay until `teardown` or
+    their ttl. `notify` receives the notices of tools.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class ToolBridge:
 
     @property
     def dialect(self) -> AnthropicDialect:
-        """The names of the tools there are now. Anthropic's rules are the strictest, so all providers take these."""
+        """Names of the current tools, by Anthropic's rules, which are the strictest."""
         snapshot, made, wanted = self.engine.tool_registry.snapshot, self._dialect, self._namespaces
         if made is None or made[0] is not snapshot:
             tools = [tool for tool in snapshot.tools if wanted is None or tool.namespace in wanted]
@@ -83,7 +84,7 @@ class ToolBridge:
         return made[1]
 
     def offered_tools(self) -> list[OfferedTool]:
-        """The tools there are now and may be called, one for each overload."""
+        """The current tools that may be called, one for each overload."""
         policy, every = self._policy, self.dialect.names.tools
         tools = every if policy is None else policy.list_offered(every)
         entries = zip(self.dialect.format_tools(tools), tools, strict=True)
@@ -94,7 +95,7 @@ class ToolBridge:
     async def answer(
         self, run: object, name: str, arguments: object, call_id: str | None, decide: Decide
     ) -> ToolResult:
-        """Answer the call that a model made by an offered name; `run` is None where the framework names none."""
+        """Answer a model's call by an offered name; `run` is None if the framework does not identify runs."""
         [call] = self.dialect.parse_calls([{"type": "tool_use", "name": name, "input": arguments, "id": call_id}])
         session_id = self._given_session or (self._own_session if run is None else str(run))
         result = await self._send(call, session_id)
@@ -103,14 +104,12 @@ class ToolBridge:
         if approval is None or decision is None:
             return result
         approvals = self.engine.approvals
-        with suppress(
-            errors.ApprovalError
-        ):  # somebody else decided meanwhile, and that stands; or must, and it stays held
+        with suppress(errors.ApprovalError):  # decided elsewhere meanwhile, or not for the caller to decide
             await (approvals.aapprove if decision[0] else approvals.adeny)(approval, reason=decision[1])
         return await self._send(call, session_id)
 
     def may_ask(self, tool: Tool) -> bool:
-        """True if calls of the tool may be held, as far as that can be seen from here: a server's policy cannot."""
+        """True if calls of the tool may be held; False if the policy is a server's, which is unknown here."""
         policy = self._policy
         return policy is not None and policy.approver is None and policy.may_ask(tool, ())
 
@@ -122,7 +121,7 @@ class ToolBridge:
         try:
             return await self._send_once(call, session_id)
         except errors.UnknownSessionError:
-            with suppress(errors.SessionExistsError):  # another call of the same run was faster
+            with suppress(errors.SessionExistsError):  # created by a concurrent call of the same run
                 await self.engine.asetup(session_id)
         return await self._send_once(call, session_id)
 
@@ -134,13 +133,13 @@ class ToolBridge:
 
 
 def approval_of(result: ToolResult) -> str | None:
-    """The id of the approval that a held call waits for; None for a result that is not held."""
+    """The id of the approval that a held call waits for; None if the call is not held."""
     info = result.error_info
     return None if info is None or info.code != errors.Held.code else str(info.details["approval"]["id"])
 
 
 def failure_text(result: ToolResult) -> str | None:
-    """What a model reads of an error: code, message, effect, hint, and what to do; None if there is none."""
+    """The text of an error for a model: code, message, effect, hint, and advice; None if there is no error."""
     info = error_of(result)
     return None if info is None else json.dumps({**error_value(info), "advice": _advise(info)}, ensure_ascii=False)
 
@@ -149,8 +148,8 @@ def _advise(info: ErrorInfo) -> str:
     if info.code in CORRECTABLE:
         return "Correct the call and send it again."
     if info.code == errors.Held.code:
-        return "It waits for a person, and nothing has run."
+        return "The call waits for a person's approval, and has not run."
     if info.effect != "none":
-        known = "It took effect" if info.effect == "done" else "Nobody knows whether it took effect"
+        known = "It took effect" if info.effect == "done" else "It is unknown whether the call took effect"
         return f"{known}: find out what has changed before anything is repeated."
     return "Nothing has changed; it may work later." if info.retryable else "Do not repeat this call."

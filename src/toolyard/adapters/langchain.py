@@ -2,8 +2,9 @@
 
     agent = create_agent(model, YardToolkit(yard.tool_engine).get_tools(), checkpointer=InMemorySaver())
 
-A session is a thread (`configurable.thread_id`), else a toolkit. In a graph, a held call is an `interrupt` in the words
-of LangChain's `HumanInTheLoopMiddleware`, with the id of its approval; `Command(resume=...)` decides it.
+The session is the thread (`configurable.thread_id`), or else one for each toolkit. In a graph, a held call is an
+`interrupt` in the format of LangChain's `HumanInTheLoopMiddleware`, with the id of its approval; `Command(resume=...)`
+decides it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ except ImportError as error:
     raise missing_extra("langchain", __name__, "langchain_core") from error
 
 Answer = tuple[str | list[Block], dict[str, Any]]
-"""What the model reads, and the whole result as the message's artifact; a failure has none."""
+"""What the model reads, and the whole result as the message's artifact; failures have none."""
 
 _IN_GRAPH = "__pregel_scratchpad"
 
 
 class YardTool(StructuredTool):
-    """A tool of a yard. Its arguments go to the call path as they came, whatever they are called."""
+    """A tool of a yard. Its arguments are passed to the call path unchanged, whatever their names."""
 
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
@@ -46,7 +47,7 @@ class YardToolkit(BaseToolkit):
         self._bridge = ToolBridge(engine, **options)
 
     def get_tools(self) -> list[BaseTool]:
-        """The tools there are now."""
+        """The current tools."""
         return [
             _make_tool(
                 self._bridge,
@@ -88,7 +89,7 @@ def _make_tool(bridge: ToolBridge, *, name: str, **words: Any) -> YardTool:
 
 
 def _pause_graph(call: ToolCall, approval: str) -> Decision:
-    """Stop the graph here; when it is resumed, what was decided."""
+    """Interrupt the graph; when it is resumed, return the decision."""
     from langgraph.types import interrupt
 
     request = {"name": call.name, "args": call.arguments, "description": f"It waits for approval {approval}."}

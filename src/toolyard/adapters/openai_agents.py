@@ -2,8 +2,8 @@
 
     agent = Agent(name="clerk", tools=make_function_tools(yard.tool_engine))
 
-A session is a trace's group (`RunConfig(group_id=...)`), else its trace, which a run keeps when it is resumed; without
-tracing, one call of `make_function_tools`. A held call is an interruption of the run, which `RunState.approve` decides.
+The session is the trace's group (`RunConfig(group_id=...)`), or else its trace, which a resumed run keeps; without
+tracing, one for each call of `make_function_tools`. A held call interrupts the run, and `RunState.approve` decides it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ImportError as error:
 
 
 def make_function_tools(engine: Engine, **options: Unpack[BridgeOptions]) -> list[FunctionTool]:
-    """The tools of an engine as they are now; options are those of `ToolBridge`."""
+    """The engine's current tools; options are those of `ToolBridge`."""
     bridge = ToolBridge(engine, **options)
     return [_make_tool(bridge, offered) for offered in bridge.offered_tools()]
 
@@ -37,7 +37,7 @@ def _make_tool(bridge: ToolBridge, offered: OfferedTool) -> FunctionTool:
         return _read_result(await bridge.answer(_run_name(), offered.name, arguments, ctx.tool_call_id, decide))
 
     async def needs_approval(_ctx: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-        # What need not wait runs here, and `invoke` is answered from the session.
+        # A call that is not held runs here already; `invoke` then gets its result from the session.
         result = await bridge.answer(_run_name(), offered.name, arguments, call_id, lambda _call, _approval: None)
         return approval_of(result) is not None
 

@@ -2,8 +2,8 @@
 
     agent = Agent("openai:gpt-5", toolsets=[YardToolset(yard.tool_engine)], output_type=[str, DeferredToolRequests])
 
-A session is a conversation: a run, and the runs that continue it by its messages. A held call ends the run in
-`DeferredToolRequests`, with the id of its approval in `metadata`; the run that brings `DeferredToolResults` decides it.
+The session is the conversation: a run, and the runs that continue its messages. A held call ends the run in
+`DeferredToolRequests`, with the id of its approval in `metadata`; a run with `DeferredToolResults` decides it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ try:
 except ImportError as error:
     raise missing_extra("pydantic-ai", __name__, "pydantic_ai") from error
 
-# Arguments are checked, and repaired, on the call path.
+# Arguments are validated and coerced on the call path.
 _ANYTHING = SchemaValidator(core_schema.any_schema())
 
 
 class YardToolset(AbstractToolset[Any]):
     """The tools of an engine; options are those of `ToolBridge`.
 
-    A model that sends a wrong call is asked to correct it, `max_retries` times; as often as the agent says if None.
+    After an invalid call, the model may correct it up to `max_retries` times; None uses the agent's setting.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class YardToolset(AbstractToolset[Any]):
 
     @property
     def id(self) -> str:
-        """What tells it from the agent's other toolsets."""
+        """Identifies the toolset among those of the agent."""
         return self._id
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """The tools there are now."""
+        """The current tools."""
         retries = ctx.max_retries if self._max_retries is None else self._max_retries
         return {
             offered.name: ToolsetTool(
@@ -72,7 +72,7 @@ class YardToolset(AbstractToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> ToolReturn[Any]:
-        """The answer, the whole result with it; what failed is raised in the framework's words."""
+        """The result, with the whole `ToolResult` as metadata; errors are raised as the framework's exceptions."""
 
         def decide(call: ToolCall, approval: str) -> Decision:
             if not ctx.tool_call_approved:

@@ -1,4 +1,4 @@
-"""YAML -> wired objects."""
+"""Configs, and the objects built from them."""
 
 from toolyard.app.toolyard import Toolyard, build_registry, survey
 from toolyard.parsing.documents import expand

@@ -1,6 +1,6 @@
-"""What a config may say: `server` with its `mcp`, `sessions`, and an entry of `tools:`; and what makes it one.
+"""The blocks of a config: `server` with its `mcp`, `sessions`, and entries of `tools:`; and how to recognise a config.
 
-A config is told from a catalog by its blocks: a misspelt key must not turn the one into the other and lose the policy.
+A config is told from a catalog by its blocks: a misspelt key must not turn one into the other and so lose the policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PluginEntry(msgspec.Struct, frozen=True):
     options: dict[str, Any]
     where: str
     engine: str | None = None
-    """Of a loader: the engine that answers its tools."""
+    """For a loader, the engine of its tools."""
 
 
 Expose = Literal["all", "search"]
@@ -70,7 +70,7 @@ def _check_webhook_url(url: str, where: str) -> str:
 class WebhookBlock(msgspec.Struct, frozen=True, kw_only=True):
     """Webhook that receives an event for every held call."""
 
-    # An address may hold a token, so it is shown no more than the secret.
+    # A URL may contain a token, so it is hidden like the secret.
     url: Annotated[
         Text,
         Meta(
@@ -110,7 +110,7 @@ class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
     workers: Annotated[
         int, Meta(ge=1, description="Number of worker processes; more than one needs a shared session store.")
     ] = 1
-    # None: not given, which is not the same as none.
+    # None means not given, which differs from an empty list.
     domains: Annotated[
         tuple[Text, ...] | None,
         Meta(
@@ -167,7 +167,7 @@ class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MEMORY = "memory"
-"""The store that is none: its sessions are gone with the process."""
+"""The store for in-memory sessions, which are lost with the process."""
 
 
 class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,9 +185,9 @@ class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     max_open: Annotated[int, Meta(ge=1, description="Maximum number of open sessions.")] = MAX_OPEN
     options: dict[str, Any] = {}
-    """Of the store."""
+    """Options specific to the store."""
     yard: str = ""
-    """Of a store that is not the config's own: whose approvals are told apart by this."""
+    """Identifies the config in a store that configs without one share, to keep their sessions and approvals apart."""
 
     def __repr__(self) -> str:
         return f"SessionsBlock(store={self.store!r})"
@@ -214,18 +214,18 @@ _DEFINES = frozenset(
         *("function", "effects", "tags", "aliases", "metadata", "annotations", "strict"),
     }
 )
-"""Keys that a tool definition has and no block of a config."""
+"""Keys of tool definitions that are not blocks of a config."""
 
 
 def is_config(document: Any) -> bool:
-    """True for a config, False for a catalog, judged by keys as meant and by what stands under them."""
+    """True for a config, False for a catalog, judged by its keys (also misspelt ones) and their values."""
     if not isinstance(document, Mapping) or isinstance(document.get("name"), str):
         return False
     return any(_is_tools(key, value) or _is_block(key, value) for key, value in document.items())
 
 
 def _is_tools(key: Any, value: Any) -> bool:
-    """A config's `tools` says where tools come from; a catalog's holds them."""
+    """True if `tools` lists sources, as in a config; in a catalog it contains definitions."""
     exact = key == "tools"
     if not exact and not _resembles_key(key, ("tools",)):
         return False
@@ -236,12 +236,12 @@ def _is_tools(key: Any, value: Any) -> bool:
         return exact and _is_path(value)
     if any(_resembles_key(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
         return True
-    # As a catalog this would map names to definitions.
+    # In a catalog this would map names to definitions.
     return exact and not all(isinstance(item, dict) for item in value.values())
 
 
 def _is_block(key: Any, value: Any) -> bool:
-    """A mapping under a block's name, or nearly its name. Lists there are tools of a namespace of that name."""
+    """True for a mapping under the name of a block, also misspelt. A list would be the tools of a namespace."""
     if not isinstance(value, dict) or not _resembles_key(key, _BLOCKS) or _is_definition(value):
         return False
     if not value:
@@ -250,7 +250,7 @@ def _is_block(key: Any, value: Any) -> bool:
 
 
 def _is_path(item: Any) -> bool:
-    return isinstance(item, str) and not item.lstrip().startswith(("[", "{"))  # as in a dataset's row: JSON text
+    return isinstance(item, str) and not item.lstrip().startswith(("[", "{"))  # JSON text, as in rows of datasets
 
 
 def _is_source(item: Any) -> bool:

@@ -1,7 +1,7 @@
-"""The config: the `tools:` block and what stands beside it, with `${VAR}` replaced. Read strictly; nothing is opened.
+"""The config: the `tools:` block and those beside it, with `${VAR}` expanded. Reading is strict and opens nothing.
 
-What a plugin may be told is read off its class (`plugin_options`). Which values of variables are secrets is known here,
-and errors pass on their way out without them (`hide_secrets`).
+The options of a plugin are derived from its class (`plugin_options`). Values of variables that are secret are collected
+here and removed from errors (`hide_secrets`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _WORDS = frozenset(
         *("warning", "critical", "external", "toolyard", "localhost", "default"),
     }
 )
-"""What a config says itself; to hide such a word would hide it everywhere."""
+"""Words of the config format itself; hiding one of them as a secret would hide it everywhere."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\]):\d{1,5}")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w.-]*")
@@ -72,10 +72,10 @@ _PASSWORD = re.compile(r"(?i)password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))")
 
 
 def find_secrets(name: str, value: str, *, defaults: Iterable[str] = (), base: Path | None = None) -> list[str]:
-    """What must be hidden of a value that the environment gave for `${name}`; nothing if it is plainly no secret.
+    """Texts to hide for a value that the environment gave for `${name}`; none if it is clearly not secret.
 
-    A name that says so makes almost any value a secret. Under another name it is one too, unless its form
-    says that it is not, or the config has the same word as a default.
+    If the name indicates a secret, almost any value is hidden. Otherwise it is hidden as well, unless its form shows
+    that it is not secret, or the config has the same word as a default.
     """
     text = value.strip()
     if not text or text.lower() in _FLAGS:
@@ -95,7 +95,7 @@ def _is_plain(text: str, defaults: Iterable[str]) -> bool:
 
 
 def _is_place(text: str, base: Path | None) -> bool:
-    """A URL that carries no credentials, or a path that is there, or could be."""
+    """True for a URL without credentials, or a path that exists or could exist."""
     if "://" in text:
         try:
             url = urlsplit(text)
@@ -112,7 +112,7 @@ def _is_place(text: str, base: Path | None) -> bool:
 
 
 def _find_passwords(text: str) -> list[str]:
-    """The parts of a connection string that errors may quote alone."""
+    """The parts of a connection string that errors may quote on their own."""
     found = [part for match in _PASSWORD.finditer(text) for part in match.groups() if part]
     if "://" in text and "@" in text:
         user = text.split("://", 1)[1].rpartition("@")[0]
@@ -123,9 +123,9 @@ def _find_passwords(text: str) -> list[str]:
 
 @contextmanager
 def hide_secrets(secrets: Iterable[str]) -> Iterator[None]:
-    """Take secrets out of any `ToolyardError` that passes. It stays the same object, with its class and fields.
+    """Remove secrets from any `ToolyardError` raised inside. The error keeps its identity, class and fields.
 
-    `secrets` is read when the error passes, so that what was collected on the way counts.
+    `secrets` is read when the error is raised, so it may be extended inside the block.
     """
     try:
         yield
@@ -135,7 +135,7 @@ def hide_secrets(secrets: Iterable[str]) -> Iterator[None]:
 
 
 def clean_report(report: LoadReport, secrets: Iterable[str]) -> LoadReport:
-    """A report whose errors and rejections tell no secrets."""
+    """The report without secrets in its errors and rejections."""
     return LoadReport(tuple(_clean_source(source, secrets) for source in report.sources))
 
 
@@ -152,7 +152,7 @@ def _clean_source(report: SourceReport, secrets: Iterable[str]) -> SourceReport:
 
 def _make_redactor(secrets: Iterable[str]) -> Redactor:
     known = list(secrets)
-    # Long values are shown cut off, so that the whole is not found: their beginning stands for them.
+    # Errors show long values truncated, so match them by their beginning.
     long = [secret.strip() for secret in known if len(secret.strip()) > _SHOWN]
     starts = {start for secret in long for start in (secret[:_START], repr(secret)[1:-1][:_START])}
     return Redactor(known, patterns=[re.escape(start) + r"[^\s'\"]*" for start in sorted(starts)])
@@ -179,7 +179,7 @@ def _clean_value(value: Any, redactor: Redactor) -> Any:
 
 
 def _list_chained_errors(error: BaseException) -> Iterator[BaseException]:
-    """Every exception reachable from this one, itself left out."""
+    """Every exception chained to this one, directly or indirectly."""
     seen = {id(error)}
     waiting = [error.__cause__, error.__context__]
     while waiting:
@@ -193,13 +193,13 @@ def _list_chained_errors(error: BaseException) -> Iterator[BaseException]:
 def _shows_secret(error: BaseException, redactor: Redactor) -> bool:
     try:
         text = f"{error} {error!r} {vars(error)!r} {getattr(error, 'filename', '')}"
-    except Exception:  # noqa: BLE001 - what cannot be looked at is not handed on
+    except Exception:  # noqa: BLE001 - if it cannot be checked, do not pass it on
         return True
     return redactor.text(text) != text
 
 
 def find_defaults(value: Any) -> set[str]:
-    """Every default that variables have in a config, wherever they stand."""
+    """All defaults of variables in a config."""
     if isinstance(value, str):
         return {match[2] for match in VARIABLE.finditer(value) if match[2]}
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
@@ -214,7 +214,7 @@ ConfigLike = str | Path | Mapping[str, Any]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """A config that was read, with variables replaced; every plugin still to be made."""
+    """A config that was read, with variables expanded; its plugins are not created yet."""
 
     where: str
     base: Path
@@ -226,19 +226,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tracing: TracingOptions = TracingOptions()
     server: ServerBlock = ServerBlock()
     secrets: tuple[str, ...] = ()
-    """Values that must not show up in an error, a log or a trace."""
+    """Values that must not appear in errors, logs or traces."""
 
     def __repr__(self) -> str:
         return f"Config({self.where!r}, {len(self.loaders)} sources, {len(self.engines)} engines)"
 
 
 WIRED = ("registry", "name", "sessions", "policy", "tracer", "redactor")
-"""Options of engines that come from the rest of the config."""
+"""Options of engines that are set from other parts of the config."""
 _ROUTES = ("engines", "sources", "bindings", "default")
 
 
 def wired_options(cls: type) -> tuple[str, ...]:
-    """What a config cannot set of this plugin, because it is made of other parts."""
+    """Options of the plugin that a config cannot set, because they come from its other parts."""
     if not issubclass(cls, ToolEngine):
         return ()
     return (*WIRED, *_ROUTES) if issubclass(cls, MultiToolEngine) else WIRED
@@ -246,10 +246,10 @@ def wired_options(cls: type) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def plugin_options(cls: Any) -> Mapping[str, ConfigOption]:
-    """Each option a config may give, by its name.
+    """The options that a config may give, by name.
 
-    What it is for and its limits are said by the field of the same name in a struct of the class's `option_structs`, or
-    else by its annotation: `Annotated[int, Meta(ge=1, description="...")]`.
+    Description and limits come from the field of the same name in one of the class's `option_structs`, else from the
+    annotation: `Annotated[int, Meta(ge=1, description="...")]`.
     """
     hints, hidden = _hints_of(cls), wired_options(cls)
     shared = {key: option for struct in _structs_of(cls) for key, option in options_of(struct).items()}
@@ -266,7 +266,7 @@ def plugin_options(cls: Any) -> Mapping[str, ConfigOption]:
 
 
 def read_plugin_options(cls: type, given: Mapping[str, Any], where: str, base: Path | None = None) -> dict[str, Any]:
-    """The options as the class wants them; what it does not know is handed on, for the plugin's table to refuse."""
+    """The options converted to the class's types; unknown ones are passed on, for the plugin table to refuse."""
     known = plugin_options(cls)
     return {
         name: read_value(known[name].type if name in known else option_type(Any), value, f"{where}.{name}", base=base)
@@ -288,21 +288,21 @@ def _hints_of(cls: type) -> dict[str, Any]:
         try:
             found.update(typing.get_type_hints(init, include_extras=True))
         except (NameError, TypeError):
-            continue  # an annotation that only type checkers can resolve says nothing here
+            continue  # ignore annotations that only type checkers can resolve
     if issubclass(cls, ToolLoader):
-        # Their `__init__` takes any text and refuses the wrong one; the attribute says which are right.
+        # Their `__init__` accepts any text and checks it; the allowed values are annotated on the attribute.
         declared = typing.get_type_hints(ToolLoader, include_extras=True)
         found |= {name: declared[name] for name in ("on_error", "on_duplicate") if found.get(name) is str}
     return found
 
 
 def store_names() -> list[str]:
-    """Where sessions may live."""
+    """The names of session stores."""
     return [MEMORY, *SESSION_STORES.names()]
 
 
 def options_of_store(store: str) -> Mapping[str, ConfigOption]:
-    """What a `sessions` block may say for that store alone."""
+    """Options in a `sessions` block that are specific to that store."""
     if store == MEMORY:
         return options_of(MemoryOptions)
     cls: type = SESSION_STORES.get(store)
@@ -310,13 +310,13 @@ def options_of_store(store: str) -> Mapping[str, ConfigOption]:
 
 
 def common_options() -> dict[str, ConfigOption]:
-    """What it may say whatever the store."""
+    """Options in a `sessions` block for all stores."""
     known = options_of(SessionsBlock)
     return {key: known[key] for key in ("store", "ttl", "max_open")}
 
 
 def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsBlock:
-    """Check a `sessions` block; a relative path is taken from `base`."""
+    """Check a `sessions` block; relative paths are resolved against `base`."""
     store = str(read_option(SessionsBlock, "store", block.get("store", MEMORY), f"{where}.store"))
     if store not in store_names():
         raise ConfigError(
@@ -336,14 +336,14 @@ def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsB
 
 
 def _located_defaults(options: Mapping[str, ConfigOption]) -> dict[str, Any]:
-    """Files that nobody named are in the config's folder, too."""
+    """Default paths, so that they are resolved against the config's folder as well."""
     return {
         key: option.default for key, option in options.items() if option.type.noted("locate") and not option.required
     }
 
 
 def read_config_file(path: Path) -> Any:
-    """The parsed document, variables not yet expanded."""
+    """The parsed document, before variables are expanded."""
     data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES)
     parse = parse_json if path.suffix.lower() == ".json" else parse_yaml
     try:
@@ -355,17 +355,17 @@ def read_config_file(path: Path) -> Any:
 
 
 def read_config(document: Any, *, base: Path, where: str = "config", env: Mapping[str, str] | None = None) -> Config:
-    """A parsed document as a config; relative paths are taken from the config's folder."""
+    """Read a parsed document; relative paths are resolved against `base`."""
     if not isinstance(document, Mapping):
         raise ConfigError(f"{where}: a config is a mapping with a 'tools' key, not {json_type(document)}")
     reader = _ConfigReader(where, base, env, find_defaults(document))
-    # The list is read when an error passes: what was collected until then stays out of its text.
+    # The list is evaluated when an error is raised, and then contains the secrets found so far.
     with hide_secrets(reader.secrets):
         return reader.read(dict(document))
 
 
 def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -> Config:
-    """A config, from a file or given as a mapping; a catalog or a Python file is a config with one source."""
+    """Read a config from a file or a mapping; a catalog or a Python file becomes a config with one source."""
     if isinstance(config, Mapping):
         return read_config(config, base=Path(), env=env)
     path = Path(expand_place(config, "config"))
@@ -374,13 +374,13 @@ def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -
     document = read_config_file(path) if _may_be_config(path) else None
     if not is_config(document) or recognise_document(document) is not None:
         source = PluginEntry("file", {"path": str(path)}, str(path))
-        # Not from the folder of the catalog: the path that leads there is written from here.
+        # Not the catalog's folder, since its path is already relative to the working directory.
         return Config(where=str(path), base=Path(), loaders=[source])
     return read_config(document, base=path.parent, where=str(path), env=env)
 
 
 def _may_be_config(path: Path) -> bool:
-    # Catalogs run to hundreds of megabytes and are parsed once, by their loader; no config is that large.
+    # Catalogs may have hundreds of megabytes and are parsed once, by their loader; configs are never that large.
     if path.suffix.lower() in _CATALOG_ONLY:
         return False
     try:
@@ -426,7 +426,7 @@ class _ConfigReader:
         )
 
     def read_block(self, document: Mapping[str, Any], key: str, struct: type[T]) -> T:
-        """The block of that key, which may be left out or empty."""
+        """The block under that key, which may be missing or empty."""
         return read_options(struct, self.expand_block(document, key), f"{self.where}: {key}")
 
     def expand_block(self, document: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -447,7 +447,7 @@ class _ConfigReader:
                 known = f"({', '.join(engines) or 'none'}), where each has its name: {{NAME: {{type: lm, ...}}}}"
                 raise ConfigError(f"{entry.where}: engine {engine!r} is not among tools.engines {known}")
             if engine is None and entry.type == "rest" and (auth := entry.options.get("auth")) and not is_blank(auth):
-                # Its credential is for its calls, too: by the engine `rest` as the config has it, with that.
+                # Use the source's credential for calls as well, in a copy of the configured `rest` engine.
                 engine, rest = entry.where.removeprefix(f"{self.where}: "), engines.get("rest")
                 options = rest.options if rest is not None and rest.type == "rest" else {}
                 engines[engine] = PluginEntry("rest", {**options, "auth": auth}, entry.where)
@@ -488,7 +488,7 @@ class _ConfigReader:
             self.secrets.append(value)
 
     def collect_secrets(self, value: Any, *, secret: bool) -> None:
-        """Every text under a key that says it is a secret."""
+        """Collect every text under a key that indicates a secret."""
         if isinstance(value, dict):
             for key, item in value.items():
                 self.collect_secrets(item, secret=secret or looks_secret(str(key)))

@@ -1,4 +1,4 @@
-"""The config as JSON Schema, for editors: read off the plugins that are installed here."""
+"""The JSON Schema of configs, for editors, generated from the installed plugins."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def config_schema() -> dict[str, Any]:
 
 
 def _sessions_schema() -> dict[str, Any]:
-    """JSON Schema of the block; `read_sessions` accepts exactly what it accepts."""
+    """JSON Schema of the block, which accepts exactly what `read_sessions` accepts."""
     common = {key: option_schema(option) for key, option in common_options().items()}
     common["store"] = {**common["store"], "enum": store_names()}
     of_stores = {store: options_of_store(store) for store in store_names()}
     keys = {key: option_schema(option) for options in of_stores.values() for key, option in options.items()}
     rules = []
     for store, options in of_stores.items():
-        # Each about the store it names: one that is still a variable is none of them.
+        # Each rule requires its store by name, so a store given as a variable matches none.
         chosen: dict[str, Any] = {"properties": {"store": {"const": store}}}
         if store != MEMORY:
             chosen["required"] = ["store"]
@@ -80,12 +80,12 @@ def _sessions_schema() -> dict[str, Any]:
 
 
 def _block_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """A block that may be left empty, and whose values may be variables."""
+    """The schema of a block that may be empty and contain variables."""
     return {**_with_variables(schema), "type": ["object", "null"]}
 
 
 def _with_variables(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a value before variables are replaced: any text may hold some, a number or flag be one."""
+    """The schema of a value before expansion: texts may contain variables, numbers and flags may be one."""
     made = dict(schema)
     if "properties" in schema:
         made["properties"] = {key: _with_variables(item) for key, item in schema["properties"].items()}
@@ -105,13 +105,13 @@ def _with_variables(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_of(table: PluginTable[Any], *, engine: bool = False) -> dict[str, Any]:
-    """Any plugin of a kind; once the type is known, exactly its options."""
+    """The schema of any plugin in the table, with exactly the options of its type."""
     cases = []
     for name in table.names():
         try:
             cls = table.get(name)
         except PluginError:
-            continue  # listed in the table's problems; it cannot be used here either
+            continue  # unusable here; the table lists it as a problem
         cases.append({"if": {"properties": {"type": {"const": name}}}, "then": _plugin_schema(name, cls, engine)})
     kind = {"type": "object", "required": ["type"]}
     if not cases:

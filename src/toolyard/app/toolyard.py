@@ -1,4 +1,4 @@
-"""`Toolyard`: a config made real, and let go of as a whole."""
+"""`Toolyard`: builds all objects of a config, and closes them together."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 _WITH = "simulate_with"
 _BEHIND = "engine"
 _RECORDS = "replay"
-"""The type of engine that has another behind it."""
+"""The type of engine that wraps another one."""
 _BY_BINDING: dict[type, str] = {
     PythonBinding: "python",
     RestBinding: "rest",
@@ -72,7 +72,7 @@ _BY_BINDING: dict[type, str] = {
     ScriptBinding: "scripts",
     NoneType: "lm",
 }
-"""Who answers a tool whose source names no engine; one that nothing is behind is simulated, by its schemas alone."""
+"""The default engine for each type of binding; tools without a binding are simulated by their schemas alone."""
 
 
 def make_plugin(
@@ -83,7 +83,7 @@ def make_plugin(
     given: Mapping[str, Any] | None = None,
     made: Mapping[str, Any] | None = None,
 ) -> Any:
-    """What an entry of a config asks for. `given` are its options, if they are others; `made` are parts of ours."""
+    """Create the plugin of a config entry. `given` replaces the entry's options; `made` are objects passed to it."""
     options = dict(entry.options if given is None else given)
     try:
         cls = table.get(entry.type)
@@ -96,13 +96,13 @@ def make_plugin(
     try:
         return cls(**(made or {}), **read)
     except (ConfigError, DefinitionError, PluginError) as error:
-        # Where a file is given in place of a config, the place is that file, which its loader has named.
+        # If a catalog was given instead of a config, its loader has already named the file.
         place = "" if str(error).startswith(f"{entry.where}: ") else f"{entry.where}: "
         raise ConfigError(f"{place}{error}") from None
 
 
 def _check_engine_is_spelt(cls: type, entry: PluginEntry) -> None:
-    """`engine` is a key of every source and no option of its loader, which could not hint at it."""
+    """Refuse a misspelt `engine`: it is a key of every source, so the loader could not suggest it."""
     known = parameters_of(cls)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return
@@ -112,9 +112,9 @@ def _check_engine_is_spelt(cls: type, entry: PluginEntry) -> None:
 
 
 def make_loaders(config: Config, *, lenient: bool = False) -> list[Loader]:
-    """The loaders a config names.
+    """The loaders of a config.
 
-    `lenient` sets every loader that allows it to list bad entries and duplicates instead of raising.
+    `lenient` makes loaders list bad entries and duplicates instead of raising, unless the config says otherwise.
     """
     policies = {"on_error": "skip", "on_duplicate": "skip"} if lenient else {}
     loaders = [
@@ -127,33 +127,33 @@ def make_loaders(config: Config, *, lenient: bool = False) -> list[Loader]:
 
 
 def make_enrichments(config: Config) -> list[Enrichment]:
-    """The enrichments a config names."""
+    """The enrichments of a config."""
     return [make_plugin(ENRICHMENTS, entry, config.base) for entry in config.enrichments]
 
 
 def build_registry(config: ConfigLike) -> ToolRegistry:
-    """A registry of everything the config names; any fault raises."""
+    """A registry of everything in the config; any error raises."""
     read = read_anything(config)
     with hide_secrets(read.secrets):
         return load_sources(read)[0]
 
 
 def load_sources(config: Config, *, lenient: bool = False, enrich: bool = True) -> tuple[ToolRegistry, list[Loader]]:
-    """The registry of a config's sources, and their loaders; `lenient` leaves out what cannot be loaded."""
+    """The registry of a config's sources, and their loaders; `lenient` skips what cannot be loaded."""
     enrichments = make_enrichments(config)
     loaders = make_loaders(config, lenient=lenient)
     clean = partial(clean_report, secrets=config.secrets)
     if not lenient:
         return ToolRegistry.from_loaders(loaders, enrichments, clean_report=clean), loaders
     if enrichments:
-        in_order(enrichments)  # before anything is loaded, which may take long
+        in_order(enrichments)  # raise early, since loading may take long
     registry = ToolRegistry()
     registry.clean_report = clean
     prepare_all(loaders)
     for loader in loaders:
         registry.attach(loader, keep_failed=True)
     if enrichments and enrich:
-        # Once for all sources. A fault in it is no fault of the source that was loaded last.
+        # Once for all sources, so that a failure is not attributed to the last one loaded.
         with ExitStack() as undo:
             undo.callback(registry.close)
             registry.enrich(*enrichments)
@@ -162,10 +162,9 @@ def load_sources(config: Config, *, lenient: bool = False, enrich: bool = True) 
 
 
 def survey(config: ConfigLike, *, enrich: bool = False) -> tuple[ToolRegistry, LoadReport]:
-    """Load what can be loaded and report on all of it: one broken source does not hide the others.
+    """Load as much as possible and report on all of it: a broken source does not hide the others.
 
-    The rest of the config is checked too, and raises; nothing is connected or written, and enrichments
-    are run on request alone.
+    Errors in the rest of the config raise. Nothing is connected or written, and enrichments run only with `enrich`.
     """
     read = read_anything(config)
     with hide_secrets(read.secrets):
@@ -176,7 +175,7 @@ def survey(config: ConfigLike, *, enrich: bool = False) -> tuple[ToolRegistry, L
 
 
 def check_config(config: Config) -> None:
-    """Make everything that a config names, without loading a tool: a wrong type or option, or no file, is an error."""
+    """Create everything in a config without loading tools; wrong types and options and missing files raise."""
     with hide_secrets(config.secrets), ToolRegistry() as registry:
         make_enrichments(config)
         loaders = make_loaders(config)
@@ -190,7 +189,7 @@ def check_config(config: Config) -> None:
 
 
 def _check_files(entry: PluginEntry, base: Path) -> None:
-    """The file or folder that a source is must be there; a module's name and an address are no paths."""
+    """Check that files and folders of a source exist; module names and URLs are not paths."""
     cls = LOADERS.get(entry.type)
     read = read_plugin_options(cls, entry.options, entry.where, base.resolve())
     located = [name for name, option in plugin_options(cls).items() if option.required and option.type.noted("locate")]
@@ -203,9 +202,9 @@ def _check_files(entry: PluginEntry, base: Path) -> None:
 def build_parts(
     config: Config, approver: Approver | None = None, *, lenient: bool = False
 ) -> tuple[ToolRegistry, ToolEngine, LoadReport]:
-    """Registry and engine of a config, wired to its sessions, policy and tracing. All or nothing is opened.
+    """The registry and the engine of a config, with its sessions, policy and tracing. On an error, all are closed.
 
-    `lenient` leaves out what cannot be loaded; the report says what.
+    `lenient` skips what cannot be loaded; the report lists it.
     """
     with hide_secrets(config.secrets), ExitStack() as undo:
         redactor = Redactor(config.secrets)
@@ -227,7 +226,7 @@ def build_parts(
 
 
 def make_sessions(block: SessionsBlock) -> Sessions:
-    """Connect to the store of a `sessions` block and give out sessions from it."""
+    """Open the store of a `sessions` block."""
     if block.store == MEMORY:
         return Sessions(ttl=block.ttl, max_open=block.max_open, **block.options)
     store = SESSION_STORES.create(block.store, **block.options)
@@ -254,7 +253,7 @@ def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], *
             engine = MultiToolEngine(registry, sources=sources, bindings=named, **shared)
             makers = {binding: make for binding, make in makers.items() if binding not in named}
         else:
-            # Nothing to route: the plain engine, which knows a shorter way.
+            # Nothing to route, so use the plain engine, which is faster.
             engine = PythonToolEngine(registry, **shared)
             del makers[PythonBinding]
         for binding, make in makers.items():
@@ -264,7 +263,7 @@ def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], *
 
 
 def make_named_engines(config: Config, registry: ToolRegistry, undo: ExitStack) -> dict[str, ToolEngine]:
-    """Every engine by its name, in the order of the config; those that others name are made first."""
+    """Every engine by its name, in the order of the config; engines that others refer to are created first."""
     made: dict[str, ToolEngine] = {}
 
     def make_one(name: str, asking: tuple[str, ...]) -> ToolEngine:
@@ -289,7 +288,7 @@ def make_named_engines(config: Config, registry: ToolRegistry, undo: ExitStack) 
 def engines_by_source(
     config: Config, loaders: list[Loader], engines: Mapping[str, ToolEngine]
 ) -> dict[str, ToolEngine]:
-    """The engine of each source that names one."""
+    """The engines of the sources that name one."""
     found: dict[str, ToolEngine] = {}
     asked: dict[str, str | None] = {}
     for entry, loader in zip(config.loaders, loaders, strict=True):
@@ -308,10 +307,10 @@ def engines_by_source(
 def _make_built_in(
     kind: str, registry: ToolRegistry, engines: Mapping[str, ToolEngine], replacement: ToolEngine | None
 ) -> ToolEngine:
-    """Who answers tools by their binding: the one engine of the config that can, or one without options."""
+    """The engine for tools with one type of binding: the `replacement` from the config, or one with default options."""
     if replacement is not None:
         return replacement
-    # The name under which it keeps its state, if the config did not take it.
+    # Its state is kept under this name, so it must differ from those in the config.
     name = kind if kind not in engines else f"{kind} (built in)"
     engine: ToolEngine = get_tool_engine(kind, registry=registry, name=name)
     if kind == _BY_BINDING[NoneType]:
@@ -323,7 +322,7 @@ def _make_built_in(
 
 
 def _find_replacement(kind: str, engines: Mapping[str, ToolEngine]) -> ToolEngine | None:
-    """The engine of the config that takes the place of a built-in one: of its type, and of its name."""
+    """The configured engine that replaces a built-in one: with the same type and name."""
     engine = engines.get(kind)
     return engine if kind != "python" and engine is not None and type(engine) is ENGINES.get(kind) else None
 
@@ -348,7 +347,7 @@ def _warn_of_idle(config: Config, registry: ToolRegistry) -> None:
 
 
 def find_idle(config: Config, registry: ToolRegistry) -> list[str]:
-    """What a config says to no effect: about tools that are not there, and credentials with nothing in them."""
+    """Parts of a config without effect: patterns that match no tool, and empty credentials."""
     patterns = [f"{config.where}: policy.{text}" for text in _find_idle_patterns(config, registry)]
     return list(dict.fromkeys([*patterns, *_find_blank_auth(config)]))
 
@@ -361,14 +360,14 @@ def _find_blank_auth(config: Config) -> Iterator[str]:
 
 
 def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
-    """Tools that are not there: most often a name that is spelt otherwise."""
+    """Patterns that match no tool, which are usually misspelt."""
     found = []
     names = {tool.qualified_name for tool in registry}
     near_globs = sorted(names | {f"{tool.namespace}::*" for tool in registry})
     tags = {tag for tool in registry for tag in tool.tags}
     rules = [(f"rules[{number}]", line.rule.tools, line.rule.tags) for number, line in enumerate(config.policy.rules)]
     budgets = [(f"budgets[{number}]", budget.tools, None) for number, budget in enumerate(config.policy.budgets)]
-    # Where nothing was loaded, tools come later or that is told anyway.
+    # With no tools at all, they are added later or the failure is reported elsewhere.
     for where, globs, wanted in (*rules, *budgets) if names else ():
         idle = [(glob, nearest(glob, near_globs)) for glob in globs if not any(map(glob_matcher([glob]), names))]
         idle += [(tag, nearest(tag, tags)) for tag in wanted or () if tag not in tags]
@@ -379,7 +378,7 @@ def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
 
 
 def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
-    """Engines that others simulate with, or record."""
+    """Engines that others simulate with or record."""
     for engine in engines.values():
         if isinstance(engine, EffectfulEngine) and engine.simulate_with is not None:
             yield engine.simulate_with
@@ -405,9 +404,11 @@ def _find_engine_name(name: Any, where: str, config: Config) -> str:
 
 
 def _check_gain(other: str, option: str, entry: PluginEntry, config: Config, asking: tuple[str, ...]) -> None:
-    """Refuse what stands in for itself, and what itself needs somebody to stand in for it."""
+    """Refuse an engine that refers to itself, or a `simulate_with` engine that has one itself."""
     if option == _WITH and config.engines[other].options.get(_WITH) is not None:
-        raise ConfigError(f"{entry.where}.{option}: {other!r} reaches outside itself, so nothing is gained")
+        raise ConfigError(
+            f"{entry.where}.{option}: {other!r} has effects itself, so it cannot simulate for another engine"
+        )
     if other in asking:
         raise ConfigError(f"{entry.where}.{option}: {other!r} refers back to itself, so no engine would answer")
 
@@ -425,7 +426,7 @@ class Toolyard(Closing):
         self.tool_registry = registry
         self.tool_engine = engine
         self.config = config
-        """What it was made of; None if it was put together in code."""
+        """The config it was built from; None if it was assembled in code."""
 
     @classmethod
     def from_config(
@@ -433,7 +434,7 @@ class Toolyard(Closing):
     ) -> Toolyard:
         """Build everything in a config: a file, or a mapping of the same form. Any error in it raises.
 
-        Relative paths are taken from the config's folder. `approver` decides on calls that the policy asks about.
+        Relative paths are resolved against the config's folder. `approver` decides on calls that an `ask` rule holds.
         """
         read = read_anything(config, env=env)
         registry, engine, _ = build_parts(read, approver)
@@ -441,12 +442,12 @@ class Toolyard(Closing):
 
     @property
     def domains(self) -> frozenset[str]:
-        """The namespaces that enabled domains gave; the HTTP wires spell the tools of these by their bare names."""
+        """The namespaces of enabled domains, whose tools have bare names in the HTTP API."""
         loaders = [loader for loader in self.tool_registry.loaders if isinstance(loader, DomainToolLoader)]
         return frozenset[str]().union(*(loader.namespaces for loader in loaders))
 
     def offered_tools(self) -> list[Tool]:
-        """The tools to offer a model: all but those that the policy always denies."""
+        """The tools to offer to a model: all except those that the policy always denies."""
         policy, tools = self.tool_engine.policy, self.tool_registry.all_tools()
         return tools if policy is None else policy.list_offered(tools)
 

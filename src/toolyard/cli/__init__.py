@@ -1,1 +1,1 @@
-"""People at a terminal."""
+"""The command line."""

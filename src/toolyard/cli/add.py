@@ -1,6 +1,6 @@
-"""`toolyard add`: finds out what an address, a file or a command is, and adds it to a config as a source.
+"""`toolyard add`: adds a URL, a file or a command to a config as a source, after finding out what it is.
 
-The source is loaded before it is written, and the config's other text stays as it is.
+The source is loaded before it is written, and the rest of the config's text is preserved.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def add(
     ] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Add a source to a config, which otherwise stays as it is. It is loaded first, and refused if it has no tools.
+    """Add a source to a config. It is loaded first, and refused if it has no tools.
 
     Parameters
     ----------
@@ -106,11 +106,11 @@ def add(
 
 
 def _read_known(config: Path) -> tuple[str, tuple[str, ...], list[_Source]]:
-    """The config's text, where its sources are in it, and the sources."""
+    """The config's text, the path of its sources in it, and the sources."""
     text = read_text(config) if config.exists() else ""
     document = read_config_file(config) if text.strip() else None
     if document and not is_config(document):
-        raise ConfigError(f"{config}: this is no config but a catalog; --into names another file, which is made")
+        raise ConfigError(f"{config}: this is a catalog, not a config; --into names another file, which is created")
     path = ("tools", "registry") if isinstance((document or {}).get("tools"), dict) else ("tools",)
     return text, path, [item if isinstance(item, dict) else {} for item in find_value(document, path) or ()]
 
@@ -121,12 +121,12 @@ def _write_source(config: Path, text: str, path: Sequence[str], source: _Source)
     text = "{}\n" if is_json and not text.strip() else text
     made = append_item(text, path, source, read=lambda read: parse(read, what=str(config)), what=str(config))
     config.parent.mkdir(parents=True, exist_ok=True)
-    # A file that is a link, as those of people who keep their settings in one folder, stays one.
+    # Resolve symbolic links, as used for dotfiles, so that they are not replaced by a file.
     replace_file(config.resolve(), made.encode(), keep_mode=True)
 
 
 def _find_there(candidates: list[_Source], namespace: str | None, known: list[_Source], base: Path) -> int | None:
-    """Which source of the config is the same already: of the type and place, and not to be told apart by its name."""
+    """The index of an equal source in the config: with the same type and place, and no other namespace; else None."""
 
     def identify(source: _Source) -> _Source:
         places = {
@@ -151,9 +151,9 @@ def _split_option(word: str) -> tuple[str, Any]:
 def _load_first(
     candidates: list[_Source], namespace: str | None, used: set[str], extra: _Source, config: Path, token: str | None
 ) -> tuple[_Source, ToolRegistry]:
-    """The first that gives tools, with them; an error that says why each gives none.
+    """The first candidate that has tools, with these; raises with the reason for each if none has any.
 
-    A token goes only to who refused to answer without it.
+    The token is sent only after a request without it was refused.
     """
     failures: list[str] = []
     left = deque(candidates)
@@ -189,15 +189,15 @@ def _load_first(
         else f"the token in {token} is refused"
     )
     hint = f"\n{named}" if refused else ""
-    raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures) + hint)
+    raise ConfigError("no tools found:\n" + "\n".join(f"  {line}" for line in failures) + hint)
 
 
 def _explain_reach(source: _Source, config: Path, registry: ToolRegistry) -> None:
-    """Say how an API on this machine or in a private network is allowed: that its document names it is not enough."""
+    """Explain how to allow an API on this machine or in a private network; its document alone cannot allow that."""
     bindings = {tool.binding.base_url: tool.binding for tool in registry if isinstance(tool.binding, RestBinding)}
     refused = []
     for base_url, binding in bindings.items():
-        with suppress(Blocked):  # no address that could be called
+        with suppress(Blocked):  # not a callable URL
             target = read_url(base_url or "")
             name, address = with_port(target.host, target.port), read_address(target.host)
             is_private = "." not in target.host if address is None else not is_public(address)
@@ -213,7 +213,7 @@ def _explain_reach(source: _Source, config: Path, registry: ToolRegistry) -> Non
 
 
 def _hide_typed(value: Any, key: str = "") -> Any:
-    """A source without the credentials that were typed; those in variables are shown by their names."""
+    """A source without credentials that were typed in; references to variables are kept."""
     if isinstance(value, dict):
         return {name: _hide_typed(item, "value" if key == "headers" else str(name)) for name, item in value.items()}
     if isinstance(value, list):
@@ -225,7 +225,7 @@ def _hide_typed(value: Any, key: str = "") -> Any:
 
 def _check_token(token: str, candidates: list[_Source]) -> None:
     if not (token.isascii() and token.isidentifier()):
-        # Not repeated: it may be the token itself.
+        # Not repeated in the message, since it may be the token itself.
         raise ConfigError("--token-env takes the name of a variable, of letters, digits and _, not the token itself")
     if any("url" not in candidate and candidate["type"] != "rest" for candidate in candidates):
         raise ConfigError("--token-env is for APIs and for servers by their address")
@@ -236,7 +236,7 @@ def _write_bearer(token: str) -> dict[str, str]:
 
 
 def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, config: Path) -> _Source:
-    """The source with the credential that its calls need, by what the document says, or as a token that was named."""
+    """The source with the credential that its calls need, by its document's security schemes or by the given token."""
     bindings = [tool.binding for tool in registry if isinstance(tool.binding, RestBinding)]
     needed = next(((found, names) for found in bindings for names in found.security[:1] if names), None)
     engines = find_value(read_config_file(config) if config.exists() else None, ("tools", "engines")) or {}
@@ -248,7 +248,7 @@ def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, confi
     binding, names = needed or (bindings[0], ())
     schemes: list[RestScheme | None] = [binding.schemes[name] for name in names] or [None]
     name = _make_name(str(source.get("namespace", "api"))).upper()
-    # Until it is set, calls go without one that was not asked for here.
+    # Unless a token was named, calls are sent without it until the variable is set.
     write = f"${{{{{name}_{{}}:-}}}}".format if token is None else lambda _: f"${{{token}}}"
     if token is not None and any(scheme is not None and scheme.type == "basic" for scheme in schemes):
         raise ConfigError(
@@ -262,7 +262,7 @@ def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, confi
         return source
     with suppress(Blocked):
         origin = read_url(binding.base_url).origin
-        # That only the document names it is not enough for a secret to go there.
+        # A secret is bound to an origin that only the document names.
         entries = [entry if origin in binding.origins else {**entry, "origin": origin} for entry in entries]
     if source.get("auth", entries[0]) not in entries:
         entries.insert(0, source["auth"])
@@ -270,7 +270,7 @@ def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, confi
 
 
 def _explain_auth(source: _Source) -> None:
-    """Say to which hosts that only the document names credentials go, and which variables of them are not set."""
+    """Say which hosts named only by the document get credentials, and which of their variables are not set."""
     given = source.get("auth") or []
     home = urlsplit(str(source.get("spec"))).netloc
     for entry in [given] if isinstance(given, dict) else given:
@@ -284,9 +284,9 @@ def _explain_auth(source: _Source) -> None:
 
 
 def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
-    """What this may be, the likeliest first."""
+    """What the words may refer to, the likeliest first."""
     if not words:
-        raise ConfigError("say what to add: an address, a file, a module, or the command of an MCP server")
+        raise ConfigError("name what to add: a URL, a file, a module, or the command of an MCP server")
     first, alone = words[0], len(words) == 1
     if alone and first.startswith(("http://", "https://")):
         yield from _list_addresses(first)
@@ -296,21 +296,21 @@ def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
         yield {"type": "python", "target": first, "namespace": first.rpartition(".")[2]}
     elif shutil.which(first):
         name = next((word for word in words if not word.startswith("-") and Path(word).name not in _RUNNERS), first)
-        # Not resolved: the interpreter of a virtual environment is a link, and known by where that is.
+        # Not resolved, since a virtual environment's interpreter is recognised by the place of its link.
         program = str(Path(first).absolute()) if Path(first).name != first else first
         source = {"type": "mcp", "command": program, "args": list(words[1:]), "namespace": _make_name(Path(name).stem)}
-        # Started where the command was tried, if it names files from there.
+        # If arguments are files, the server must be started in the current folder.
         here = any(not Path(word).is_absolute() and Path(word).exists() for word in words[1:])
         yield {**source, **({"cwd": _write_path(Path(), base)} if here else {})}
     else:
-        raise ConfigError(f"{first!r} is no address, no file or folder here, no module, and no command on the path")
+        raise ConfigError(f"{first!r} is not a URL, a file or folder here, a module, or a command on the PATH")
 
 
 def _list_addresses(url: str) -> Iterator[_Source]:
     parts = urlsplit(url)
     name = _name_host(parts.hostname or "")
     server = {"type": "mcp", "url": url, "namespace": name}
-    # A GET to one of these may be an answer without end.
+    # A GET to an MCP endpoint may return an endless stream.
     speaks_mcp = parts.path.rstrip("/").endswith(("/mcp", "/sse"))
     if speaks_mcp:
         yield server
@@ -343,7 +343,7 @@ def _recognise_file(path: Path, base: Path) -> _Source:
 
 
 def _write_path(path: Path, base: Path) -> str:
-    """From the config's folder, as far as the file is in it."""
+    """The path relative to the config's folder if the file is inside it, else absolute."""
     absolute, folder = path.resolve(), base.resolve()
     return absolute.relative_to(folder).as_posix() if absolute.is_relative_to(folder) else str(absolute)
 

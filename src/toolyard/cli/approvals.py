@@ -1,4 +1,4 @@
-"""`toolyard approvals`: calls that wait for somebody's word; and what `toolyard call` asks at a terminal."""
+"""`toolyard approvals`: calls that wait for approval; and the prompt of `toolyard call`."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ def show_(
     *,
     options: YardOptions = YARD,
 ) -> int:
-    """Show one approval: the call, what it would change, and what became of it."""
+    """Show an approval: the call, what it would change, and its outcome."""
     with _open_approvals(options.config) as approvals:
         return _print_approval(approvals.get(approval_id), options)
 
 
 def approve_(approval_id: ApprovalName, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
-    """Let a call run, once: whoever waits for it goes on (`toolyard call --wait`), or sends it again."""
+    """Let a call run, once: a waiting `toolyard call --wait` continues, otherwise repeat the call."""
     with _open_approvals(options.config) as approvals:
         return _print_approval(approvals.approve(approval_id, reason=reason), options)
 
 
 def deny_(approval_id: ApprovalName, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
-    """Refuse a call, and the same call sent again until the approval expires."""
+    """Refuse a call, also if it is repeated before the approval expires."""
     with _open_approvals(options.config) as approvals:
         return _print_approval(approvals.deny(approval_id, reason=reason), options)
 
 
 def ask_at_terminal(ask: Ask) -> bool:
-    """Show the call and what it would change, and have whoever sits there decide; silence is a no."""
+    """Show the call and what it would change, and ask for a decision; end of input means no."""
     approval = ask.approval
     lines = [] if approval is None else _describe_call(approval)
     sys.stderr.write(visible("\n".join([f"{ask.tool.qualified_name} needs your approval:", *lines])) + "\n")
@@ -86,7 +86,7 @@ def ask_at_terminal(ask: Ask) -> bool:
 
 
 def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
-    """What to type about a held call."""
+    """How to decide on a held call, as a command."""
     file = [] if config is None else ["-c", str(config)]
     command = shlex.join(["toolyard", "approvals", "approve", approval["id"], *file])
     return f"approve it before {approval['expires']}, or deny it:\n    {command}"
@@ -94,7 +94,7 @@ def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
 
 @contextmanager
 def _open_approvals(config: Path | None) -> Iterator[Approvals]:
-    """Where the sessions of that config are kept; its tools are not loaded, so this can be done without them."""
+    """The approvals in the session store of that config, without loading its tools."""
     with open_sessions(config) as sessions:
         records = open_records(sessions.store, clock=steady_clock(sessions.store, dated=True))
         with closing(Approvals(records)) as approvals:

@@ -1,4 +1,4 @@
-"""`toolyard call`: one tool is run; `toolyard calls`: the call log of the sessions' store, as it is or as it grows."""
+"""`toolyard call`: runs a tool; `toolyard calls`: lists or follows the call log in the session store."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ from toolyard.words.redactor import Redactor
 
 _ARGUMENTS = "write the arguments as KEY=VALUE, each of them, or all of them as one JSON object"
 HELD = 3
-"""How a command ends whose call waits for approval."""
+"""Exit status if the call waits for approval."""
 _EVERYTHING = CallLogOptions(days=36_500)
 _PAGE = 10_000
 _LOOK = 0.5
-"""Seconds between two looks at a log that is followed."""
+"""Seconds between reads of a log that is followed."""
 _LATE = 5.0
-"""Seconds by which a row may come later than one that ended after it: each process writes its own."""
+"""Seconds by which rows may be delayed after later ones, since each process writes its own."""
 _COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
 
 _TIMES = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00"
@@ -95,7 +95,7 @@ def call(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Call a tool and print its result; exits 1 if the call failed, 3 if somebody must approve it first.
+    """Call a tool and print its result; exits 1 if the call failed, 3 if it must be approved first.
 
     Parameters
     ----------
@@ -117,14 +117,14 @@ def call(
         request = replace(called, arguments=_settle_values(given, yard.tool_registry, called.name))
         engine, session_id = yard.tool_engine, session or f"call-{uuid4().hex}"
         whose = owner if session is None else choose_owner(yard, session, owner, options.config, begins=True)
-        # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
+        # A simulation must not create a session, so a missing one is an error.
         if session is None or not simulate:
             _begin_session(engine, session_id, whose, alone=session is None)
         make = engine.simulate if simulate else engine.execute
         ask = partial(make, session_id, [request], timeout=timeout, owner=whose)
         asks = approver is not None and engine.policy is not None and engine.policy.asks
         with working(f"calling {name}", spins=not asks), ExitStack() as leaving:
-            if session is None:  # a separate one that ends with the command
+            if session is None:  # a temporary session
                 leaving.callback(engine.teardown, session_id, owner=owner)
             try:
                 result = _ask_until_decided(engine, ask, wait, options)
@@ -151,9 +151,9 @@ def _ask_until_decided(
 
 
 def _write_again(typed: Mapping[str, object], words: Sequence[str], request: ToolCall, yard: Toolyard) -> str | None:
-    """What makes the same call once more.
+    """The command that repeats the call.
 
-    None if it was not all typed, cannot be shown as it is, or may be secret and belongs in no log.
+    None if part of it was not typed, or it may contain secrets.
     """
     given = [[option] if value is True else [option, str(value)] for option, value in typed.items() if value]
     text = shlex.join(["toolyard", "call", *chain(*given), *words])
@@ -163,10 +163,10 @@ def _write_again(typed: Mapping[str, object], words: Sequence[str], request: Too
 
 
 def _begin_session(engine: ToolEngine, session_id: str, owner: str | None, *, alone: bool) -> None:
-    # Asking first would not help: another process may be setting it up at this moment.
+    # Checking first would not help, since another process may create it meanwhile.
     with suppress(SessionExistsError):
         engine.setup(session_id, owner=owner)
-    # What is approved of one without a name is good for the next command, too.
+    # Approvals of a temporary session must apply to the next command.
     engine.sessions.find(session_id, owner).is_alone = alone
 
 
@@ -179,15 +179,15 @@ _OPTIONS = [
 
 
 class _Words(dict[str, str]):
-    """Arguments that were written as KEY=VALUE, each value still as it was written."""
+    """KEY=VALUE arguments, with values as typed."""
 
 
 def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
-    """The arguments as an object; text that is none stays text, which the call path refuses and records."""
+    """The arguments as an object; invalid JSON stays text, which the call path refuses and records."""
     for word in given:
         if word.startswith("--"):
             option = word.partition("=")[0]
-            near = nearest(option, _OPTIONS) if len(option) > len("--a") else ()  # which is near to everything short
+            near = nearest(option, _OPTIONS) if len(option) > len("--a") else ()  # too short to suggest another
             raise ConfigError(f"there is no option {word}; {f'did you mean {near[0]}?' if near else _ARGUMENTS}")
     if given and not given[0].startswith("{") and all("=" in word for word in given):
         words = _Words()
@@ -207,11 +207,11 @@ def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
 
 
 def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegistry, name: str) -> dict[str, Any] | str:
-    """Each word as JSON where the tool takes that, as the text it is where it takes that, and else as JSON."""
+    """Values as JSON where the tool accepts that, else as text where it accepts that, else as JSON."""
     if not isinstance(given, _Words):
         return given
     read = tried = {key: read_word(text) for key, text in given.items()}
-    with suppress(UnknownToolError):  # which the call will say
+    with suppress(UnknownToolError):  # reported by the call
         for candidate in find(registry.snapshot, name):
             as_text = {key: given[key] for key in _find_wrong(candidate.compiled, read)}
             no_text = _find_wrong(candidate.compiled, read | as_text)
@@ -222,7 +222,7 @@ def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegist
 
 
 def _find_wrong(compiled: CompiledSchema, arguments: dict[str, Any]) -> list[str]:
-    """The arguments that the schema refuses, wherever in them."""
+    """The arguments that the schema refuses, in whole or in part."""
     wrong = {violation.pointer for violation in compiled.violations(arguments)}
     return [key for key in arguments if any(f"{at}/".startswith(f"{pointer_of([key])}/") for at in wrong)]
 
@@ -233,7 +233,7 @@ def _show_result(result: ToolResult, options: YardOptions, again: str | None, *,
     if maker is not None and (simulated or maker != SCHEMA_SIMULATOR):
         warn(f"{result.name} was not run; answered by {maker}")
     elif maker is not None and info is None:
-        warn("made up by the simulator: nothing is behind this tool")
+        warn("generated by the simulator: this tool has no implementation")
     if options.json:
         print_json(result.to_dict())
     elif info is not None:
@@ -278,7 +278,7 @@ def calls(
     ] = False,
     options: YardOptions = YARD,
 ) -> int:
-    """List the calls that a server with this config logged, newest last. With --follow, JSON is one object a line."""
+    """List the calls that a server with this config logged, newest last. With --follow, JSON is one object per line."""
     wanted = CallFilter(
         tool=tool,
         namespace=namespace,

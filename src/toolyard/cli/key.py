@@ -1,4 +1,4 @@
-"""`toolyard key`: who may use a server."""
+"""`toolyard key`: the API keys of a server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def create_(
     concurrency: Annotated[int | None, Parameter(help="Concurrent requests.")] = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Make a key and print its token, this once; every running server knows it by then.
+    """Create a key and print its token, this once; running servers accept it by the time this returns.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def create_(
     print_text(token)
     _warn_of_namespaces(options.config, scopes)
     _warn_of_idle_rules(options.config, keys)
-    # Standard output is for the token alone, so that a script can take it.
+    # Standard output contains only the token, for use in scripts.
     warn(f"key {key.id} ({key.name}) for {' '.join(key.scopes)}; the token is not shown again")
     return 0
 
@@ -120,12 +120,12 @@ def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
 
 
 def _let_servers_see() -> None:
-    # They look every POLL seconds; the second period is for the look itself.
+    # Servers poll every POLL seconds; the second period allows for the poll itself.
     time.sleep(2 * POLL)
 
 
 def _find_named(ring: KeyRing, name: str) -> str:
-    """The id of the one key of that name that still lets in; an empty one if there is none."""
+    """The id of the only active key with that name; empty if there is none."""
     named = [key.id for key in ring.list() if key.name == name and key.revoked is None]
     if len(named) > 1:
         raise ConfigError(f"{len(named)} keys are called {name!r}; say which by its id: {', '.join(named)}")
@@ -133,7 +133,7 @@ def _find_named(ring: KeyRing, name: str) -> str:
 
 
 def _warn_of_namespaces(config: Path | None, scopes: Scopes) -> None:
-    """Say which scopes are of no namespace that the config's tools have now; they may come later."""
+    """Warn of scopes for namespaces that no tool of the config has now."""
     named = [grant.namespaces for grant in scopes.grants if grant.namespaces != "*"]
     if not named:
         return
@@ -141,7 +141,7 @@ def _warn_of_namespaces(config: Path | None, scopes: Scopes) -> None:
         with open_registry(config, skip_bad=True) as registry:
             known = registry.namespaces()
     except ToolyardError as error:
-        warn(f"whether there are such namespaces cannot be told: {error}")
+        warn(f"cannot check whether these namespaces exist: {error}")
         return
     for glob in named:
         if not any(map(glob_matcher((glob,)), known)):
@@ -149,7 +149,7 @@ def _warn_of_namespaces(config: Path | None, scopes: Scopes) -> None:
 
 
 def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
-    """Say which globs of keys in the policy no key matches that lets in: most often a name that is spelt otherwise."""
+    """Warn of patterns for keys in the policy that no active key matches, which are usually misspelt."""
     names = [name for key in keys if key.revoked is None for name in (key.name, key.id)]
     for number, line in enumerate(read_named(config)[1].policy.rules):
         for option, globs in (("keys", line.rule.keys), ("approvers", line.rule.approvers)):

@@ -1,4 +1,4 @@
-"""The `toolyard` command: its verbs, whose files are imported when they are called."""
+"""The `toolyard` command. The file of a verb is imported when the verb is called."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _VERBS = {
     "embeddings:install_": "Install the model and its runtime, without torch.",
     "embeddings:status_": "Show whether the model is installed, and where.",
 }
-"""Every verb by its file and function: those of a group have its name for a file, and end in `_`."""
+"""Every verb with its file and function; for groups the file has the group's name, and functions end in `_`."""
 
 _groups = {name: App(name=name, help=text) for name, text in _GROUPS.items()}
 for _target, _help in _VERBS.items():
@@ -111,7 +111,7 @@ def completion(
     install
         Install the completions for future shells, and print the path.
     """
-    # A file may stand as a word, which only `name_file` knows: where nothing else fits, bash offers files.
+    # A file may be the first word, which the script does not know, so let bash fall back to file names.
     text = app.generate_completion(shell=shell).replace("\ncomplete -F ", "\ncomplete -o default -F ")
     if install:
         place = app.install_completion(shell=shell)
@@ -127,9 +127,10 @@ _NOT_FOUND = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command: 0 done, 1 done with findings, a failed call or a name that is not there, 2 could not be done.
+    """Run a command and return its exit status.
 
-    3 is for a call that waits for approval, 130 for a command that was interrupted.
+    0 is success, 1 findings, a failed call or a name that does not exist, 2 invalid usage or configuration, 3 a call
+    that waits for approval, 130 an interrupt.
     """
     prepare_streams()
     if not sys.stdout.isatty():
@@ -151,7 +152,7 @@ def run(arguments: Sequence[str]) -> int:
             warn("`toolyard check` lists all that is wrong; with --skip-bad a verb goes on without it")
         return 1 if isinstance(error, _NOT_FOUND) else 2
     except BrokenPipeError:
-        # The reader has gone; nothing more is written, at exit either.
+        # The reader has closed the pipe; write nothing more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

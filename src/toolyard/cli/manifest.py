@@ -77,7 +77,7 @@ def add_(
 
 
 def remove_(directory: Directory, /, *files: str, options: VerbOptions = OUTPUT) -> int:
-    """Allow files no longer; they stay where they are.
+    """Remove files from the manifest; the files themselves are kept.
 
     Parameters
     ----------
@@ -85,13 +85,13 @@ def remove_(directory: Directory, /, *files: str, options: VerbOptions = OUTPUT)
         File names in the manifest.
     """
     if not files:
-        raise ManifestError("name the files to be allowed no longer")
+        raise ManifestError("name the files to remove")
     manifest = disallow_scripts(directory, files)
     return _show_manifest(directory, manifest, f"{counted(len(set(files)), 'file')} removed, ", options.json)
 
 
 def verify_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
-    """Check that every file the manifest allows is there, may be loaded, and has its hash. Exits 1 if one has not."""
+    """Check that every file in the manifest exists, may be loaded, and matches its hash. Exits 1 if one does not."""
     listed = [item for item in _review_files(directory) if item.state != "stray"]
     bad = [item for item in listed if item.state != "ok"]
     total = f"{counted(len(listed), 'file')} allowed, {len(bad)} cannot be loaded"
@@ -99,7 +99,7 @@ def verify_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
 
 
 def diff_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
-    """Show where directory and manifest part: scripts not allowed, missing, changed, or refused. Exits 1 if they do."""
+    """Show how directory and manifest differ: scripts not allowed, missing, changed, or refused. Exits 1 if they do."""
     different = [item for item in _review_files(directory) if item.state != "ok"]
     return _show_review("Differences", different, counted(len(different), "difference"), options.json)
 
@@ -128,7 +128,7 @@ def _show_files(manifest: Manifest) -> None:
 
 
 def _show_review(title: str, items: Sequence[Reviewed], total: str, as_json: bool) -> int:
-    """Show the files and what is wrong with them; 1 if anything is."""
+    """Show the files and their problems; returns 1 if there are any."""
     if as_json:
         keys = ("file", "state", "reason", "sha256", "pinned")
         print_json([{key: getattr(item, key) for key in keys} for item in items])

@@ -1,4 +1,4 @@
-"""What verbs have in common on the command line, said once; and where their file stands.
+"""Options that verbs share, and the config file among their arguments.
 
 `VERB FILE ...` and `VERB FILE::NAME ...` are read as `VERB --config FILE [NAME] ...` (`name_file`).
 """
@@ -20,7 +20,7 @@ from toolyard.model.errors import ConfigError
 @Parameter(name="*")
 @dataclass(frozen=True)
 class VerbOptions:
-    """What every verb takes."""
+    """Options of every verb."""
 
     json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, also for errors.")] = False
     quiet: Annotated[
@@ -35,7 +35,7 @@ class VerbOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class YardOptions(VerbOptions):
-    """What every verb takes that works on tools; `name_file` lets the file stand without its -c."""
+    """Options of every verb that works on tools; `name_file` allows the file without -c."""
 
     config: Annotated[
         Path | None,
@@ -60,7 +60,7 @@ OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Owner of the
 
 
 def read_word(text: str) -> Any:
-    """The value of a KEY=VALUE: JSON where it is JSON, and else the text."""
+    """The value of a KEY=VALUE word: parsed if it is JSON, else the text."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -74,10 +74,10 @@ _SUFFIXES = frozenset({".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".py"})
 
 
 def name_file(app: App, arguments: Sequence[str]) -> list[str]:
-    """The arguments with the file behind its option, if the verb takes one and it stands as a word.
+    """The arguments with -c inserted before the file, if the verb takes one and it was given as a word.
 
-    The file is the first word of a verb, after the files that are the verb's own. Where the verb has words of
-    another kind, it must look like a file: by its suffix, and by being there, or by what follows it.
+    The file is the first word after those that are the verb's own files. If the verb takes other words as well, it must
+    look like a file: by its suffix, and by existing or by what follows it.
     """
     verb, apps, rest = app.parse_commands(list(arguments))
     if not verb or verb[-1].startswith("-") or apps[-1].default_command is None:
@@ -107,7 +107,7 @@ def name_file(app: App, arguments: Sequence[str]) -> list[str]:
 
 
 def describe_unused(app: App, error: CycloptsError) -> str:
-    """About words that a verb has no place for: where a file belongs, and what quotes are for."""
+    """A message about words that a verb does not take: where the file belongs, or that quotes are missing."""
     words, verb = error.unused_tokens or [], list(error.command_chain or ())
     found = app.parse_commands(verb)[1][-1].assemble_argument_collection()
     own = [argument.name for argument in found if argument.index is not None]
@@ -120,7 +120,7 @@ def describe_unused(app: App, error: CycloptsError) -> str:
 
 
 def _find_words(rest: Sequence[str], takes: Mapping[str, int]) -> Iterator[int]:
-    """The places of what is neither an option nor the value of one."""
+    """The indices of words that are neither options nor their values."""
     values = 0
     for place, word in enumerate(rest):
         if word == "--":

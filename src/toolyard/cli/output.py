@@ -1,4 +1,4 @@
-"""What people and programs see: tables for the one, JSON for the other."""
+"""Output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _log = logging.getLogger("toolyard")
 
 
 class NotFoundError(ToolyardError, KeyError):
-    """Nothing here has the name that was given: a command ends with it as with an unknown tool."""
+    """A name that does not exist here; the exit status is that of an unknown tool."""
 
 
 def describe_missing(what: str, name: str, known: Iterable[str], command: str) -> str:
-    """No such thing: the names that may have been meant, or the command that lists those there are."""
+    """A message about a missing name, with similar names or the command that lists the existing ones."""
     near = closest(name, known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"`toolyard {command}` lists those there are"
     return f"no {what} is called {name!r}; {hint}"
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
-    """How much is said on standard error beside errors; servers have a log of their own, of the same level."""
+    """Set how much is logged on standard error beside errors; the log of a server has the same level."""
     _log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.NOTSET)
     if logging.lastResort is not None:
         logging.lastResort.setLevel(logging.DEBUG if verbose else logging.WARNING)
 
 
 def prepare_streams() -> None:
-    """Let a terminal that cannot show a character show its escape, instead of failing half way.
+    """Escape characters that the terminal cannot show, instead of failing on them.
 
-    A stream that the parent process has closed is empty, and takes whatever is written.
+    Streams that the parent process has closed are replaced by the null device.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -53,7 +53,7 @@ def prepare_streams() -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output, nothing else; ASCII where the terminal has nothing more."""
+    """Print one JSON document on standard output; in ASCII if the terminal does not use UTF-8."""
     utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
     plain = msgspec.to_builtins(value)
     try:
@@ -65,7 +65,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table for a person, or tab-separated lines for a pipe; text from catalogs is never markup."""
+    """Print a table for a person, or tab-separated lines for a pipe; text from catalogs is never markup."""
     if not sys.stdout.isatty():
         for row in ([column.upper() for column in columns], *rows):
             sys.stdout.write("\t".join(visible(cell).replace("\n", " ") for cell in row) + "\n")
@@ -83,12 +83,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def print_text(text: str) -> None:
-    """One line for a person."""
+    """Print a line for a person."""
     sys.stdout.write(visible(text) + "\n")
 
 
 def print_either(as_json: bool, value: Any, text: str) -> int:
-    """What was done: `value` as JSON for a program, or `text` for a person. The command ends well."""
+    """Print what was done, `value` as JSON for a program or `text` for a person, and return exit status 0."""
     print_json(value) if as_json else print_text(text)
     return 0
 
@@ -96,9 +96,9 @@ def print_either(as_json: bool, value: Any, text: str) -> int:
 def print_list(
     as_json: bool, what: str, entries: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> int:
-    """All there are of something: each entry as JSON for a program, or a table with their number for a person.
+    """Print a list, entries as JSON for a program or a table with their number for a person, and return 0.
 
-    Only what is shown is looked at: making all entries of a large catalog takes a while.
+    Only one of `entries` and `rows` is consumed, since creating the entries of a large catalog takes time.
     """
     if as_json:
         print_json(list(entries))
@@ -115,23 +115,23 @@ def counted(number: int, what: str) -> str:
 
 
 def shorten(value: Any, width: int) -> str:
-    """A value as JSON, cut off where it is longer than so many characters."""
+    """A value as JSON, truncated to that many characters."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def write_time(seconds: float) -> str:
-    """A moment to the second, in UTC."""
+    """A time in UTC, to the second."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def visible(text: str) -> str:
-    """Text without control characters, so that a catalog cannot drive the terminal."""
+    """Text with control characters escaped, so that a catalog cannot control the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
 def fail(error: Exception, *, as_json: bool = False) -> None:
-    """An error: on standard error with its hint, or as one JSON document on standard output."""
+    """Print an error: on standard error with its hint, or as one JSON document on standard output."""
     if as_json:
         info = error.info.to_dict() if isinstance(error, CallError) else {"message": str(error)}
         print_json({"error": {"type": type(error).__name__, **info}})
@@ -142,7 +142,7 @@ def fail(error: Exception, *, as_json: bool = False) -> None:
 
 
 def fail_call(info: ErrorInfo) -> None:
-    """A failed call, for a person: on standard error with its code and hint."""
+    """Print a failed call for a person: on standard error with its code and hint."""
     effect = "" if info.effect == "none" else f" (effect: {info.effect})"
     sys.stderr.write(f"toolyard: {info.code}: {visible(info.message)}{effect}\n")
     _print_hint(info)
@@ -155,16 +155,16 @@ def _print_hint(info: ErrorInfo) -> None:
 
 
 def warn(text: str) -> None:
-    """A remark beside the answer, on standard error, unless it is to be quiet there."""
+    """Print a warning on standard error, unless --quiet."""
     if _log.isEnabledFor(logging.WARNING):
         sys.stderr.write(f"toolyard: {visible(text)}\n")
 
 
 @contextmanager
 def working(what: str, *, spins: bool = True) -> Iterator[None]:
-    """A spinner on the terminal while something may take longer than a blink; none where a person may be asked.
+    """Show a spinner on the terminal during a longer operation, unless `spins` is false, as when a prompt may follow.
 
-    Standard output is for the answer alone: what tools print meanwhile, when loaded or called, goes beside it.
+    What tools print meanwhile goes to standard error, since standard output is for the result.
     """
     with redirect_stdout(sys.stderr):
         if not (spins and sys.stderr.isatty() and _log.isEnabledFor(logging.WARNING)):

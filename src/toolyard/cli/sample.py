@@ -1,4 +1,4 @@
-"""`toolyard sample`: tools that belong together, drawn by chance."""
+"""`toolyard sample`: random samples of related tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import get_tool_sampler
 
 _OWN = {"k": "say -k", "seed": "say --seed", "registry": "the tools are those of the config"}
-"""What is no matter of `-o`."""
+"""Options that `-o` may not set, and what to use instead."""
 
 
 def sample(
@@ -34,9 +34,9 @@ def sample(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Draw tools with a sampler and print them, with what feeds what.
+    """Draw tools with a sampler and print them, with the edges between them.
 
-    Exits 1 when there are not that many tools of the kind; those that were found are told.
+    Exits 1 when there are not enough suitable tools; those that were found are printed.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def _print_data(samples: list[Sample], dialect: Dialect | None, jsonl: bool) -> 
 
 
 def _read_options(given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
-    """The options by name; what is given often, as a list."""
+    """The options by name, repeated ones as a list."""
     values: dict[str, list[Any]] = {"namespace": list(namespaces)} if namespaces else {}
     for one in given:
         name, sign, text = one.partition("=")
@@ -93,7 +93,7 @@ def _read_options(given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[s
         if name in _OWN:
             raise ConfigError(f"-o {name}=...: {_OWN[name]}")
         values.setdefault(name, []).append(read_word(text))
-    # The sampler refuses a list where it takes none.
+    # The sampler refuses a list if it takes none.
     return {name: found[0] if len(found) == 1 else _flatten(found) for name, found in values.items()}
 
 

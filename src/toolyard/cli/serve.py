@@ -1,4 +1,4 @@
-"""`toolyard serve`: the tools over HTTP; `toolyard open`: in a browser; `toolyard mcp`: for one client, over pipes."""
+"""`toolyard serve`: the tools over HTTP; `toolyard open`: in a browser; `toolyard mcp`: for one client, over stdio."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Strict = Annotated[bool | None, Parameter(help="Refuse to start if anything coul
 Log = Annotated[str | None, Parameter(help="Format of the request log: text, json or off.")]
 Watch = Annotated[bool, Parameter(negative="", help="Reload scripts, functions and catalogs when their files change.")]
 Inherited = Annotated[int | None, Parameter(show=False)]
-"""A file that this command passes on to the workers it starts."""
+"""A file descriptor that this command passes to the workers it starts."""
 
 
 def serve(
@@ -72,10 +72,11 @@ def serve(
     link: Inherited = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Serve the tools over HTTP until stopped. Prints one line of JSON with the address once it accepts.
+    """Serve the tools over HTTP until stopped. Prints one line of JSON with the address when it is ready.
 
-    Flags beat the environment (TOOL_REGISTRY_HOST, TOOL_REGISTRY_PORT, TOOL_REGISTRY_DOMAINS), which beats the
-    config's `server` block. SIGTERM stops after running calls have ended; SIGHUP loads the sources again.
+    Flags take precedence over the environment (TOOL_REGISTRY_HOST, TOOL_REGISTRY_PORT, TOOL_REGISTRY_DOMAINS), which
+    takes precedence over the config's `server` block. SIGTERM stops after running calls have ended; SIGHUP reloads the
+    sources.
     """
     given = {
         "host": host,
@@ -99,7 +100,7 @@ def serve(
     from toolyard.serving.process.server import serve as run
 
     out = sys.stdout
-    # Standard output is for the address alone, whatever tools print.
+    # Standard output contains only the address, so redirect what tools print.
     with redirect_stdout(sys.stderr):
         return 0 if run(read, block, ready=lambda address, text: _announce_address(address, block, text, out)) else 1
 
@@ -107,10 +108,10 @@ def serve(
 def _read_server(
     verb: str, options: YardOptions, flags: Mapping[str, Any], *, over_http: bool = True
 ) -> tuple[Path | None, Config, ServerBlock]:
-    """The file that a verb serves, what it says, and how it is served."""
-    # While nothing is loaded there is nothing to load again, and a SIGHUP without a handler would end the process.
+    """The file that a verb serves, the config in it, and the server settings."""
+    # Ignore SIGHUP until there is something to reload, since its default action would end the process.
     if threading.current_thread() is threading.main_thread():
-        # Not SIG_IGN, which programs that are started from here would inherit.
+        # Not SIG_IGN, which child processes would inherit.
         signal.signal(signal.SIGHUP, lambda number, frame: None)
     require_serving(f"toolyard {verb}", over_http=over_http)
     path, read = read_named(options.config)
@@ -120,7 +121,7 @@ def _read_server(
 def apply_overrides(
     block: ServerBlock, flags: Mapping[str, Any], env: Mapping[str, str], *, alone: bool
 ) -> ServerBlock:
-    """The block with what flags and environment say; `alone`: there is no config, so the core domain is served."""
+    """The block with the settings of flags and environment; `alone`: without a config, the core domain is served."""
     changes: dict[str, Any] = {}
     if alone and block.domains is None:
         changes["domains"] = _DEFAULT_DOMAINS
@@ -139,7 +140,7 @@ def apply_overrides(
 
 
 def _watch_sources(config: Config, *, is_worker: bool = False) -> Config:
-    """The config with every script directory watched; other files by one thread, of whoever has the workers follow."""
+    """The config with every script directory watched; a thread, in the parent of all workers, watches other files."""
     loaders = [
         msgspec.structs.replace(entry, options={**entry.options, "watch": True}) if entry.type == _SCRIPTS else entry
         for entry in config.loaders
@@ -156,7 +157,7 @@ def _watch_sources(config: Config, *, is_worker: bool = False) -> Config:
 
 
 def _watch_files(paths: list[Path], seen: list[object]) -> None:
-    """Have the sources loaded again, as a SIGHUP does, whenever one of the files is another."""
+    """Reload the sources, by a SIGHUP to this process, whenever one of the files changes."""
     while True:
         time.sleep(_WATCH_SECONDS)
         before, seen = seen, [_stamp_file(path) for path in paths]
@@ -172,7 +173,7 @@ def _stamp_file(path: Path) -> object:
 
 
 def _list_worker_arguments(path: Path | None, block: ServerBlock) -> list[str]:
-    """What a worker is started with: everything that is apply_overrides, so that it settles the same."""
+    """The arguments for a worker, so that its settings are the same after `apply_overrides`."""
     chosen = [] if path is None else [str(path)]
     domains = [] if block.domains is None else ["--domains", ",".join(block.domains)]
     strict = "--strict" if block.strict else "--no-strict"
@@ -215,7 +216,7 @@ def _announce_address(address: Address, block: ServerBlock, text: str, out: Text
     sys.stderr.write("".join(f"{visible(line)}\n" for line in text.splitlines()))
     sys.stderr.flush()
     line = {"url": address.url, "host": address.host, "port": address.port, "pid": os.getpid()}
-    # The parent process need not be there to read it.
+    # The parent process may no longer be there to read it.
     with suppress(BrokenPipeError):
         out.write(json.dumps({**line, "workers": block.workers}) + "\n")
         out.flush()
@@ -242,9 +243,9 @@ def mcp(
     log: Log = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Serve the tools to the MCP client that started this, until it closes standard input; SIGHUP loads them again.
+    """Serve the tools to the MCP client that started this, until it closes standard input; SIGHUP reloads them.
 
-    Standard output carries the protocol alone; what tools print, and the log, go to standard error.
+    Standard output carries only the protocol; the output of tools and the log go to standard error.
     """
     given = {"domains": domains, "strict": strict, "log": log}
     _, read, block = _read_server("mcp", options, given, over_http=False)
@@ -301,9 +302,9 @@ def open(  # noqa: A001 - the verb's name
     port: Annotated[int, Parameter(help="Port to listen on; 0 for any free port.")] = 0,
     options: YardOptions = YARD,
 ) -> int:
-    """Serve the tools to this machine alone, and show their console in a browser, until stopped.
+    """Serve the tools to this machine only, and open the console in a browser, until stopped.
 
-    Prints the console's address once it is there.
+    Prints the console's URL when it is ready.
     """
     given = {"host": "127.0.0.1", "port": port, "log": "off"}
     _, read, block = _read_server("open", options, given)
@@ -318,9 +319,9 @@ def open(  # noqa: A001 - the verb's name
             print_json({"url": url}) if options.json else print_text(url)
             out.flush()
         if browser:
-            # Some browsers keep the process that opens them waiting until they are closed.
+            # Some browsers block the process that opens them until they are closed.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    # Standard output is for the address alone, whatever tools print.
+    # Standard output contains only the address, so redirect what tools print.
     with redirect_stdout(sys.stderr):
         return 0 if serve(read, block, ready=show) else 1

@@ -1,4 +1,4 @@
-"""`toolyard session`: what happened in sessions, and branches of them."""
+"""`toolyard session`: the history of sessions, and forks of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SessionName = Annotated[str, Parameter(help="The session.")]
 
 
 def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """List the stored sessions, of one owner or of all; of a file without a store, its own."""
+    """List the stored sessions of one owner or of all; without a store in the config, those of the file."""
     with open_yard(options.config, durable=True) as yard:
         sessions = yard.tool_engine.sessions
         found = [] if sessions.store is None else sessions.store.sessions(owner)
@@ -42,7 +42,7 @@ def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
 
 
 def show_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """Show a session: each call with its time and result, then what engines keep in it."""
+    """Show a session: each call with its time and result, then the state of the engines."""
     with open_yard(options.config, durable=True) as yard:
         state, owner = _read_state(yard, session_id, owner, options.config)
         executions = [call.to_dict() for call in yard.tool_engine.get_session_history(session_id, owner=owner)]
@@ -101,7 +101,7 @@ def diff_(
     owner: OwnerOption = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Show where two sessions part, and how their worlds differ; exits 1 if they do.
+    """Show where two sessions diverge, and how their worlds differ; exits 1 if they do.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def diff_(
 
 
 def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """Print a session as one JSON document that `setup(initial_state=...)` takes back."""
+    """Print a session as one JSON document, which `setup(initial_state=...)` accepts."""
     with open_yard(options.config, durable=True) as yard, working(f"exporting {session_id}"):
         state, _ = _read_state(yard, session_id, owner, options.config)
     print_json(state)
@@ -149,7 +149,7 @@ def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: Y
 
 
 def delete_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """End a session and forget what only it has."""
+    """End a session and delete everything that only it uses."""
     with open_yard(options.config, durable=True) as yard:
         _, owner = _read_state(yard, session_id, owner, options.config)
         yard.tool_engine.teardown(session_id, owner=owner)
@@ -163,7 +163,7 @@ def _name_point(session_id: str, at: int | None) -> str:
 def _read_state(
     yard: Toolyard, session_id: str, owner: str | None, config: Path | None
 ) -> tuple[dict[str, Any], str | None]:
-    """What is in a session, and whose it is."""
+    """The state and the owner of a session."""
     whose = choose_owner(yard, session_id, owner, config)
     state = yard.tool_engine.get_session_state(session_id, owner=whose)
     if state is None:
@@ -179,7 +179,7 @@ def _entry_row(entry: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _time_row(entry: dict[str, Any]) -> tuple[str, str]:
-    """When a call was recorded, and how long it took; empty where that is not known."""
+    """When a call was recorded, and how long it took; empty if unknown."""
     at, took = entry.get("at"), entry.get("took")
     when = "" if at is None else write_time(datetime.fromisoformat(at).timestamp())
     return when, "" if took is None else f"{took:.2f} s" if took >= 1 else f"{took * 1000:.1f} ms"

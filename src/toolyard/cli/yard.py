@@ -1,4 +1,4 @@
-"""Which registry a command works on."""
+"""The config, registry and sessions that a command works on."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ DEFAULT_CONFIG = Path("toolyard.yaml")
 
 
 def read_named(config: Path | None) -> tuple[Path | None, Config]:
-    """The file that a command works on, and what it says; nothing, if there is none."""
+    """The file that a command works on, and its config; an empty config if there is no file."""
     path = config_path(config)
     return path, Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
 
 
 def config_path(config: Path | None) -> Path | None:
-    """The given file, the environment's, or the folder's; None for the enabled domains alone."""
+    """The given file, that of the environment, or that in the current folder; None for the enabled domains."""
     path = config or (Path(os.environ["TOOLYARD_CONFIG"]) if os.environ.get("TOOLYARD_CONFIG") else None)
     return DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.is_file() else path
 
 
 def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistry:
-    """The registry a command works on; what was left out of it is counted on standard error.
+    """The registry that a command works on; reports on standard error how many entries were left out.
 
-    That is nothing, unless `skip_bad`, or a source that lists what is bad instead of raising, says so.
+    Entries are left out only with `skip_bad`, or if a source is configured to skip bad ones.
     """
     path = config_path(config)
     with working("loading tools"):
@@ -55,9 +55,9 @@ def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistr
 def open_yard(
     config: Path | None, *, skip_bad: bool = False, durable: bool = False, approver: Approver | None = None
 ) -> Iterator[Toolyard]:
-    """The yard a command works on; with `durable`, sessions outlive the command whatever the config says.
+    """The yard that a command works on; with `durable`, sessions are stored even if the config has no store.
 
-    So they do where a call may have to wait for approval.
+    The same applies if calls may have to wait for approval.
     """
     with working("loading tools"):
         path, read = read_named(config)
@@ -78,10 +78,10 @@ def open_yard(
 def choose_owner(
     yard: Toolyard, session_id: str, owner: str | None, config: Path | None, *, begins: bool = False
 ) -> str | None:
-    """Whose session of that name is meant: where all files without a store share one, that of the file itself.
+    """The owner of the session that is meant; in the store that files without one share, by default the file itself.
 
-    One from before files had sessions of their own is anybody's; and where no file was named, a name that only one
-    of them has is enough, unless a session `begins`.
+    Sessions without an owner, from older versions, belong to all files. If no file was given, a unique session id
+    is enough, unless the command may create the session (`begins`).
     """
     sessions = yard.tool_engine.sessions
     if owner is not None or not sessions.yard or sessions.store is None:
@@ -100,7 +100,7 @@ def _list_owners(yard: Toolyard, session_id: str, owner: str | None) -> list[str
 
 
 def missing_session(yard: Toolyard, session_id: str, owner: str | None, config: Path | None) -> UnknownSessionError:
-    """The error about a session that is not there: whose it is, or which one may have been meant."""
+    """The error about a missing session, with its actual owners or similar ids."""
     if owners := _list_owners(yard, session_id, owner):
         whose = " and ".join(owners)
         return UnknownSessionError(f"session {session_id!r} is of {whose}; say --owner {shlex.quote(owners[0])}")
@@ -112,19 +112,19 @@ def missing_session(yard: Toolyard, session_id: str, owner: str | None, config: 
 
 @contextmanager
 def open_sessions(config: Path | None) -> Iterator[Sessions]:
-    """The stored sessions a command works on, without any tools."""
+    """The stored sessions that a command works on, without loading tools."""
     path, read = read_named(config)
     with closing(make_sessions(_default_sessions(read, path, durable=True))) as sessions:
         yield sessions
 
 
 def describe_store(config: Path | None) -> str:
-    """Which sessions `open_sessions` opens, for messages about what is not found there."""
+    """Which store `open_sessions` opens, for messages about sessions that are not in it."""
     path, read = read_named(config)
     whose = f"no file was named, and there is no {DEFAULT_CONFIG} here" if path is None else f"{path} names no store"
     if read.sessions.store == MEMORY:
         return f"{_users_sessions()} ({whose})"
-    # Where a database is may be a secret.
+    # The address of a database may be secret.
     return f"{read.sessions.options.get('path', f'the {read.sessions.store} store')} (of {path})"
 
 
@@ -148,7 +148,7 @@ def _say_what_is_missing(report: LoadReport, path: Path) -> None:
 
 
 def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
-    """The tools of the enabled domains; one that could not be loaded is listed on standard error."""
+    """The tools of the enabled domains; those that could not be loaded are reported on standard error."""
     loader = DomainToolLoader(enabled_domains(), on_duplicate="skip" if skip_bad else "raise")
     registry = ToolRegistry.from_loaders([loader])
     for rejected in registry.report.rejected:
@@ -157,19 +157,19 @@ def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
 
 
 def tell_of_default(config: Path | None) -> None:
-    """Beside something that is not there: whose tools were looked at, if no file was named."""
+    """Warn that the default tools were searched, if no file was given."""
     if config_path(config) is None:
         domains = ", ".join(enabled_domains())
         warn(
             f"there is no {DEFAULT_CONFIG} here and no file was named, "
-            f"so these are the tools that ship with us ({domains})"
+            f"so these are the tools that ship with toolyard ({domains})"
         )
 
 
 def require_known(
     registry: ToolRegistry, *, namespace: str | Iterable[str] | None = None, tag: str | Iterable[str] | None = None
 ) -> None:
-    """Refuse a namespace or tag that no tool has, with those that may have been meant."""
+    """Refuse a namespace or tag that no tool has, with similar ones."""
     for what, asked, known in (
         ("namespace", namespace, {tool.namespace for tool in registry}),
         ("tag", tag, {tag for tool in registry for tag in tool.tags}),

@@ -1,4 +1,4 @@
-"""The registry and the engine of a program whose tools are served elsewhere.
+"""Registry and engine for programs whose tools are served by a toolyard server.
 
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
 

@@ -1,6 +1,6 @@
-"""`RemoteToolEngine`: sessions and calls of a server, with the methods of an engine in this process.
+"""`RemoteToolEngine`: sessions and calls on a server, with the interface of an in-process engine.
 
-`RemoteApprovals` are the calls that wait there for approval.
+`RemoteApprovals` are the calls that wait for approval there.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from toolyard.sessions.state import exact_json, with_setup
 from toolyard.sessions.world_diff import WorldDiff
 
 MAX_CALLS = 1000
-"""Calls in one batch: the server answers them in one turn of the session, and keeps all others waiting."""
+"""Calls per batch: the server answers a batch in one turn of the session, and other callers wait for it."""
 LONGEST = 86_400.0
 PATIENCE = 600.0
-"""Seconds that the answer to a call without a time limit is waited for; a server gives up on it long before."""
+"""Seconds to wait for a call without a timeout; the server's own limit is much shorter."""
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class _ApprovalPage(msgspec.Struct):
 
 
 class RemoteApprovals:
-    """Calls that wait for approval at a server: those that the key may see, and may decide on or not."""
+    """Calls that wait for approval on a server, as far as the API key may see them."""
 
     def __init__(self, wire: ServerWire) -> None:
         self._wire = wire
@@ -76,26 +76,26 @@ class RemoteApprovals:
         limit: int = 100,
         cursor: str | None = None,
     ) -> ApprovalPage:
-        """Those that fit, newest first."""
+        """A page of the matching approvals, newest first."""
         asked = {"state": state, "tool": tool, "session": session_id, "limit": str(limit), "cursor": cursor}
         query = tuple((name, value) for name, value in asked.items() if value is not None)
         body = await self._wire.ask("GET", f"/{API}/approvals", query=query)
         try:
             page = msgspec.convert(body, _ApprovalPage)
         except msgspec.ValidationError:
-            raise make_garbled_error(self._wire.url, "none", "something that is no list of approvals") from None
+            raise make_garbled_error(self._wire.url, "none", "something other than a list of approvals") from None
         return ApprovalPage(tuple(map(self._read, page.approvals)), page.next_cursor)
 
     list = home_loop.sync_twin(alist)
 
     async def aget(self, approval_id: str) -> Approval:
-        """One of them; `UnknownApprovalError` if there is none that the key may see."""
+        """A single approval; raises `UnknownApprovalError` if there is none that the key may see."""
         return self._read(await self._wire.ask("GET", _place(approval_id)))
 
     get = home_loop.sync_twin(aget)
 
     async def aapprove(self, approval_id: str, reason: str | None = None) -> Approval:
-        """Let the call run once: a caller that waits goes on, or sends the same call again."""
+        """Allow the call to run once: a waiting caller continues, any other repeats the call."""
         return await self._decide(f"{_place(approval_id)}:approve", reason)
 
     approve = home_loop.sync_twin(aapprove)
@@ -114,7 +114,7 @@ class RemoteApprovals:
             times = {name: datetime.fromisoformat(shown[name]).timestamp() for name in TIMES if name in shown}
             return msgspec.convert({**shown, **times, "owner": "", "self_allowed": shown["self"]}, Approval)
         except (msgspec.ValidationError, KeyError, TypeError, ValueError):
-            raise make_garbled_error(self._wire.url, "none", "something that is no approval") from None
+            raise make_garbled_error(self._wire.url, "none", "something other than an approval") from None
 
 
 def _place(approval_id: str) -> str:
@@ -122,19 +122,19 @@ def _place(approval_id: str) -> str:
 
 
 class RemoteToolEngine(Closing):
-    """Answers calls in sessions of a server: `RemoteToolEngine("http://127.0.0.1:8000")` for `PythonToolEngine(...)`.
+    """Executes calls in sessions on a server: `RemoteToolEngine("http://127.0.0.1:8000")`.
 
-    Give it an address, or a `RemoteToolRegistry` whose connections it shares and which stays open after it. The
-    options are those of the registry, but for `timeout`: seconds for each call, as with any engine, None for the
-    server's own limit. `request_timeout` is for everything else, and for the way to the server and back.
+    Takes a URL, or a `RemoteToolRegistry` whose connections it shares and does not close. The options are those of the
+    registry, except for `timeout`: seconds for each call, as with any engine, None for the server's own limit.
+    `request_timeout` applies to all other requests, and is added to the time allowed for calls.
 
-    Calls are sent with the hashes of the definitions known here. A tool that is another one by now is not called:
-    its result is an error with the code `catalog.stale`, until `tool_registry.refresh()`.
+    Calls are sent with the hashes of the definitions known here. If a tool has changed on the server, it is not called,
+    and the result is an error with the code `catalog.stale`, until `tool_registry.refresh()`.
 
-    What differs from an engine in this process: sessions belong to the API key, so there is no `owner`; a `call_id`
-    that was answered before in a session is answered the same way again, and nothing runs; a cancelled `aexecute`
-    stops waiting, while the server goes on and records the calls. If the server cannot be reached, the results say
-    so (`tool.unavailable`, `tool.timeout`), and their `effect` whether the calls may have run all the same.
+    Differences from an in-process engine: sessions belong to the API key, so there is no `owner`; a call whose
+    `call_id` was answered before in the session returns the same result without running again; a cancelled `aexecute`
+    stops waiting, but the server continues and records the calls. If the server cannot be reached, the results are
+    errors (`tool.unavailable`, `tool.timeout`) whose `effect` says whether the calls may have run.
     """
 
     type_name: ClassVar[str] = "remote"
@@ -166,12 +166,12 @@ class RemoteToolEngine(Closing):
 
     @property
     def journal(self) -> RemoteJournal:
-        """The calls that the server logged, and what happens there: `calls`, `events`, and their a-twins."""
+        """The server's log of calls and stream of events: `calls`, `events`, and their async twins."""
         return RemoteJournal(self._wire)
 
     @property
     def approvals(self) -> RemoteApprovals:
-        """The calls that a rule `ask` holds at the server: `list`, `get`, `approve`, `deny`, and their a-twins."""
+        """The calls that an `ask` rule holds on the server: `list`, `get`, `approve`, `deny`, and their async twins."""
         return RemoteApprovals(self._wire)
 
     @classmethod
@@ -184,7 +184,7 @@ class RemoteToolEngine(Closing):
         request_timeout: float | None = None,
         **options: Unpack[WireOptions],
     ) -> Self:
-        """The engine, the server's catalog read, for async code; options are those of the class."""
+        """Create an engine and read the server's catalog, for async code; options are those of the class."""
         engine = cls(url, name=name, timeout=timeout, request_timeout=request_timeout, load=False, **options)
         try:
             await engine.tool_registry.arefresh(strict=True)
@@ -203,17 +203,16 @@ class RemoteToolEngine(Closing):
         owner: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one there, at its end
-        or with its first `at` entries.
+        """Open a session: empty, with the `get_session_state` of another, or as a fork of one on the server.
 
-        Whatever else is given stays with it. Raises `SessionExistsError` (a ValueError) for an id that is taken.
-        Cancelled, it leaves no session behind.
+        A fork has all entries of `fork_of`, or its first `at`. All other arguments are stored with the session. Raises
+        `SessionExistsError` (a ValueError) if the id is taken. If cancelled, it leaves no session behind.
         """
         if args or kwargs:
             if fork_of is not None:
-                raise SessionError("a fork at a server begins with what the other was set up with, and takes no more")
+                raise SessionError("a fork on a server inherits the arguments of setup, and takes no others")
             initial_state = with_setup(initial_state, args, kwargs)
-        # A request that is broken off may have arrived: only its answer tells whether there is something to undo.
+        # A cancelled request may have arrived, so wait for the response to know whether there is a session to undo.
         beginning = asyncio.ensure_future(self._begin_session(session_id, initial_state, fork_of, at, owner))
         try:
             await asyncio.shield(beginning)
@@ -234,10 +233,10 @@ class RemoteToolEngine(Closing):
         owner: str | None = None,
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
-        """Have the calls answered in order, each appended to the session with its result.
+        """Run the calls in order and append each, with its result, to the session.
 
-        `timeout` limits each call in place of the engine's own. `context` must be JSON, as it travels. Cancelled, it
-        stops waiting; the server goes on and records the calls.
+        `timeout` applies to each call and overrides the engine's own. `context` must be JSON. If cancelled, it stops
+        waiting, but the server continues and records the calls.
         """
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         return await self._send_calls(mode, session_id, tool_calls, timeout, owner, context)
@@ -253,7 +252,7 @@ class RemoteToolEngine(Closing):
         owner: str | None = None,
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
-        """Have the calls answered as `execute` would now, and leave the session exactly as it was."""
+        """Answer the calls as `execute` would, and leave the session unchanged."""
         return await self._send_calls("simulate", session_id, tool_calls, timeout, owner, context)
 
     simulate = home_loop.sync_twin(asimulate)
@@ -267,7 +266,7 @@ class RemoteToolEngine(Closing):
     teardown = home_loop.sync_twin(ateardown)
 
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
-        """`tool_executions` beside each engine's own state; None if there is no such session."""
+        """`tool_executions` and each engine's state; None if there is no such session."""
         try:
             body = await self._ask("GET", _session_path(session_id, "/state", owner))
         except UnknownSessionError:
@@ -279,7 +278,7 @@ class RemoteToolEngine(Closing):
     async def aget_session_history(
         self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
     ) -> list[RecordedCall]:
-        """Every call with its result, when it was recorded, and how long it took; from behind entry `after` on."""
+        """Every call with its result, when it was recorded, and how long it took; starting after entry `after`."""
         path = _session_path(session_id, "/history", owner)
         check_number("after", after)
         left = sys.maxsize if limit is None else check_number("limit", limit)
@@ -299,14 +298,14 @@ class RemoteToolEngine(Closing):
     get_session_history = home_loop.sync_twin(aget_session_history)
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """Equal for sessions with equal histories, whatever their ids and forks."""
+        """A hash that is equal for sessions with equal histories, whatever their ids and forks."""
         body = await self._ask("GET", _session_path(session_id, owner=owner))
         return _read_field(self._wire.url, body, "state_hash", str)
 
     state_hash = home_loop.sync_twin(astate_hash)
 
     async def aworld_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
-        """Equal for equal worlds: what engines keep in the session, or kept behind its `at`-th entry."""
+        """A hash that is equal for equal worlds: the engines' state in the session, or its state after entry `at`."""
         body = await self._ask("GET", _session_path(session_id, "/world", owner), query=_entry_query(at=at))
         return _read_field(self._wire.url, body, "world_hash", str)
 
@@ -327,7 +326,7 @@ class RemoteToolEngine(Closing):
             _session_path(other_id)
             query = (("other", other_id), *query)
         body = await self._ask("GET", path, query=query)
-        _read_field(self._wire.url, body, "changes", list)  # or what says nothing would be two equal worlds
+        _read_field(self._wire.url, body, "changes", list)  # else a response without it would mean equal worlds
         return self._read_shape(body, WorldDiff)
 
     world_diff = home_loop.sync_twin(aworld_diff)
@@ -339,7 +338,7 @@ class RemoteToolEngine(Closing):
             raise make_garbled_error(self._wire.url, "none", f"something that is no {kind.__name__}: {error}") from None
 
     def close(self) -> None:
-        """Hang up, unless the connections belong to a registry that was given; sessions go on at the server."""
+        """Close the connections, unless they belong to a registry that was passed in; sessions stay on the server."""
         if self._owns:
             self.tool_registry.close()
 
@@ -390,7 +389,7 @@ class RemoteToolEngine(Closing):
         results = [self._refuse_call(call) for call in tool_calls]
         sent = [call for call, result in zip(tool_calls, results, strict=True) if result is None]
         if not sent:
-            # There is nothing to run, but a session that is not there is an error all the same.
+            # Nothing to run, but a missing session must still raise.
             await self._ask("GET", _session_path(session_id))
             return [result for result in results if result is not None]
         body: dict[str, Any] = {"calls": [_wire_call(call) for call in sent]}
@@ -406,16 +405,16 @@ class RemoteToolEngine(Closing):
             answer = await self._wire.ask("POST", _session_path(session_id, f"/{mode}"), body=body, timeout=wait)
             answered = iter(read_results(self._wire, answer, len(sent)))
         except CallError as error:
-            # The network's fault, not the program's: what is known of it is what came of each call.
+            # A network failure becomes the result of each call, with what is known of its effect.
             answered = iter([ToolResult.failed(call, error.info) for call in sent])
         return [next(answered) if result is None else result for result in results]
 
     def _refuse_call(self, call: ToolCall) -> ToolResult | None:
-        """The result of a call that cannot travel at all; None for one that can."""
+        """An error result for a call that cannot be sent; None if it can."""
         try:
             if not call.name:
                 find(self.tool_registry.snapshot, call.name)
-            # Text that a provider wrote is for the server to read, or to refuse and record.
+            # Leave text from a provider to the server, which parses or refuses it and records that.
             if not isinstance(call.arguments, str):
                 arguments = read_arguments(call.arguments)
                 plain_copy(arguments, json_text(arguments))
@@ -457,7 +456,7 @@ def _session_path(session_id: str, rest: str = "", owner: str | None = None) -> 
 
 
 def _may_exist(session_id: str) -> bool:
-    """False for what no server would take as an id."""
+    """False for ids that every server refuses."""
     try:
         check_session_id(session_id)
     except SessionError:

@@ -1,4 +1,4 @@
-"""`RemoteJournal`: the calls that a server logged, and what happens there, as it happens."""
+"""`RemoteJournal`: a server's log of calls, and its live events."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from toolyard.model.errors import ToolFailed, Unavailable
 
 _LONGEST_EVENT = 1024 * 1024
 _READ_AHEAD = 100
-"""Events that wait for a thread that reads them."""
+"""Events buffered for a thread that reads them."""
 _NAMES = {"session_id": "session", "owner": "key"}
-"""Conditions that have another name on the wire."""
+"""Conditions with another name on the wire."""
 
 
 class RemoteCallPage(NamedTuple):
-    """Calls, newest first, and where to go on; a page may be short, or empty, although others come after it."""
+    """Calls, newest first, and the next cursor; a page may be short or empty although more follow."""
 
     rows: list[CallRow]
     next_cursor: str | None
 
 
 class RemoteEvent(msgspec.Struct, frozen=True):
-    """One thing that happened at a server."""
+    """An event on a server."""
 
     id: str
-    """Give it as `after` to go on behind it."""
+    """Pass it as `after` to continue after this event."""
     kind: str
-    """Such as `call.ended`; `events.missed` says that some are gone."""
+    """Such as `call.ended`; `events.missed` means that some events were lost."""
     about: dict[str, Any]
 
 
 class RemoteJournal:
-    """Of the calls that the key may see."""
+    """The calls and events that the API key may see."""
 
     def __init__(self, wire: ServerWire) -> None:
         self._wire = wire
@@ -51,7 +51,7 @@ class RemoteJournal:
     async def acalls(
         self, wanted: CallFilter | None = None, limit: int = 100, cursor: str | None = None
     ) -> RemoteCallPage:
-        """A page of the calls that fit; `cursor` is the `next_cursor` of the page before, with the same filter."""
+        """A page of the matching calls; `cursor` is the `next_cursor` of the previous page with the same filter."""
         query = (*_write_filter(wanted or CallFilter()), ("limit", str(limit)))
         body = await self._wire.ask(
             "GET", f"/{API}/calls", query=query if cursor is None else (*query, ("cursor", cursor))
@@ -59,13 +59,13 @@ class RemoteJournal:
         try:
             return RemoteCallPage(list(map(CallRow.from_dict, body["calls"])), body.get("next_cursor"))
         except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            raise make_garbled_error(self._wire.url, "none", "something that is no list of calls") from None
+            raise make_garbled_error(self._wire.url, "none", "something other than a list of calls") from None
 
     calls = home_loop.sync_twin(acalls)
 
     async def aevents(self, after: str | None = None) -> AsyncGenerator[RemoteEvent, None]:
-        """What happens from now on, or from behind an event, without end; after a lost connection it goes on where it
-        was, and raises `Unavailable` only if the server cannot be reached again.
+        """Events from now on, or after a given event, without end. Reconnects after a lost connection and continues
+        there; raises `Unavailable` only if the server can no longer be reached.
         """
         failures, reader = 0, EventReader(_LONGEST_EVENT)
         reader.last_id = after or ""
@@ -73,7 +73,7 @@ class RemoteJournal:
             try:
                 async with aclosing(self._read_stream(reader)) as events:
                     async for event in events:
-                        # Reached: a stream on which nothing happens until a proxy ends it is no failure.
+                        # Connected: an idle stream that a proxy closes is not a failure.
                         failures = 0
                         if event is not None:
                             yield event
@@ -90,14 +90,14 @@ class RemoteJournal:
             reader.last_id = last_id
 
     def events(self, after: str | None = None) -> Iterator[RemoteEvent]:
-        """`aevents` for a thread, which waits for each."""
+        """`aevents` for threads; blocks until the next event."""
         queue: asyncio.Queue[RemoteEvent | BaseException] = asyncio.Queue(_READ_AHEAD)
 
         async def read_events() -> None:
             try:
                 async for event in self.aevents(after):
                     await queue.put(event)
-            except Exception as error:  # noqa: BLE001 - raised where the events are waited for
+            except Exception as error:  # noqa: BLE001 - raised again in the waiting thread
                 await queue.put(error)
 
         reading = home_loop.submit(read_events())
@@ -109,7 +109,7 @@ class RemoteJournal:
             reading.cancel()
 
     async def _read_stream(self, reader: EventReader) -> AsyncGenerator[RemoteEvent | None, None]:
-        """The events of one connection; None once, when there is a stream of them."""
+        """The events of one connection; yields None once when the stream is open."""
         headers = {"accept": "text/event-stream"} | ({"last-event-id": reader.last_id} if reader.last_id else {})
         async with self._wire.link.astream(f"/{API}/events", headers=headers) as answer:
             if answer.status != 200:
@@ -120,7 +120,7 @@ class RemoteJournal:
                 yield None
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
-                    # Line by line, so that the reader's id is that of the event.
+                    # Feed single lines, so that the reader's last id belongs to the event.
                     for line in chunk.splitlines(keepends=True):
                         for event in reader.feed(line):
                             yield RemoteEvent(reader.last_id, event.name, self._read_about(event.data))
@@ -129,7 +129,7 @@ class RemoteJournal:
         try:
             return msgspec.json.decode(data, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise make_garbled_error(self._wire.url, "none", "an event that is no JSON object") from None
+            raise make_garbled_error(self._wire.url, "none", "an event that is not a JSON object") from None
 
 
 def _write_filter(wanted: CallFilter) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`RemoteToolRegistry`: the tools of a server, looked up here, and `Catalog`, which reads them page by page."""
+"""`RemoteToolRegistry`: a local copy of a server's tools, and `Catalog`, which reads them page by page."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from toolyard.sources.base import ToolLoader
 PAGE = 1000
 MAX_PAGES = 10_000
 ATTEMPTS = 5
-"""How often reading starts over because the catalog changed between two pages."""
+"""Attempts to read a catalog that changes between two pages."""
 
 _DERIVED = ("qualified_name", "fingerprint", "definition_hash")
 _readings = itertools.count(1)
 
 
 class FetchedCatalog(msgspec.Struct, frozen=True):
-    """What a server's catalog was at one moment."""
+    """A server's catalog at one moment."""
 
     reading: int
-    """Grows from one reading to the next, in the order in which they began."""
+    """Increases with each reading, in the order in which they began."""
     entries: list[dict[str, Any]]
     generation: int
 
@@ -58,7 +58,7 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 async def fetch(wire: ServerWire, *, greet: bool) -> FetchedCatalog:
-    """Read the whole catalog; with `greet`, make sure first that this is a server of ours."""
+    """Read the whole catalog; with `greet`, first check that this is a toolyard server."""
     reading = next(_readings)
     if greet:
         await wire.greet()
@@ -70,7 +70,7 @@ async def fetch(wire: ServerWire, *, greet: bool) -> FetchedCatalog:
 
 
 async def _read_once(wire: ServerWire, reading: int) -> FetchedCatalog | None:
-    """Every page of one state of the catalog; None if it changed meanwhile."""
+    """All pages of one state of the catalog; None if it changed meanwhile."""
     entries: list[dict[str, Any]] = []
     cursors: set[str] = set()
     generation: int | None = None
@@ -106,10 +106,10 @@ def _read_page(wire: ServerWire, body: Any) -> _Page:
 
 
 class Catalog(ToolLoader):
-    """Gives a registry the tools that were read from a server.
+    """The loader of a registry whose tools were read from a server.
 
-    A definition that is not what its hash says is left out and listed, like one that breaks a rule of ours: calls
-    checked against it here would not be the calls the server accepts.
+    A definition that does not match its hash is rejected and listed, as is one that violates our rules: calls validated
+    against it here would not be the calls that the server accepts.
     """
 
     on_error: Policy = "skip"
@@ -119,17 +119,17 @@ class Catalog(ToolLoader):
         self._wire = wire
         self._taken = 0
         self.offered: FetchedCatalog | ToolyardError | None = None
-        """What the next load has to give: it was read before, where waiting for it can be cancelled."""
+        """What the next load returns or raises; fetched beforehand, where waiting can be cancelled."""
         self.generation: int | None = None
-        """The server's own; None before the first load."""
+        """The generation of the server's catalog; None before the first load."""
 
     @property
     def source(self) -> str:
-        """The server's address."""
+        """The server's URL."""
         return self._wire.url
 
     def load(self) -> list[Tool]:
-        """The tools of what is offered, unless what was read later is here already; none before the first."""
+        """The tools of `offered`, unless a later reading was loaded already; none before the first reading."""
         offered, self.offered = self.offered, None
         if isinstance(offered, ToolyardError):
             raise offered
@@ -166,16 +166,15 @@ def _admit_definition(entry: dict[str, Any]) -> tuple[AdmittedTool, tuple[Rewrit
 
 
 class RemoteToolRegistry(ToolRegistry):
-    """A `ToolRegistry` whose one source is a server: `RemoteToolRegistry("http://127.0.0.1:8000")`.
+    """A `ToolRegistry` whose only source is a server: `RemoteToolRegistry("http://127.0.0.1:8000")`.
 
-    The catalog is read at construction and by `refresh`, and looked up here, without the network. `add` and
-    `remove` change the server's, `dispatch` has the server run the tool. Async code awaits `aopen` and the
-    a-twins instead, which never block its loop.
+    The catalog is read at construction and by `refresh`; lookups need no network. `add` and `remove` change the
+    server's catalog, and `dispatch` runs the tool on the server. Async code uses `aopen` and the async twins, which
+    never block its loop.
 
-    An `api_key` goes along with every request; sent to another machine over plain http://, where others could read
-    it, it is worth one warning in the log. `timeout` is in seconds, for each request. `verify` is True (the system's
-    certificate authorities), the path of a file with others, or False. What is lost on the way is sent again up to
-    `retries` times, with a key by which the server knows it; see `ServerWire`.
+    `api_key` is sent with every request; sending it to another host over plain http:// logs a warning once. `timeout`
+    is in seconds for each request. `verify` is True (the system's certificate authorities), the path of a file with
+    others, or False. Lost requests are repeated up to `retries` times, with an idempotency key; see `ServerWire`.
     """
 
     def __init__(
@@ -206,7 +205,7 @@ class RemoteToolRegistry(ToolRegistry):
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109 - a limit for each request
         **options: Unpack[WireOptions],
     ) -> Self:
-        """The registry, its catalog read, for async code; options are those of the class."""
+        """Create a registry and read its catalog, for async code; options are those of the class."""
         registry = cls(url, timeout=timeout, load=False, **options)
         try:
             await registry.arefresh(strict=True)
@@ -219,23 +218,23 @@ class RemoteToolRegistry(ToolRegistry):
     def from_loaders(
         cls, loaders: Iterable[Loader], enrichments: Sequence[Enrichment] = (), **options: Any
     ) -> NoReturn:
-        """Refused, as are `from_file` and `from_dicts`, which come down here."""
+        """Always raises; so do `from_file` and `from_dicts`, which call it."""
         for loader in loaders:
             loader.close()
         raise ConfigError("a remote registry is made of its server's address; sources belong to ToolRegistry")
 
     @property
     def url(self) -> str:
-        """The server's address."""
+        """The server's URL."""
         return self.wire.url
 
     @property
     def loaded(self) -> bool:
-        """False until the catalog has been read once, which `load=False` puts off."""
+        """False until the catalog has been read; `load=False` defers that."""
         return self._catalog.generation is not None
 
     def definitions(self, names: Iterable[str]) -> list[str] | None:
-        """Hashes of what is known here under the names; None if nothing was loaded, and nothing can be stale."""
+        """Hashes of the definitions known under these names; None if nothing was loaded and nothing can be stale."""
         if not self.loaded:
             return None
         hashes: dict[str, None] = {}
@@ -248,7 +247,7 @@ class RemoteToolRegistry(ToolRegistry):
         return list(hashes)
 
     def refresh(self, *, strict: bool = False, only: Loader | None = None) -> LoadReport:
-        """Read the server's catalog again and return the new report. There is no other source that `only` could mean.
+        """Read the server's catalog again and return the new report. There is only one source.
 
         If that fails, the tools stay and are marked stale; with `strict` it raises.
         """
@@ -263,15 +262,15 @@ class RemoteToolRegistry(ToolRegistry):
         try:
             found = await fetch(self.wire, greet=not self.loaded)
         except CallError as error:
-            # No call failed: a source could not be read.
+            # Not a failed call, but a source that could not be read.
             found = SourceUnavailable(f"{error}; {error.info.hint}" if error.info.hint else str(error))
         except ToolyardError as error:
             found = error
-        # Checking a large catalog takes a while.
+        # Checking a large catalog takes time, so do it off the loop.
         return await asyncio.to_thread(self._take_catalog, found, strict)
 
     async def areload(self) -> LoadReport:
-        """Have the server load its own sources again: its report. The catalog here is read again, too."""
+        """Reload the server's own sources, return its report, and read the catalog again."""
         report = await self._ask_report("POST", "reload")
         await self.arefresh(strict=True)
         return report
@@ -279,42 +278,42 @@ class RemoteToolRegistry(ToolRegistry):
     reload = home_loop.sync_twin(areload)
 
     async def aserver_report(self) -> LoadReport:
-        """What each source of the server loaded, rewrote and rejected; `report` is about what came over the wire."""
+        """The server's report on its own sources; `report` is about the definitions read from the server."""
         return await self._ask_report("GET", "report")
 
     server_report = home_loop.sync_twin(aserver_report)
 
     async def aadd(self, *tools: Tool) -> None:
-        """Register tools with the server: all, or those that were new are taken back.
+        """Register tools on the server, all or none.
 
-        A tool's binding goes along if it is data (`RestBinding`, `McpBinding`). Code is never sent.
+        A tool's binding is sent if it is data (`RestBinding`, `McpBinding`); code is never sent.
         """
         if tools:
             await self._send_tools(tools)
             await self.arefresh(strict=True)
 
     def add(self, *tools: Tool) -> None:
-        """`aadd` for a thread."""
+        """`aadd` for threads."""
         home_loop.run(self.aadd(*tools), twin="aadd")
 
     async def aremove(self, name: str) -> list[Tool]:
-        """Take every overload of a qualified name out of the server, and return what was known of them here."""
+        """Remove every overload of a qualified name from the server, and return those known here."""
         removed = self.get(name)
         await self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}")
         await self.arefresh(strict=True)
         return removed
 
     def remove(self, name: str) -> list[Tool]:
-        """`aremove` for a thread."""
+        """`aremove` for threads."""
         return home_loop.run(self.aremove(name), twin="aremove")
 
     def attach(self, loader: Loader, *, keep_failed: bool = False) -> NoReturn:
-        """Refused: a server is its registry's one source."""
+        """Always raises: the server is the only source."""
         loader.close()
         raise ConfigError(f"this registry holds what {self.url} has; attach the loader there, or add() single tools")
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
-        """Validate here, as in process, and have the server run the tool: its value, or it raises a `CallError`."""
+        """Validate the arguments here and run the tool on the server; returns its value or raises a `CallError`."""
         bound = self.bind(ToolCall(name, read_arguments(arguments)), coerce=False)
         tool = bound.tool
         call = {"name": tool.qualified_name, "arguments": msgspec.Raw(json_text(bound.arguments))}
@@ -330,11 +329,11 @@ class RemoteToolRegistry(ToolRegistry):
         return result.result
 
     def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
-        """`adispatch` for a thread."""
+        """`adispatch` for threads."""
         return home_loop.run(self.adispatch(name, arguments, ctx=ctx), twin="adispatch")
 
     def close(self) -> None:
-        """Hang up; the tools stay readable."""
+        """Close the connections; the tools remain readable."""
         self.wire.close()
 
     async def aclose(self) -> None:
@@ -380,7 +379,7 @@ class RemoteToolRegistry(ToolRegistry):
         check_namespace(tool.namespace)
         check_tool_name(tool.name)
         if self.get(tool.qualified_name):
-            # Unlike a registry in process, a server takes a second one for a new version of the first.
+            # Unlike an in-process registry, a server accepts it as a new version of the first.
             raise DuplicateToolError(f"duplicate tool: {self.url} has {tool.qualified_name} already; remove() it first")
         body = tool.to_dict()
         for derived in ("name", "namespace", "source"):
@@ -391,7 +390,7 @@ class RemoteToolRegistry(ToolRegistry):
 
 
 def read_results(wire: ServerWire, body: Any, count: int) -> list[ToolResult]:
-    """The results in an answer, as many as there were calls."""
+    """The results in a response, which must be as many as there were calls."""
     try:
         results = [ToolResult.from_dict(item) for item in body["results"]]
     except (DefinitionError, KeyError, TypeError, AttributeError):
@@ -410,7 +409,7 @@ def _target(tool: Tool) -> dict[str, Any]:
             sent["body"] = msgspec.to_builtins(binding.body)
         return {"type": "rest", **sent}
     if isinstance(binding, McpBinding):
-        # How the server is reached stays here: it may hold secrets.
+        # Not how the server is reached, since that may contain secrets.
         return {"type": "mcp", "server": binding.server, "tool_name": binding.tool_name}
     raise ConfigError(
         f"{tool.qualified_name} is code in this process, which is never sent to a server; give it to the server's "

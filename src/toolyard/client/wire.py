@@ -1,4 +1,4 @@
-"""`ServerWire`: a toolyard server's HTTP API, spoken on event loops; threads have it spoken on the home loop."""
+"""`ServerWire`: the client of a toolyard server's HTTP API. It runs on event loops; threads use the home loop."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from toolyard.model.errors import (
 from toolyard.schema.options import read_arguments
 
 MAX_VALUES = 5_000_000
-"""Values of one answer: a few bytes each, they take far longer to read than to send."""
+"""Maximum number of JSON values in a response, since parsing many small ones takes longer than sending them."""
 MAX_LIST_BYTES, LONGEST_LIST = 1024 * 1024 * 1024, 600.0
-"""Bytes and seconds of all pages of one list."""
+"""Bytes and seconds for all pages of one list."""
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _GATEWAYS = frozenset({502, 503, 504})
 _SHOWN = 500
@@ -45,7 +45,7 @@ _LONGEST_MESSAGE = 10_000
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """The error in an answer that is one of toolyard's."""
+    """The error in a response of a toolyard server."""
 
     code: str
     message: str
@@ -54,13 +54,13 @@ class Envelope(msgspec.Struct, frozen=True):
 
     @property
     def hint(self) -> str | None:
-        """What to do about it, if the server said so."""
+        """What to do about the error, if the server said so."""
         hint = self.details.get("hint")
         return hint if isinstance(hint, str) else None
 
 
 def make_refusal_error(answer: Incoming, url: str, effect: Effect) -> ToolyardError:
-    """The exception for an answer that is no success; `effect` is what the request may have done all the same."""
+    """The exception for an unsuccessful response; `effect` is the effect that the request may have had."""
     envelope = read_envelope(answer)
     if envelope is None:
         return _make_foreign_error(answer, url, effect)
@@ -89,7 +89,7 @@ def _read_info(envelope: Envelope, effect: Effect) -> ErrorInfo:
 
 
 def read_envelope(answer: Incoming) -> Envelope | None:
-    """The error of the answer; None if no toolyard server wrote it."""
+    """The error in the response; None if it is not from a toolyard server."""
     try:
         body = answer.json()
         return msgspec.convert(body["error"], Envelope)
@@ -98,9 +98,9 @@ def read_envelope(answer: Incoming) -> Envelope | None:
 
 
 def make_garbled_error(url: str, effect: Effect, what: str) -> Unavailable:
-    """An answer that says success and something that is not in the API."""
+    """The error for a successful response that does not conform to the API."""
     return Unavailable(
-        f"{url} answered with {what}; it is no toolyard server, or something in between changed the answer",
+        f"{url} answered with {what}; it is not a toolyard server, or a proxy changed the response",
         retryable=False,
         effect=effect,
     )
@@ -110,7 +110,7 @@ def _make_unavailable(answer: Incoming, envelope: Envelope, url: str, effect: Ef
     return Unavailable(
         f"{url} cannot answer now: {envelope.message[:_SHOWN]}",
         hint=envelope.hint,
-        # Nothing is run for a request that is one too many.
+        # A request refused by a rate limit had no effect.
         effect="none" if answer.status == 429 else effect,
         retryable=envelope.retryable or answer.status == 429,
         retry_after=retry_after(answer.header("retry-after"), time.time()),
@@ -137,11 +137,11 @@ def _make_foreign_error(answer: Incoming, url: str, effect: Effect) -> ToolyardE
 API = "v1"
 REQUEST_SECONDS = 30.0
 LONGEST_PAUSE = 10.0
-"""Seconds that are waited without asking the caller; a server that wants more time is reported at once."""
+"""Longest pause in seconds before a retry; if the server asks for more, its error is raised immediately."""
 
 
 class WireOptions(TypedDict, total=False):
-    """Options that a registry and an engine hand on to their `ServerWire`."""
+    """Options that the remote registry and engine pass to their `ServerWire`."""
 
     api_key: str | None
     max_bytes: int
@@ -151,14 +151,14 @@ class WireOptions(TypedDict, total=False):
 
 
 class ListBudget:
-    """What one list may cost, over all its pages: a server that never comes to an end is stopped."""
+    """Limits the pages of one list, so that a server that never ends it is stopped."""
 
     def __init__(self) -> None:
         self._left = MAX_LIST_BYTES
         self._until = time.monotonic() + LONGEST_LIST
 
     def spend(self, url: str, size: int) -> None:
-        """One more page, of so many bytes."""
+        """Count a page of that many bytes; raises once the budget is exceeded."""
         self._left -= size
         if self._left < 0 or time.monotonic() > self._until:
             most = f"{MAX_LIST_BYTES:,} bytes" if self._left < 0 else f"{LONGEST_LIST:g} s"
@@ -166,11 +166,11 @@ class ListBudget:
 
 
 class ServerWire(Closing):
-    """Requests with a key, repeated where that is safe, their answers read strictly.
+    """Authenticated requests with safe retries and strictly validated responses.
 
-    Every request that may change something carries an `Idempotency-Key`, the same one when it is repeated, so that
-    the server answers a repeat without running anything twice. Repeated is what was lost on the way, and what the
-    server had no room for (429) if it does not ask for a longer pause than `LONGEST_PAUSE`.
+    Every request that may change something carries an `Idempotency-Key`, which is the same for all its attempts, so
+    that the server runs it only once. Retried are requests lost in transit, and those refused for overload (429) unless
+    the server asks for a pause longer than `LONGEST_PAUSE`.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class ServerWire(Closing):
         headers = {} if api_key is None else {"authorization": f"Bearer {_checked_key(api_key)}"}
         self.link = HttpLink(url, headers=headers, timeout=timeout, max_bytes=max_bytes, verify=verify)
         self.url, self.timeout = self.link.url, self.link.timeout
-        """The server's address, and the seconds for a request that says nothing else."""
+        """The server's URL, and the default timeout in seconds."""
         read_arguments(Settings, retries=retries, retry_delay=retry_delay)
         self.retries = retries
         self.retry_delay = retry_delay
@@ -202,7 +202,7 @@ class ServerWire(Closing):
         timeout: float | None = None,  # noqa: ASYNC109 - of all attempts together
         budget: ListBudget | None = None,
     ) -> Any:
-        """One request, repeated if need be: the JSON of its answer, None for an empty one, or it raises."""
+        """Send a request, with retries, and return the JSON of the response, None if it is empty; raises otherwise."""
         from toolyard.dialects.telemetry import carry_trace
 
         headers = carry_trace({})
@@ -215,7 +215,7 @@ class ServerWire(Closing):
         answer, again = await self._send_repeatedly(send, self.timeout if timeout is None else timeout)
         effect: Effect = "none" if method == "GET" else "unknown"
         if again and method == "DELETE" and answer.status == 404:
-            # Gone because of the attempt whose answer was lost.
+            # Deleted by the attempt whose response was lost.
             return None
         if not 200 <= answer.status < 300:
             raise make_refusal_error(answer, self.url, effect)
@@ -231,7 +231,7 @@ class ServerWire(Closing):
             raise make_garbled_error(self.url, effect, "something that is not JSON") from None
 
     async def _send_repeatedly(self, send: Callable[..., Awaitable[Incoming]], seconds: float) -> tuple[Incoming, bool]:
-        """The answer, and whether an attempt before it may have arrived, too."""
+        """The response, and whether an earlier attempt may have arrived as well."""
         until = time.monotonic() + seconds
         effect: Effect = "none"
         for attempt in range(self.retries + 1):
@@ -244,7 +244,7 @@ class ServerWire(Closing):
                 wait = pause
                 repeatable = isinstance(error, Unavailable) and error.info.retryable
                 if attempt == self.retries or not repeatable or wait >= until - time.monotonic():
-                    # An earlier attempt may have arrived although this one did not.
+                    # An earlier attempt may have had an effect although this one did not arrive.
                     error.info = msgspec.structs.replace(error.info, effect=effect)
                     raise
             else:
@@ -257,10 +257,10 @@ class ServerWire(Closing):
         raise AssertionError("the last attempt returns or raises")
 
     async def greet(self) -> None:
-        """Make sure that this is a toolyard server that speaks our version of the API."""
+        """Check that this is a toolyard server with our version of the API."""
         info = await self.ask("GET", f"/{API}/version")
         if not isinstance(info, dict) or not isinstance(info.get("supported_api_versions"), list):
-            raise ConfigError(f"{self.url} is a server, but no toolyard server; is the address right?")
+            raise ConfigError(f"{self.url} is not a toolyard server; check the address")
         spoken = info["supported_api_versions"]
         if API not in spoken:
             shown = ", ".join(str(name)[:20] for name in spoken[:5])
@@ -270,7 +270,7 @@ class ServerWire(Closing):
             )
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self.link.close()
 
     async def aclose(self) -> None:
@@ -282,21 +282,21 @@ class ServerWire(Closing):
 
 
 def segment(text: str) -> str:
-    """Any text as one segment of a path."""
-    # A segment of dots means another place, unless they are escaped.
+    """The text as one segment of a URL path."""
+    # Unescaped, a segment of dots would be resolved.
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
 def write_json(value: Any) -> bytes:
-    """As JSON; `ConfigError` if it is none."""
+    """The value as JSON; raises `ConfigError` if it is not JSON."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
-        raise ConfigError("what is sent to a server must be JSON: text, numbers, lists and mappings") from None
+        raise ConfigError("values sent to a server must be JSON: text, numbers, lists and mappings") from None
 
 
 def _holds_too_many(body: bytes) -> bool:
-    """Whether there are too many values; commas in texts are none, which is looked into only where there are many."""
+    """True if a body has too many values. Commas within strings are excluded only if there are many."""
     return body.count(b",") > MAX_VALUES and _TEXT.sub(b"", body).count(b",") > MAX_VALUES
 
 

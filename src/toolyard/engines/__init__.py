@@ -1,4 +1,4 @@
-"""How calls are answered: one way a file, all behind `ToolEngine`."""
+"""Engines, one per module or package: each executes the calls of some kind of tool, behind `ToolEngine`."""
 
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.base import ToolEngine

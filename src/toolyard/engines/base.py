@@ -1,12 +1,12 @@
-"""`ToolEngine`: sessions on the outside, one method to override on the inside.
+"""`ToolEngine`: the base class of all engines. A subclass overrides one method, `answer`.
 
     @register_tool_engine("mine")
     class MyEngine(ToolEngine):
         def answer(self, invocation: Invocation) -> Any:      # or async def
             return {"echo": invocation.arguments}
 
-`answer` returns the value, or raises; everything else (binding, policy, deadlines, history, tracing) is done
-before and after it. A subclass that overrides `execute` instead, as the older style has it, is honoured.
+`answer` returns the value or raises; everything else (binding, policy, deadlines, history, tracing) is done
+before and after it. Older subclasses that override `execute` instead are supported as well.
 """
 
 from __future__ import annotations
@@ -75,29 +75,29 @@ _KINDS: Mapping[str, type] = {
 class ToolEngine(SessionReading, Closing):
     """Executes calls in sessions. Every method has an async twin, such as `aexecute`.
 
-    `execute` appends every call and its result to the session; `simulate` leaves no trace in it. Both may be
-    called from any number of threads and tasks: calls in one session take turns, in the order they came.
+    `execute` appends every call and its result to the session; `simulate` leaves the session unchanged. Both may be
+    called from any number of threads and tasks: calls in one session take turns, in order of arrival.
 
-    `timeout` is in seconds; None means that nothing limits an in-process call, which cannot be interrupted
-    anyway. With `abandoned="hold"` a session stays taken while a call that overran its deadline still runs, so that
-    two calls never run in it at once; with "release" the session goes on without it. With `namespaces`, tools of other
-    namespaces are none of this engine's. `faults` is a plan of what goes wrong on purpose; see `FaultPlan`.
+    `timeout` is in seconds; None sets no limit. With `abandoned="hold"` a session stays locked while a call that
+    overran its deadline is still running, so that two calls never run in it at once; with "release" the session
+    continues without waiting for it. `namespaces` restricts the engine to tools of these namespaces. `faults` is a plan
+    of failures to inject.
     """
 
     type_name: ClassVar[str] = "engine"
     idempotent: bool = False
-    """True if `answer` passes `invocation.idempotency_key` on to something that makes a repeat harmless."""
+    """True if `answer` sends `invocation.idempotency_key` to a service that deduplicates retries by it."""
     executes_by_super: ClassVar[bool] = False
-    """True if an `execute` of one's own ends in ours, so that a policy has its say."""
+    """True if an overridden `execute` ends in `super().execute`, so that the policy is still applied."""
     reaches_out: bool = False
-    """True if calls may change the world outside this process; see `EffectfulEngine`."""
+    """True if calls may have effects outside this process; see `EffectfulEngine`."""
     foreseeable: bool = False
-    """True if `answer` changes nothing but `invocation.state` and would answer the same again: it is run in a copy of
-    the session to show whoever must approve a call what that would do."""
+    """True if `answer` is deterministic and changes nothing but `invocation.state`. It is then run in a copy of the
+    session to show an approver what a held call would do."""
     journal: Journal | None = None
-    """What is kept of each call, if anything is."""
+    """Log of the calls, or None."""
     overrides: Overrides = Overrides()
-    """Which of the methods below a subclass made its own, as the older style has it."""
+    """Which of the public methods a subclass overrides."""
     _answers_blocking: ClassVar[bool] = True
     _only_executes_async: ClassVar[bool] = False
 
@@ -155,22 +155,22 @@ class ToolEngine(SessionReading, Closing):
         self.sessions = Sessions() if sessions is None else sessions
         self._tracer = tracer
         self.brought = [part for part, value in parts.items() if value is not None]
-        """What it was given of its own, and would not use as part of another engine."""
+        """Names of the components passed explicitly. They would be unused in an engine that is part of another one."""
         self._begin_parts()
         check_override(type(self), policy)
         self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
 
     def _begin_parts(self) -> None:
         self._root: ToolEngine = self
-        """The engine that was called and routes calls here, whose tools and whose redactor are meant."""
+        """The outermost engine that routes calls here; its registry and redactor apply."""
         self._parts: list[Any] = []
-        """What is closed with it; engines among them are told when a session is over."""
+        """Components that are closed with this engine. Engines among them are notified when a session ends."""
         self._makers: dict[type, Callable[[], ToolEngine]] = {}
         self._made: dict[type, ToolEngine] = {}
         self._making = Lock()
 
     def keep_journal(self, options: CallLogOptions) -> Journal:
-        """Log calls from now on, in the session store."""
+        """Log calls in the session store from now on."""
         journal = self.journal = open_journal(self.sessions.store, options)
         self._tracer = self._path.tracer = (self._tracer or Tracer()).with_journal(journal)
         return journal
@@ -183,12 +183,12 @@ class ToolEngine(SessionReading, Closing):
 
     @property
     def namespaces(self) -> Sequence[str] | None:
-        """Those whose tools it answers; None for all."""
+        """The namespaces whose tools it answers; None for all."""
         return self.settings.namespaces
 
     @property
     def discreet(self) -> bool:
-        """True: callers are not told what a tool's own exceptions say, only under which id the log has it."""
+        """If true, callers see only a log id in place of the message of a tool's own exception."""
         return self._path.discreet
 
     @discreet.setter
@@ -197,12 +197,12 @@ class ToolEngine(SessionReading, Closing):
 
     @property
     def policy(self) -> Policy | None:
-        """What may refuse calls; None if nothing does."""
+        """The policy that may refuse calls; None if there is none."""
         return self._path.policy
 
     @property
     def approvals(self) -> Approvals:
-        """The calls that a rule `ask` holds: `list`, `get`, `approve`, `deny`, `wait_for`, and their a-twins."""
+        """The calls held by an `ask` rule: `list`, `get`, `approve`, `deny`, `wait_for`, and their async twins."""
         return self._path.approvals
 
     def route(self, tool: Tool) -> Answerer:
@@ -210,19 +210,19 @@ class ToolEngine(SessionReading, Closing):
         return self
 
     def as_part(self) -> ToolEngine | OverridingEngine:
-        """Itself as part of another engine; one that overrides `execute` is called once per call."""
+        """The engine as part of another one; if it overrides `execute`, in an adapter that passes single calls."""
         return OverridingEngine(self) if self.overrides.answers_batches else self
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
-        """The engine that answers when the tool is simulated; `Denied` if that would change something.
+        """The engine that answers simulated calls of the tool; raises `Denied` if none can without side effects.
 
-        Itself: what it keeps in the session is thrown away, and its `answer` is told the mode. See `EffectfulEngine`.
+        By default this engine itself, whose session state is discarded afterwards. See `EffectfulEngine`.
         """
         return self
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What it was given that errors and traces must not show."""
+        """Configured values that errors and traces must not show."""
         return ()
 
     def joined(self, root: ToolEngine) -> None:
@@ -230,18 +230,18 @@ class ToolEngine(SessionReading, Closing):
         self._root = root
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
-        """Called when a session has ended, whichever engine it belonged to."""
+        """Called when a session has ended, even one that this engine never saw."""
         for part in self._parts:
             if isinstance(part, (ToolEngine, OverridingEngine)):
                 part.ended(session_id, owner)
 
     def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
-        """Use the engine that `make` returns for tools with that binding, once there are any."""
+        """Use the engine returned by `make` for tools with that binding; `make` is called on first use."""
         self._makers[binding] = make
-        self._path.plans.clear()  # who answers which tool has changed
+        self._path.plans.clear()  # they depend on which engine answers which tool
 
     def part(self, name: str) -> ToolEngine:
-        """The part with that name, for methods that only its class has."""
+        """The inner engine with that name, for methods that only its class has."""
         for binding in self._makers:
             self._engine_for(binding)
         found = {engine.name: engine for engine in self._answering_engines()}
@@ -250,7 +250,7 @@ class ToolEngine(SessionReading, Closing):
         return found[name]
 
     def _engine_for(self, binding: type) -> ToolEngine | None:
-        """Whoever was named for tools with that binding, made now if need be."""
+        """The engine registered by `let_answer` for that binding, created on first use; None if there is none."""
         if binding in self._makers and binding not in self._made:
             with self._making:
                 if binding not in self._made:
@@ -263,7 +263,7 @@ class ToolEngine(SessionReading, Closing):
         return [self, *self._made.values()]
 
     def _take_in(self, engine: ToolEngine) -> None:
-        """Tell an engine that calls are routed to it from here, and keep its secrets."""
+        """Make this engine the root of `engine`, and hide its secrets here as well."""
         engine.joined(self)
         self._hide_secrets(engine.secrets)
 
@@ -272,13 +272,13 @@ class ToolEngine(SessionReading, Closing):
             self._path.redactor.add(secret)
 
     def _keep_part(self, part: T) -> T:
-        """Have it closed with this engine."""
+        """Close the part together with this engine."""
         if part not in self._parts:
             self._parts.append(part)
         return part
 
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
-        """The function to call in place of `answer`, for a tool that needs only its arguments; else None."""
+        """A function that may be called in place of `answer` when the tool needs only its arguments; else None."""
         return None
 
     def blocks(self, tool: Tool) -> bool:
@@ -297,11 +297,11 @@ class ToolEngine(SessionReading, Closing):
     ) -> None:
         """Open a session: empty, with the `get_session_state` of another, or as a fork.
 
-        A fork shares the history it begins with, all of it or the first `at` entries: nothing is copied, and engines
-        find what they kept behind the last of these. `owner`, if given, is needed again to find the session. Whatever
-        else is given stays with the session, its forks and what is stored of it, so it must be JSON; engines find it in
-        `invocation.setup`. Raises `SessionExistsError` (a ValueError) for an id that is taken, `UnknownEntryError` (a
-        ValueError) for an `at` behind the end.
+        A fork shares the history of `fork_of`, all of it or the first `at` entries, without copying it; engines see
+        their state as of the last of these. `owner`, if given, is needed again to find the session. All other arguments
+        are stored with the session and inherited by its forks, so they must be JSON; engines read them from
+        `invocation.setup`. Raises `SessionExistsError` (a ValueError) if the id is taken, and `UnknownEntryError` (a
+        ValueError) if `at` is past the end.
         """
         given = read_setup(args, kwargs)
         first = {} if fork_of is not None else self.first_states()
@@ -313,10 +313,10 @@ class ToolEngine(SessionReading, Closing):
         self._begin_own_sessions(session, fork_of, at)
 
     def _begin_own_sessions(self, session: Session, fork_of: str | None, at: int | None) -> None:
-        """For an engine whose parts keep sessions of their own; one that raises undoes what was begun."""
+        """Hook for engines whose parts keep their own sessions; an override that raises must undo what it began."""
 
     def first_states(self) -> dict[str, dict[str, Any]]:
-        """Initial state of the engines in a session, by their names; `initial_state` replaces it."""
+        """Initial session state of the engines, by name; `initial_state` overrides it."""
         return {}
 
     def execute(
@@ -330,9 +330,9 @@ class ToolEngine(SessionReading, Closing):
     ) -> list[ToolResult]:
         """Run the calls in order and append each, with its result, to the session.
 
-        Later calls see what earlier ones left. A failing call is a result with `error_info`, and never loses the
-        others. `timeout` limits each call in place of the engine's own. Code that is being simulated executes
-        nothing: its calls are simulated, too.
+        Later calls see the effects of earlier ones. A failing call gives a result with `error_info` and does not affect
+        the others. `timeout` applies to each call and overrides the engine's own. Within code that is itself being
+        simulated, calls are simulated, too.
         """
         if self._only_executes_async:
             from toolyard.loop.home import home_loop
@@ -383,7 +383,7 @@ class ToolEngine(SessionReading, Closing):
         owner: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """`setup` for async code. Cancelled, it leaves no session behind."""
+        """`setup` for async code. If cancelled, it leaves no session behind."""
         options = given_options(initial_state=initial_state, fork_of=fork_of, at=at, owner=owner)
         await self.sessions.off_loop(
             lambda: self.setup(session_id, *args, **options, **kwargs),
@@ -401,8 +401,8 @@ class ToolEngine(SessionReading, Closing):
     ) -> list[ToolResult]:
         """`execute` for async code: async tools run on this loop, blocking ones on the engine's threads.
 
-        Cancelled, it stops; the calls that were answered stay in the session, and the one that was under way is
-        recorded as interrupted, its effect unknown.
+        If cancelled, completed calls stay in the session, and the one in progress is recorded as interrupted, effect
+        unknown.
         """
         if self.overrides.answers_batches and not self.overrides.aexecute:
             options = given_options(timeout=timeout, owner=owner, context=context)
@@ -451,7 +451,7 @@ class ToolEngine(SessionReading, Closing):
                 await self.ateardown(session_id, owner=request.owner)
         if self.overrides.answers_batches:
             if request.replay:
-                with suppress(UnknownSessionError):  # it may keep its own
+                with suppress(UnknownSessionError):  # the engine may keep its own sessions
                     (await self._afind(request.session_id, request.owner)).replays = True
             run = self.aexecute if request.mode == "execute" else self.asimulate
             options = given_options(
@@ -466,16 +466,16 @@ class ToolEngine(SessionReading, Closing):
         return await arun_request(self._path, session, request)
 
     def takes(self, tool: Tool) -> bool:
-        """True if it can execute the tool, judging by its binding."""
+        """True if this engine can execute the tool, judging by its binding."""
         return True
 
     @property
     def _needs_sessions(self) -> bool:
-        """True if it cannot answer a call in a session that was not set up."""
+        """True if it cannot answer calls outside of sessions created by `setup`."""
         return self.overrides.answers_batches
 
     def close(self) -> None:
-        """Close the engine, its parts, threads, session store and tracing. In-memory sessions end."""
+        """Close the engine, its parts, threads, session store and tracer. In-memory sessions are lost."""
         for part in self._parts:
             part.close()
         self.threads.close()

@@ -1,4 +1,4 @@
-"""Engines whose answers may have an effect, and who answers in their place when a call is only simulated."""
+"""Engines whose calls may have effects, and the choice of the engine that simulates such calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Simulate = Literal["read", "live"]
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Of engines whose calls may have an effect."""
+    """Options of engines whose calls may have effects."""
 
     simulate: Annotated[
         Simulate,
@@ -33,12 +33,12 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EffectfulEngine(ToolEngine):
-    """Runs functions and scripts; to simulate a call of one that writes, its answer is made up from its schemas.
+    """An engine whose calls may have effects; simulated calls that would have some are generated from the schemas.
 
-    What only reads is run by a simulation, too, and so is what says that it simulates itself. What says nothing of its
-    effects is run for callers who may also execute it. `simulate_with` answers the rest in its place, and
-    `simulate="live"` runs it, again for callers who may also execute. In a config `simulate_with` is the name of
-    another engine under `tools.engines`.
+    `simulate` still runs READ tools and tools that declare that they can simulate themselves, and it runs tools with
+    UNKNOWN effects for callers who may also execute. `simulate_with` is the engine that answers all other simulated
+    calls; with `simulate="live"` they are run for callers who may also execute. In a config, `simulate_with` is the
+    name of another engine under `tools.engines`.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (SimulationOptions,)
@@ -59,14 +59,16 @@ class EffectfulEngine(ToolEngine):
             )
         check_kinds({"simulate_with": ToolEngine}, simulate_with=simulate_with)
         if simulate_with is not None and simulate_with.reaches_out:
-            raise ConfigError(f"simulate_with: {simulate_with.name!r} reaches outside itself, so nothing is gained")
+            raise ConfigError(
+                f"simulate_with: {simulate_with.name!r} has effects itself, so it cannot simulate for another engine"
+            )
         self.simulates: Simulate = simulate
         self.simulate_with = simulate_with
         self._stand_in = None if simulate_with is None else self._keep_part(simulate_with.as_part())
         self._finding = Lock()
 
     def only_reads(self, tool: Tool) -> bool:
-        """True if calling it changes nothing, by all that is known."""
+        """True if the tool is known to have no effects."""
         return tool.effects is Effects.READ
 
     def runs_simulated(self, tool: Tool, may_execute: bool) -> bool:
@@ -78,7 +80,7 @@ class EffectfulEngine(ToolEngine):
         return may_execute and tool.effects is Effects.UNKNOWN
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
-        """Who answers when the tool is simulated; `Denied` if nobody may."""
+        """The engine that answers simulated calls of the tool; raises `Denied` if there is none."""
         if self.runs_simulated(tool, may_execute) or not self.takes(tool):
             return self
         return self._find_stand_in(tool).simulator(tool, may_execute)
@@ -90,22 +92,22 @@ class EffectfulEngine(ToolEngine):
         return self._stand_in.route(tool)
 
     def make_stand_in(self, tool: Tool) -> ToolEngine:
-        """Who answers where nobody was named for it; `Denied` if nobody can."""
+        """Create the engine that simulates if no `simulate_with` is given; raises `Denied` if there is no default."""
         engine: ToolEngine = get_tool_engine("lm", registry=self.tool_registry, name=SCHEMA_SIMULATOR)
         return engine
 
 
 class OutwardEngine(EffectfulEngine):
-    """Calls services outside: a simulation runs only what reads, and nobody answers the rest unless named for it."""
+    """An engine that calls external services: only READ tools are simulated by default, by running them."""
 
     reaches_out = True
 
     def runs_simulated(self, tool: Tool, may_execute: bool) -> bool:
-        """What says nothing of its effects may have any out there."""
+        """True for READ tools only, unless `simulate="live"`: UNKNOWN effects may reach the outside."""
         return self.only_reads(tool) or (may_execute and self.simulates == "live")
 
     def make_stand_in(self, tool: Tool) -> ToolEngine:
-        """Nobody: what a service would say cannot be told from here."""
+        """Raise `Denied`: the response of an external service cannot be generated here."""
         live = "" if self.simulates == "live" else ", or simulate: live to call it for real"
         raise Denied(
             f"{tool.qualified_name} may change something outside, so it is not simulated by calling it",

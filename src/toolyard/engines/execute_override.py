@@ -1,7 +1,7 @@
-"""Engines that override `execute` itself, as the older style has it, or have a constructor that never calls ours.
+"""Support for older engines that override `execute` itself, or whose constructor does not call `super().__init__`.
 
-`find_overrides` says which of the methods a subclass made its own, once; `OverridingEngine` has such an engine answer
-one call at a time among others.
+`find_overrides` lists the methods that a subclass overrides; `OverridingEngine` lets such an engine answer single
+calls on the call path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_CONTEXT: Mapping[str, Any] = {}
 
 
 class Overrides(NamedTuple):
-    """Which methods of an engine are its own, not ours."""
+    """Which `ToolEngine` methods an engine class overrides."""
 
     execute: bool = False
     aexecute: bool = False
@@ -39,13 +39,13 @@ class Overrides(NamedTuple):
     asimulate: bool = False
     setup: bool = False
     answers_batches: bool = False
-    """True if it answers whole batches itself, past the call path."""
+    """True if it overrides `execute` or `aexecute`, and so answers whole batches outside the call path."""
     only_executes: bool = False
-    """True if all it has is an `execute` that ends there, so that nothing tells it that a call is simulated."""
+    """True if it overrides only `execute` or `aexecute`, so that it cannot tell whether a call is simulated."""
 
 
 def find_overrides(kind: type, ours: type) -> Overrides:
-    """What `kind` made its own of the methods of `ours`."""
+    """The methods of `ours` that `kind` overrides."""
     own = {name: getattr(kind, name) is not getattr(ours, name) for name in (*Overrides._fields[:-2], "answer")}
     tells = own.pop("answer") or own["simulate"] or own["asimulate"]
     batches = own["execute"] or own["aexecute"]
@@ -53,7 +53,7 @@ def find_overrides(kind: type, ours: type) -> Overrides:
 
 
 def check_override(kind: Any, policy: Policy | None) -> None:
-    """Refuse an engine that would answer calls past the policy it was given."""
+    """Refuse an engine whose own `execute` would bypass the policy it was given."""
     passes = kind.overrides.answers_batches and not kind.executes_by_super
     if passes and policy is not None and not policy.trivial:
         raise ConfigError(
@@ -63,7 +63,7 @@ def check_override(kind: Any, policy: Policy | None) -> None:
 
 
 class ExecutingEngine(Protocol):
-    """Such an engine, as far as it is needed here."""
+    """The interface of such an engine that is used here."""
 
     name: str
     settings: Settings
@@ -76,34 +76,34 @@ class ExecutingEngine(Protocol):
         """Begin a session."""
 
     def teardown(self, session_id: str) -> None:
-        """End it."""
+        """End a session."""
 
     def execute(self, session_id: str, tool_calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Answer calls."""
+        """Execute calls."""
 
     def simulate(self, session_id: str, tool_calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Answer calls, and leave no trace."""
+        """Simulate calls, leaving the session unchanged."""
 
     async def aexecute(self, session_id: str, tool_calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Answer calls."""
+        """Execute calls."""
 
     async def asimulate(self, session_id: str, tool_calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Answer calls, and leave no trace."""
+        """Simulate calls, leaving the session unchanged."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
     async def aclose(self) -> None:
         """`close` for async code."""
 
 
 def given_options(**options: Any) -> dict[str, Any]:
-    """Options that were not left out: a subclass in the older style takes none of them."""
+    """Only the options that were given: an override in the older style may accept none of them."""
     return {name: value for name, value in options.items() if value is not None and value is not NO_CONTEXT}
 
 
 def complete_init(init: Callable[..., None], ours: Callable[[Any], None]) -> Callable[..., None]:
-    """A subclass's constructor, and ours behind it where it never called ours: the older style had none to call."""
+    """Wrap a subclass's constructor to run `ours` after it if it did not, keeping the attributes that it set."""
 
     @functools.wraps(init)
     def complete(self: Any, *args: Any, **options: Any) -> None:
@@ -117,7 +117,10 @@ def complete_init(init: Callable[..., None], ours: Callable[[Any], None]) -> Cal
 
 
 def refuse_effects(engine: ExecutingEngine, calls: Sequence[ToolCall]) -> list[ToolResult | None]:
-    """For each call, why an `execute` that cannot tell a simulation is not asked for it, or None."""
+    """For each call, the refusal if simulating it could have an effect, else None.
+
+    Only engines with `only_executes` refuse calls.
+    """
     if not engine.overrides.only_executes:
         return [None] * len(calls)
     return [_refuse_effect(engine.tool_registry.snapshot, call) for call in calls]
@@ -128,7 +131,7 @@ def _refuse_effect(snapshot: Snapshot, call: ToolCall) -> ToolResult | None:
     try:
         tools = [prepared.tool for prepared in find(snapshot, call.name, hints=False)]
     except UnknownToolError:
-        return None  # for the engine to say
+        return None  # left to the engine to report
     if all(tool.effects in allowed for tool in tools):
         return None
     denied = Denied(
@@ -144,13 +147,13 @@ def calls_left(calls: Sequence[ToolCall], refused: Sequence[ToolResult | None]) 
 
 
 def fill_in(refused: Sequence[ToolResult | None], results: Sequence[ToolResult]) -> list[ToolResult]:
-    """The results of all calls, in order: refusals, and what became of the calls that were left."""
+    """The results of all calls in order, merging the refusals with the results of the remaining calls."""
     answers = iter(results)
     return [refusal or next(answers) for refusal in refused]
 
 
 class OverridingEngine:
-    """Stands in for such an engine on the call path: same limits, its own way of answering."""
+    """Adapts an engine that overrides `execute` to the call path, with that engine's limits."""
 
     idempotent = False
 
@@ -163,7 +166,7 @@ class OverridingEngine:
         self._begun: set[Key] = set()
 
     def setup(self, session: Session, fork_of: Session | None) -> None:
-        """Begin the engine's own session; a fork of its own too, if it knows what that is."""
+        """Begin the engine's session; as a fork of its own session if the engine uses our `setup`."""
         args, keywords = setup_of(session.state)
         if fork_of is not None and not self.engine.overrides.setup:
             self._begin(fork_of)
@@ -172,20 +175,20 @@ class OverridingEngine:
         self._begun.add(session.key)
 
     def teardown(self, key: Key) -> None:
-        """End it."""
+        """End the engine's session."""
         self._begun.discard(key)
         self.engine.teardown(_own_id(key))
 
     def _begin(self, session: Session) -> None:
-        """A session that a store kept, and this engine did not, begins anew for it."""
+        """Set up the session in the engine if it is unknown there, such as one reloaded from a store."""
         if session.key not in self._begun:
             args, keywords = setup_of(session.state)
-            with suppress(ValueError):  # it is there already
+            with suppress(ValueError):  # the session exists already
                 self.engine.setup(_own_id(session.key), *args, **keywords)
             self._begun.add(session.key)
 
     def answer(self, invocation: Invocation) -> Any:
-        """What the engine's own `execute`, or `simulate`, gives for this one call."""
+        """The result of this one call, by the engine's own `execute` or `simulate`."""
         engine = self.engine
         self._begin(invocation.session)
         if engine.overrides.aexecute and not engine.overrides.execute:
@@ -198,11 +201,11 @@ class OverridingEngine:
         return _only_value(invocation, await ask(_own_id(invocation.session.key), [invocation.call]))
 
     def route(self, tool: Tool) -> OverridingEngine:
-        """Itself for every tool."""
+        """The adapter itself, for every tool."""
         return self
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> OverridingEngine:
-        """Its own `simulate` knows what to do."""
+        """The adapter itself: the engine's own `simulate` is used."""
         return self
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
@@ -218,15 +221,15 @@ class OverridingEngine:
         await self.engine.aclose()
 
     def function_for(self, prepared: PreparedTool) -> None:
-        """Always by way of the engine's own methods."""
+        """None: calls always go through the engine's own methods."""
 
     def blocks(self, tool: Tool) -> bool:
-        """A sync `execute` does."""
+        """True if the engine overrides the sync `execute`."""
         return self.engine.overrides.execute
 
 
 def _own_id(key: Key) -> str:
-    """What the session is called in an engine that knows of no owners."""
+    """The session id for an engine without owners; the owner is part of it."""
     return f"{key.owner}::{key.session_id}" if key.owner else key.session_id
 
 

@@ -1,4 +1,4 @@
-"""`MCPToolEngine`: real calls of MCP tools, over connections that are kept."""
+"""`MCPToolEngine`: calls tools of MCP servers over persistent connections."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class McpEngineOptions(McpServerOptions, frozen=True, kw_only=True):
-    """Of the engine that calls tools of MCP servers."""
+    """Options of the engine that calls tools of MCP servers."""
 
     connection: Annotated[Connection, Meta(description="Whether sessions share one connection or have their own.")]
     max_session_connections: Annotated[
@@ -56,15 +56,16 @@ class McpEngineOptions(McpServerOptions, frozen=True, kw_only=True):
 class MCPToolEngine(OutwardEngine):
     """Calls tools of MCP servers over the connections of their sources.
 
-    `url` or `command` and what goes with them, as for `MCPToolLoader`, stand for the server of every tool. With
-    `connection="per_session"` each session has a connection of its own, for servers that remember what was said;
-    it ends with the session.
+    `url` or `command`, with the same options as `MCPToolLoader`, overrides the server of every tool. With
+    `connection="per_session"` each session has its own connection, for servers that keep state per connection; it is
+    closed when the session ends.
 
-    `on_progress` is told how far calls have got. `sampling`, `elicitation` and `roots` answer what a server asks for,
-    each given the request's params; roots may be a list of folders. Without them a server is refused.
+    `on_progress` is called with progress notifications. `sampling`, `elicitation` and `roots` handle requests from the
+    server, each called with the request's params; roots may be a list of folders. Requests without a handler are
+    refused.
 
-    Structured content is a call's value; text stays text, unless `json_text` says that JSON in it is meant. Pictures,
-    sound and resources are kept as blocks beside it.
+    Structured content is returned as the value; text is returned as text, unless `json_text` asks for JSON in it to be
+    parsed. Images, audio and resources are kept as content blocks beside the value.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (
@@ -118,30 +119,30 @@ class MCPToolEngine(OutwardEngine):
         self._json_text = read["json_text"]
         self._links = Links(read_handlers(sampling, elicitation, roots), read["max_session_connections"])
         self._hidden: set[McpServer] = set()
-        """Servers whose secrets traces and logs were told to hide."""
+        """Servers whose secrets have been added to the redactor."""
         self._hide_secrets(self.secrets)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What the config gave that must be shown nowhere, here and at the sources of its tools."""
+        """The secrets configured for this engine and for the sources of its tools."""
         bindings = [tool.binding for tool in self.tool_registry if type(tool.binding) is McpBinding]
         places = dict.fromkeys(binding.place for binding in bindings if binding.place is not None)
         servers = [*places, *([self.server] if self.server is not None else [])]
         return tuple(dict.fromkeys(secret for server in servers for secret in secrets_of(server)))
 
     def takes(self, tool: Tool) -> bool:
-        """Only tools of MCP servers, and of those it knows how to reach."""
+        """True for tools of MCP servers whose server can be determined."""
         binding = tool.binding
         if type(binding) is not McpBinding:
             return False
         return self._find_server(binding) is not None
 
     def blocks(self, tool: Tool) -> bool:
-        """Never: `answer` gives a coroutine where a loop runs, and elsewhere keeps the deadline by itself."""
+        """False: `answer` returns a coroutine on an event loop, and enforces the deadline itself elsewhere."""
         return False
 
     def answer(self, invocation: Invocation) -> Any:
-        """The answer's value; where an event loop runs, a coroutine for it."""
+        """The value; if an event loop is running, a coroutine for it."""
         return drive_here(self._call_tool(invocation))
 
     def _call_tool(self, invocation: Invocation) -> Flow:
@@ -156,7 +157,7 @@ class MCPToolEngine(OutwardEngine):
             "reads": reads,
             "as_task": isinstance(execution, dict) and execution.get("taskSupport") == "required",
         }
-        # A call in no session has nothing that a later one could find again.
+        # Without a session there is no later call that could use state kept in the connection.
         per_session = self.connection == "per_session" and invocation.session_id
         with self._links.borrow(server, invocation.session.key if per_session else None) as link:
             try:
@@ -171,7 +172,7 @@ class MCPToolEngine(OutwardEngine):
                     effect="none" if reads else "unknown",
                 )
             except CallError as error:
-                # Tokens that were got meanwhile are known to the link alone, and come and go.
+                # Tokens obtained meanwhile are known only to the link, and they change.
                 raise redact_error(error, link.find_redactor()) from None
 
     def _make_notifier(self, invocation: Invocation) -> Notify | None:
@@ -185,7 +186,7 @@ class MCPToolEngine(OutwardEngine):
             if isinstance(notice, Progress):
                 try:
                     told(call, notice)
-                except Exception:  # noqa: BLE001 - somebody else's code, and the call goes on
+                except Exception:  # noqa: BLE001 - user code; its failure must not fail the call
                     _log.exception("on_progress of engine %r failed", self.name)
 
         return notify
@@ -200,8 +201,8 @@ class MCPToolEngine(OutwardEngine):
         server = self._find_server(binding)
         if server is None:
             raise NoEngine(
-                f"no MCP server is known here as {show(binding.server)}, where {tool.qualified_name} is said to be",
-                hint="it is called by its address, by 'stdio: ' and its command, or by the namespace of its tools",
+                f"the MCP server of {tool.qualified_name}, {show(binding.server)}, is not known here",
+                hint="name it by its URL, by 'stdio: ' and its command, or by the namespace of its tools",
             )
         if server not in self._hidden:
             for secret in secrets_of(server):
@@ -210,7 +211,7 @@ class MCPToolEngine(OutwardEngine):
         return binding, server
 
     def _find_server(self, binding: McpBinding) -> McpServer | None:
-        """Where the tool is: the server of that name, or behind a namespace of that name, as other tools know it."""
+        """The server of the tool: by name, else by namespace, as known from the bindings of other tools."""
         known = self.server or binding.place
         if known is not None:
             return known
@@ -226,12 +227,12 @@ class MCPToolEngine(OutwardEngine):
         return next(iter(by_namespace)) if len(by_namespace) == 1 else None
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
-        """Hang up what was the session's own."""
+        """Close the connections of the session."""
         super().ended(session_id, owner)
         self._links.ended(Key(owner or "", session_id))
 
     def close(self) -> None:
-        """Hang up; a connection that a source shares stays until that is closed too."""
+        """Close all connections; one shared with a source stays open until the source is closed, too."""
         self._links.close()
         super().close()
 
@@ -253,7 +254,7 @@ def _own_server(url: Any, command: Any, reach: dict[str, Any]) -> McpServer | No
 
 
 def redact_error(error: CallError, redactor: Redactor) -> CallError:
-    """The same error without secrets."""
+    """The same error with secrets replaced."""
     clean = redact_info(error.info, redactor.value)
     if clean != error.info:
         error.args = (clean.message,)
@@ -267,14 +268,14 @@ _CLOSING_SECONDS = 10.0
 
 
 class _Own(msgspec.Struct, eq=False):
-    """The connection of one session, and how many calls are on it."""
+    """The connection of one session, and the number of calls in progress on it."""
 
     link: McpLink
     calls: int = 0
 
 
 class Links:
-    """Opened when first needed. Those of sessions are at most `most`; the one longest unused makes room."""
+    """Connections, opened on first use. Sessions have at most `most`; the least recently used one is closed."""
 
     def __init__(self, handlers: Handlers, most: int) -> None:
         self._handlers = handlers
@@ -287,7 +288,7 @@ class Links:
         renewed_in_child(self)
 
     def forked(self) -> None:
-        """In the child of a fork no call is under way, and nothing is being closed."""
+        """Reset in a forked child, where no call is in progress and no connection is being closed."""
         self._lock = threading.Lock()
         self._closing = set()
         for own in self._own.values():
@@ -295,7 +296,7 @@ class Links:
 
     @contextmanager
     def borrow(self, server: McpServer, session: Key | None) -> Iterator[McpLink]:
-        """A connection for the time of one call: the session's own, or the one that all share."""
+        """A connection for the duration of one call: that of the session, or the shared one if `session` is None."""
         if session is None:
             yield self.shared(server)
             return
@@ -307,7 +308,7 @@ class Links:
                 own.calls -= 1
 
     def shared(self, server: McpServer) -> McpLink:
-        """The connection that everybody uses who wants the same server."""
+        """The shared connection to the server."""
         with self._lock:
             self._check_open(server)
             if server not in self._shared:
@@ -327,13 +328,13 @@ class Links:
             return own
 
     def ended(self, session: Key) -> None:
-        """Hang up for a session that is over; nobody waits for it."""
+        """Close the connections of a session that has ended, without waiting."""
         with self._lock:
             for key in [key for key in self._own if key[0] == session]:
                 self._hang_up(self._own.pop(key))
 
     def close(self) -> None:
-        """Hang up, and give back what is shared."""
+        """Close the connections of sessions, and release the shared ones."""
         with self._lock:
             self._closed = True
             for own in self._own.values():

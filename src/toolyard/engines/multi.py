@@ -1,4 +1,4 @@
-"""`MultiToolEngine`: one history, several ways of answering."""
+"""`MultiToolEngine`: routes calls to several engines that share one history."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class MultiToolEngine(ToolEngine):
     """Routes each call to the engine of the tool's namespace, its source, its binding, or to the default.
 
     `MultiToolEngine({namespace: engine})` answers with the tools that its engines have in these namespaces.
-    The session is this engine's: history is shared by all of them, batches keep their order, and each call
-    obeys the limits of the engine that answers it.
+    Sessions belong to this engine: all engines share their history, batches keep their order, and each call obeys the
+    limits of the engine that answers it.
     """
 
     type_name = "multi"
@@ -96,14 +96,14 @@ class MultiToolEngine(ToolEngine):
         return engine._engine_of(tool) if isinstance(engine, MultiToolEngine) else engine
 
     def takes(self, tool: Tool) -> bool:
-        """True if the engine it would be routed to does."""
+        """True if the engine that the tool is routed to can execute it."""
         try:
             return self._engine_of(tool).takes(tool)
         except NoEngine:
             return False
 
     def _begin_own_sessions(self, session: Session, fork_of: str | None, at: int | None) -> None:
-        """Begin sessions of their own in engines that keep theirs."""
+        """Begin sessions in the engines that keep their own, undoing all if one fails."""
         owner, begun = session.key.owner or None, list[OverridingEngine]()
         try:
             if at is not None and self._styles:
@@ -121,17 +121,17 @@ class MultiToolEngine(ToolEngine):
             raise
 
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
-        """End the shared session and those of engines that keep theirs."""
+        """End the shared session and those in engines that keep their own."""
         super().teardown(session_id, owner=owner)
         for style in self._styles.values():
             style.teardown(Key(owner or "", session_id))
 
     def answer(self, invocation: Invocation) -> Any:
-        """Only for an engine that is asked without being routed to."""
+        """Route the call. Used only if this engine is called directly as part of another one."""
         return self.route(invocation.tool).answer(invocation)
 
     def _answering_engines(self) -> list[ToolEngine]:
-        """The engines that answer, those of an engine that only routes in its place."""
+        """The engines that calls are routed to, with nested multi engines replaced by theirs."""
         inside = [e._answering_engines() if isinstance(e, MultiToolEngine) else [e] for e in self._parts]
         return _distinct_engines([engine for engines in inside for engine in engines])
 
@@ -149,7 +149,7 @@ _KEYS = {"engines": "namespaces", "sources": "sources", "bindings": "types of bi
 
 
 def _registry_of(engines: Mapping[str, ToolEngine]) -> ToolRegistry:
-    """The one that they share; where each has its own, the tools of their namespaces as they are now."""
+    """The registry that all engines share; else a new one of each engine's current tools in its namespace."""
     registries = list({id(engine.tool_registry): engine.tool_registry for engine in engines.values()}.values())
     if len(registries) == 1:
         return registries[0]
@@ -163,7 +163,7 @@ def _distinct_engines(engines: list[ToolEngine]) -> list[ToolEngine]:
 
 
 def _tell_apart(engines: list[ToolEngine]) -> None:
-    """Number those that were given no name, in their order; their state in a session is kept under it."""
+    """Number engines without an explicit name, in order, since names are the keys of their session state."""
     taken = {engine.name for engine in engines if engine.is_named}
     if len(taken) < sum(engine.is_named for engine in engines):
         names = [engine.name for engine in engines if engine.is_named]

@@ -1,4 +1,4 @@
-"""`PythonToolEngine`: in-process functions, sync or async; `ScriptToolEngine`: handlers of scripts alone."""
+"""`PythonToolEngine`: in-process functions, sync or async. `ScriptToolEngine`: handlers of script files only."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class PythonToolEngine(EffectfulEngine):
     """Calls the function behind a tool.
 
-    From sync code a sync tool runs in the caller's thread, an async one on the home loop. From async code an
-    async tool runs on the caller's loop, a sync one on the engine's threads, since it may block; one that is
-    marked `blocking=False` runs where it is called, and no deadline can cut it short. Handlers of script files run
-    in worker processes, as with `ScriptToolEngine`.
+    From sync code, a sync tool runs in the caller's thread and an async one on the home loop. From async code, an
+    async tool runs on the caller's loop and a sync one on the engine's threads, since it may block; one marked
+    `blocking=False` runs on the caller's loop, and no deadline can interrupt it. Handlers of script files run in worker
+    processes, as with `ScriptToolEngine`.
     """
 
     type_name = "python"
@@ -39,7 +39,7 @@ class PythonToolEngine(EffectfulEngine):
         self._runner: ScriptRunner | None = None
 
     def route(self, tool: Tool) -> Answerer:
-        """Itself for functions; for others whoever was named for their binding."""
+        """The engine registered for the tool's binding, else this one."""
         return self._engine_for(type(tool.binding)) or self
 
     def answer(self, invocation: Invocation) -> Any:
@@ -60,19 +60,19 @@ class PythonToolEngine(EffectfulEngine):
         return _finish_answer(binding, value)
 
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
-        """The function, where `answer` would do nothing else but call it."""
+        """The function, if `answer` would only call it; else None."""
         binding = prepared.tool.binding
         if type(binding) is not PythonBinding or type(self).answer is not PythonToolEngine.answer:
             return None
         return None if binding.takes_ctx else _answering_function(prepared, binding)
 
     def takes(self, tool: Tool) -> bool:
-        """What has a function behind it, and what others were named for."""
+        """True for functions and scripts, and for tools that an engine registered for their binding takes."""
         other = self._engine_for(type(tool.binding))
         return type(tool.binding) in (PythonBinding, ScriptBinding) if other is None else other.takes(tool)
 
     def blocks(self, tool: Tool) -> bool:
-        """Async functions do not, nor those that say so; what any other function does, nobody knows."""
+        """True unless the function is async or marked `blocking=False`."""
         binding = tool.binding
         if type(binding) is ScriptBinding:
             return self._script_runner().blocks(tool)
@@ -91,19 +91,19 @@ class PythonToolEngine(EffectfulEngine):
 class ScriptToolEngine(PythonToolEngine):
     """Runs scripts in worker processes, which are reused, and killed if they hang.
 
-    How scripts are held (sandbox, limits, workers) is said where they are loaded, by `ScriptToolLoader`; each of its
-    directories has workers of its own. A call has until its tool's TOOL_TIMEOUT or the caller's own limit, whichever
-    comes first: then its process is ended, and nobody knows how far it came. What a script prints is in the trace.
+    Sandbox, limits and workers are configured in `ScriptToolLoader`; each directory has its own workers. A call is
+    limited by the tool's TOOL_TIMEOUT or by the caller's timeout, whichever is shorter; its process is then killed, and
+    its effect is unknown. The output of a script is in the trace.
     """
 
     type_name = "scripts"
 
     def answer(self, invocation: Invocation) -> Any:
-        """What the handler returned; where an event loop runs, a coroutine for it."""
+        """The value that the handler returned; if an event loop is running, a coroutine for it."""
         return self._script_runner().answer(invocation)
 
     def takes(self, tool: Tool) -> bool:
-        """Only handlers of scripts."""
+        """True for handlers of scripts only."""
         return type(tool.binding) is ScriptBinding
 
 
@@ -112,13 +112,13 @@ async def _settle_answer(tool: Tool, binding: PythonBinding, work: Any) -> Any:
 
 
 def _finish_answer(binding: PythonBinding, value: Any) -> Any:
-    # A plain answer is made JSON, if it is not yet, where it is recorded.
+    # A plain value is converted to JSON, if needed, when it is recorded.
     return value if binding.plain or binding.finish is None else binding.finish(value)
 
 
 def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Callable[[Any], Any]:
     tool, call, finish = prepared.tool, prepared.call_function, None if binding.plain else binding.finish
-    # Its arguments were bound for it, so that what wants to be an int is one.
+    # The arguments were bound and coerced for this function already.
     function, _ = plain_function(binding)
     bare = function is not None and finish is None
     settle = partial(await_answer, tool, faults=CALLERS_FAULTS) if bare else partial(_settle_answer, tool, binding)
@@ -129,13 +129,13 @@ def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Calla
         else:
             try:
                 value = function(**arguments)
-            except BaseException as error:  # noqa: BLE001 - told apart and raised again
+            except BaseException as error:  # noqa: BLE001 - converted and raised again
                 raise_failure(tool, error)
         if type(value) is CoroutineType:
             return settle(value)
         try:
             return value if finish is None else finish(value)
-        except BaseException as error:  # noqa: BLE001 - what is computed when it is written is the function's, too
+        except BaseException as error:  # noqa: BLE001 - converting the value may run the tool's code
             raise_failure(tool, error)
 
     return answer

@@ -1,6 +1,6 @@
-"""`ScriptRunner`: has handlers of scripts run, in worker processes or, where that was chosen, in this one.
+"""`ScriptRunner`: runs handlers of scripts in worker processes, or in this process with `isolation: inprocess`.
 
-`ScriptModules` are the scripts that run in this process, because somebody chose that they should.
+`ScriptModules` holds the scripts that run in this process.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 _AHEAD, _PART = 0.05, 0.1
-"""Seconds, and the part of what is left, by which a script is ended before its caller stops waiting."""
+"""Seconds, and fraction of the remaining time, by which a script is ended before its caller stops waiting."""
 
 Place = tuple[str, Any]
-"""A directory and how its workers are made."""
+"""A directory and the settings of its workers."""
 
 
 class ScriptRunner:
-    """A pool of workers for each directory and its settings, made when first needed."""
+    """A pool of workers for each directory and its settings, created on first use."""
 
     def __init__(self) -> None:
         self._pools: dict[Place, ScriptPool] = {}
@@ -45,19 +45,19 @@ class ScriptRunner:
         self._is_closed = False
 
     def blocks(self, tool: Tool) -> bool:
-        """Only a function that runs in this process; workers are waited for as the caller waits."""
+        """True for sync functions that run in this process; waiting for a worker does not block the loop."""
         binding = tool.binding
         return isinstance(binding, ScriptBinding) and binding.isolation == "inprocess" and not binding.is_async
 
     def answer(self, invocation: Invocation) -> Any:
-        """What the handler returned; where an event loop runs, a coroutine for it."""
+        """The value that the handler returned; if an event loop is running, a coroutine for it."""
         binding = _script_binding(invocation)
         if binding.isolation == "inprocess":
             return self._modules.answer(invocation, binding)
         return drive_here(self._call_worker(invocation, binding))
 
     def close(self) -> None:
-        """End every worker."""
+        """End all workers."""
         for pool in self._close_pools():
             pool.close()
 
@@ -88,13 +88,13 @@ class ScriptRunner:
     async def _apool_for(self, binding: ScriptBinding) -> ScriptPool:
         import asyncio
 
-        # To find out what this machine can do takes a moment, the first time.
+        # Probing which sandboxes this machine supports takes a moment the first time.
         return await asyncio.to_thread(self._pool_for, binding)
 
     def _pool_for(self, binding: ScriptBinding) -> ScriptPool:
         from toolyard.links.scripts import ScriptPool, WorkerSettings
 
-        # Callers may be anywhere, so they learn what the directory is called, and not where it is.
+        # Callers may be remote, so messages show only the directory's name, not its path.
         label = os.path.basename(binding.directory.rstrip("/")) or "scripts"
         key = (binding.directory, binding.settings)
         with self._lock:
@@ -117,7 +117,7 @@ class ScriptRunner:
 
 
 def code_of(binding: ScriptBinding) -> Code:
-    """The bytes that were loaded."""
+    """The bytes that were loaded, as sent to workers."""
     from toolyard.links.scripts import Code
 
     return Code(binding.file, binding.sha256 or hashlib.sha256(binding.code).hexdigest(), binding.code)
@@ -133,7 +133,7 @@ def _script_binding(invocation: Invocation) -> ScriptBinding:
     if binding.takes_ctx and "ctx" in invocation.arguments:
         raise InvalidArguments(
             f"{tool.qualified_name} takes no argument 'ctx'",
-            hint="leave it out; the script is told about its call by who runs it",
+            hint="leave it out; the engine passes ctx to the script",
             details={"violations": [{"pointer": "/ctx", "keyword": "properties", "message": "is not an argument"}]},
         )
     return binding
@@ -152,7 +152,7 @@ def _script_context(invocation: Invocation, binding: ScriptBinding) -> Mapping[s
 
 
 def _before_deadline(deadline: float | None) -> float | None:
-    """A moment before a task stops waiting: then what was printed is not lost."""
+    """Slightly before the deadline, so that the output is received before the task stops waiting."""
     return None if deadline is None else deadline - min(_AHEAD, _PART * max(deadline - time.monotonic(), 0))
 
 
@@ -174,14 +174,14 @@ _numbers = itertools.count(1)
 
 
 class ScriptModules:
-    """What was executed so far: each file once for its bytes, under a name that is nobody else's."""
+    """Scripts executed in this process: each version of a file once, as a module with a unique name."""
 
     def __init__(self) -> None:
         self._modules: dict[tuple[str, str, str | None], ModuleType] = {}
         self._lock = threading.RLock()
 
     def answer(self, invocation: Invocation, binding: ScriptBinding) -> Any:
-        """The handler's value, or a coroutine for it. Nothing holds it, and nothing can end it."""
+        """The handler's value, or a coroutine for it. It runs without a sandbox and cannot be interrupted."""
         tool = invocation.tool
         try:
             handler = self._handler_of(binding)
@@ -194,7 +194,7 @@ class ScriptModules:
         return await_answer(tool, value, CALLERS_FAULTS) if type(value) is CoroutineType else value
 
     def close(self) -> None:
-        """Forget them; what still runs keeps what it has."""
+        """Forget the modules; handlers still running keep their references."""
         with self._lock:
             for module in self._modules.values():
                 sys.modules.pop(module.__name__, None)
@@ -211,7 +211,7 @@ class ScriptModules:
             stem = re.sub(r"\W", "_", binding.file.removesuffix(".py"))
             module = ModuleType(f"toolyard_script_{next(_numbers)}_{stem}")
             module.__file__ = f"{binding.directory}/{binding.file}"
-            # Dataclasses and the like look their module up; no other module has such a name.
+            # Dataclasses and others look up their module in `sys.modules`.
             sys.modules[module.__name__] = module
             try:
                 code = compile(binding.code, module.__file__, "exec", dont_inherit=True)
@@ -233,7 +233,7 @@ def _find_handler(module: ModuleType, binding: ScriptBinding) -> Any:
 
 
 def weakest_level(tools: Iterable[Tool]) -> str:
-    """The level in force where it is weakest: `inprocess` if nothing holds a script, `none` if there is no script."""
+    """The weakest sandbox level in force: `inprocess` for scripts without a sandbox, `none` if there are no scripts."""
     ways = {
         "inprocess" if binding.isolation == "inprocess" else getattr(binding.settings, "sandbox", "auto")
         for binding in (tool.binding for tool in tools)
@@ -248,6 +248,6 @@ def weakest_level(tools: Iterable[Tool]) -> str:
         try:
             found.append(probe_level(way))
         except ConfigError:
-            # It cannot be had here, so none of those scripts is run.
+            # This sandbox is unavailable here, so none of its scripts can run.
             continue
     return max(found, key=lambda level: [str(each) for each in LEVELS].index(level), default="none")

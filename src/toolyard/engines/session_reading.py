@@ -1,4 +1,4 @@
-"""`SessionReading`: what an engine tells of its sessions, each method with its a-twin."""
+"""`SessionReading`: the methods by which an engine reads its sessions, each with its async twin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 
 
 def run_off_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """The method for async code, whichever subclass has made it its own."""
+    """The async twin of a method, looked up by name so that overrides in subclasses are used."""
 
     @functools.wraps(method)
     async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -28,33 +28,33 @@ def run_off_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatena
 
 
 class SessionReading:
-    """Reads from `sessions`: none of this changes anything, or needs a session's turn."""
+    """Read access to `sessions`. These methods change nothing and do not wait for the session's turn."""
 
     sessions: Sessions
 
     def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`tool_executions`, a list of `{"tool_call", "tool_output"}`, and the state of each engine.
 
-        None if there is no such session. The data is the caller's own, and good as `initial_state`.
+        None if there is no such session. The data is a copy, and can be passed as `initial_state`.
         """
         return self.sessions.state(session_id, owner)
 
     def get_session_history(
         self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
     ) -> list[RecordedCall]:
-        """Every call with its result, when it was recorded, and how long it took; from behind entry `after` on.
+        """Every call with its result, when it was recorded, and how long it took; starting after entry `after`.
 
         Raises `UnknownSessionError` (a KeyError) if there is no such session.
         """
         return self.sessions.calls(session_id, owner, after=after, limit=limit)
 
     def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """Equal for sessions with equal histories, whatever their ids and forks."""
+        """A hash that is equal for sessions with equal histories, whatever their ids and forks."""
         return self.sessions.state_hash(session_id, owner)
 
     def world_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
-        """Equal for equal worlds: what engines keep in the session, or kept behind its `at`-th entry, whatever path
-        led there. What the session was set up with is no part of it.
+        """A hash that is equal for equal worlds: the engines' state in the session, or its state after entry `at`,
+        however it was reached. The arguments of `setup` are not included.
         """
         return self.sessions.world_hash(session_id, owner, at=at)
 
@@ -69,7 +69,7 @@ class SessionReading:
     ) -> WorldDiff:
         """What was added, removed and changed between the worlds of two sessions, or two entries of one.
 
-        `at_a` is a number of entries of the first, `at_b` of the second; None is the end.
+        `at_a` is a number of entries of the first session, `at_b` of the second; None means the end.
         """
         return self.sessions.world_diff(session_id, other_id, owner, at_a=at_a, at_b=at_b)
 

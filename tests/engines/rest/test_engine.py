@@ -393,7 +393,7 @@ async def test_another_engine_may_answer_what_is_simulated(echo, stand_in, value
 
 
 def test_what_stands_in_must_not_reach_outside_itself():
-    with RESTToolEngine() as other, pytest.raises(ConfigError, match="reaches outside itself"):
+    with RESTToolEngine() as other, pytest.raises(ConfigError, match="has effects itself"):
         RESTToolEngine(simulate_with=other)
 
 

@@ -1,4 +1,4 @@
-"""Tools played by a language model, or by the simulator where no model is named."""
+"""Tool results from a language model, or from the schema simulator if no model is configured."""
 
 from toolyard.engines.lm.engine import LMToolEngine
 

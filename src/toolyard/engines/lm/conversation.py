@@ -1,11 +1,11 @@
-"""The conversation in which a model plays a tool: an instruction, what was called before, and the call.
+"""The conversation in which a model simulates a tool: an instruction, the earlier calls, and the call.
 
-`Prompts` write it, and `read_result` makes what the model said the value of the call.
+`Prompts` builds it, and `read_result` turns the model's answer into the result of the call.
 
-system     the instruction
-user       specification and call      for each entry of the session's history,
-assistant  result, or error            whichever engine answered it
-user       specification and call
+    system     the instruction
+    user       specification and call      for each entry of the session's history,
+    assistant  result, or error            whichever engine answered it
+    user       specification and call
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_ASKED = 8192
 
 
 class Built(msgspec.Struct, frozen=True):
-    """A prompt, how much of the history is in it, and what is asked for."""
+    """A prompt, how much of the history it contains, and the format of the answer."""
 
     messages: tuple[Message, ...]
     told: int
@@ -61,7 +61,7 @@ Asked: TypeAlias = tuple[Schema | None, CompiledSchema | None, frozenset[str]]
 
 
 class Prompts:
-    """Builds prompts. `max_tokens` is what the history may take, None for no limit; its eldest entries go first."""
+    """Builds prompts. `max_tokens` limits the history, None for no limit; the oldest entries are dropped first."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Prompts:
         )
 
     def _ask_for(self, tool: Tool) -> Asked:
-        """Worked out once: of a large schema it takes as long as all else of a call, and the loop would wait for it."""
+        """The format of the tool's answers; cached, since compiling a large schema each time would block the loop."""
         known = self._asked.get(id(tool))
         if known is None or known[0] is not tool:
             if len(self._asked) >= _MOST_ASKED:
@@ -102,7 +102,7 @@ class Prompts:
         return known[1]
 
     def _history_messages(self, registry: ToolRegistry, entries: Sequence[bytes]) -> list[Message]:
-        """A pair of messages for each entry that fits, from the last backwards."""
+        """A pair of messages for each entry that fits the token limit, newest first."""
         heads: dict[str, str | None] = {}
         pairs: list[Message] = []
         left = self._max_tokens
@@ -111,7 +111,7 @@ class Prompts:
             name, arguments, output = entry.tool_output.name, entry.tool_call.arguments, entry.tool_output
             if name not in heads:
                 tools = registry.get(name)
-                # Which of several overloads it was depends on the arguments.
+                # With several overloads, the specification depends on the arguments.
                 heads[name] = None if len(tools) > 1 else _tool_head(tools[0]) if tools else _call_head(name)
             head = heads[name]
             if head is None:
@@ -141,18 +141,18 @@ def _tool_head(tool: Tool) -> str:
 
 ENVELOPE = "result"
 FAILURE = "error"
-"""The one key of an answer that is a failure: the form in which prompts tell of earlier ones."""
+"""The only key of an answer that reports a failure; prompts show earlier failures in the same form."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
 _UNBOUNDED = frozenset({"not", "if", "allOf"})
-"""What is bounded in the first two would allow more, not less; in a branch it may contradict what another asks for."""
+"""Keywords under which no limits are added: in the first two they would widen the schema, in the last contradict it."""
 _FIXED = frozenset({"enum", "const", "pattern", *IN_PLACE})
 
 
 class Bounds(NamedTuple):
-    """How long a text and a list may become where the schema sets no limit.
+    """Maximum length of texts and lists for which the schema sets no limit.
 
-    A small model held to a schema without limits goes on until it is cut off, and half of an object is none.
+    Without limits, a small model may continue until its output is cut off, leaving incomplete JSON.
     """
 
     length: int
@@ -160,7 +160,7 @@ class Bounds(NamedTuple):
 
 
 def response_format(tool: Tool, bounds: Bounds, most: str = "json_schema", strict: bool = False) -> Schema | None:
-    """What to ask for: the schema where there is one, else any object. `most` is all the server can be held to."""
+    """The tool's schema if it has one, else any object. `most` is the strictest format that the server supports."""
     if most == "text":
         return None
     if not tool.output_parameters or most != "json_schema":
@@ -171,11 +171,11 @@ def response_format(tool: Tool, bounds: Bounds, most: str = "json_schema", stric
 
 
 def asked_for(schema: Schema, bounds: Bounds) -> Schema:
-    """The schema, bounded; inside an envelope if it is not one of an object."""
+    """The schema with limits added; wrapped in an envelope unless it describes an object."""
     if is_object(schema):
         plain: Schema = _bound_schema(schema, bounds, "#", True)
         return plain if "type" in plain else {"type": "object", **plain}
-    # Its references begin at the root, and that is elsewhere now.
+    # The schema moves into `$defs`, so its references to the root must be rewritten.
     inner = _bound_schema(schema, bounds, f"#/$defs/{ENVELOPE}", True)
     inner.pop("$schema", None)
     return {
@@ -188,7 +188,7 @@ def asked_for(schema: Schema, bounds: Bounds) -> Schema:
 
 
 def is_object(schema: Schema) -> bool:
-    """Whether it says at its root that it describes an object and nothing else."""
+    """True if the root of the schema allows only objects."""
     kind = schema.get("type")
     return kind == "object" or kind == ["object"] or (kind is None and "properties" in schema)
 
@@ -227,7 +227,7 @@ def _read_least(value: Any) -> int:
 
 
 class Unfit(ValueError):
-    """The text is no result; says why in words that the model can act on."""
+    """The text is not a valid result; the message says why in terms the model can act on."""
 
     def __init__(self, problem: str, violations: list[Violation] | None = None) -> None:
         super().__init__(problem)
@@ -235,10 +235,10 @@ class Unfit(ValueError):
 
 
 def read_result(text: str, output: CompiledSchema | None, declared: frozenset[str], cut: bool = False) -> Any:
-    """The value; `Unfit` if there is none in it, or none that the tool may return.
+    """The value in the model's answer; raises `Unfit` if there is none, or none that the schema allows.
 
-    Without a schema it is any object. With one, an envelope that the schema does not know is taken off. A failure in
-    the form that prompts have for it raises `ToolFailed`, unless the schema has a property of that name.
+    Without a schema it must be an object. With one, an envelope that the schema does not declare is removed. An answer
+    in the form of a failure raises `ToolFailed`, unless the schema declares a property of that name.
     """
     try:
         value = find_json(text)

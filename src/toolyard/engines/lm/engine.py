@@ -1,4 +1,4 @@
-"""`LMToolEngine`: a language model, or a simulator without one, plays the tools."""
+"""`LMToolEngine`: simulates tools with a language model, or from their schemas alone."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 MAX_HISTORY_TOKENS = 16_000
 _QUOTED = 8_000
-"""Characters of an unusable answer that the model is shown again."""
+"""Maximum characters of an unusable answer that are repeated to the model."""
 _NOTHING = "(nothing)"
 _SCHEMA = "schema"
 
 
 class LMEngineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the engine that has a model, or the schemas alone, make answers up."""
+    """Options of the engine that generates results with a model or from the schemas alone."""
 
     lm_config: Annotated[
         LMOptions | None,
@@ -54,23 +54,23 @@ class LMEngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @register_tool_engine("lm")
 class LMToolEngine(ToolEngine):
-    """Makes up results that are consistent with the tools' definitions and the session, with or without a model.
+    """Generates results that are consistent with the tools' definitions and the session, with or without a model.
 
-    `lm_config` says who plays: `type` is `openai` (any server that speaks its interface, by `base_url`), `ollama`,
-    `anthropic`, `llama` (a small model in this process) or, if nothing is given, `schema`: results made from the
-    output schemas without any model. The model sees every call of the session and how it was answered, by whichever
-    engine, as far as `max_history_tokens` reach; the eldest are left out first, and the trace says how many.
+    `lm_config` selects the model: `type` is `openai` (any server with that API, by `base_url`), `ollama`, `anthropic`,
+    `llama` (a small model in this process) or, by default, `schema`: results are generated from the output schemas
+    without a model. The model sees every call of the session with its result, whichever engine answered it, within
+    `max_history_tokens`; the oldest are dropped first, and the trace says how many.
 
-    An answer that the tool's schema does not allow is sent back with what is wrong about it, `repairs` times; then
-    the call fails. Where the schema sets no limits, texts are held to `max_string_length` and lists to `max_items`.
-    `error_categories` lets calls fail on purpose. `instruction` takes the place of the usual one.
+    An answer that does not conform to the tool's schema is sent back with the violations, up to `repairs` times; then
+    the call fails. Where the schema sets no limits, texts are limited to `max_string_length` and lists to `max_items`.
+    `error_categories` makes calls fail on purpose. `instruction` replaces the default system prompt.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (LMEngineOptions,)
 
     type_name = "lm"
     is_last_resort = False
-    """True if nobody chose it: nothing else is behind the tools, and each result says that it was made up."""
+    """True if this is the fallback for tools without an engine; results are then marked as simulated."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class LMToolEngine(ToolEngine):
         self._client: Any = None
         self._simulator: Any = None
         self._world: tuple[Any, dict[str, Any]] | None = None
-        """The tools that there were, and what a session of theirs begins with."""
+        """The registry snapshot, and the initial state of a session with its tools."""
         config: Mapping[str, Any] = {"type": _SCHEMA} if lm_config is None else lm_config
         if isinstance(config, Mapping) and config.get("type") == _SCHEMA:
             self._simulator = _make_simulator(config)
@@ -121,20 +121,20 @@ class LMToolEngine(ToolEngine):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What the config gave that must be shown nowhere."""
+        """Configured values that must not be shown."""
         return () if self._client is None else tuple(self._client.secrets)
 
     @property
     def spent(self) -> dict[str, Spent]:
-        """Requests, tokens and money so far, by model."""
+        """Requests, tokens and cost so far, by model."""
         return {} if self._client is None else dict(self._client.ledger.spent)
 
     def blocks(self, tool: Tool) -> bool:
-        """Never: `answer` gives a coroutine, or computes for a moment."""
+        """False: `answer` returns a coroutine, or computes only briefly."""
         return False
 
     def first_states(self) -> dict[str, dict[str, Any]]:
-        """The world of the simulator, if it has one: made once for the tools that there are."""
+        """The simulator's world, if it has one; generated once for each registry snapshot."""
         if self._simulator is None or self._simulator.world is None:
             return {}
         root, snapshot = self._root, self._root.tool_registry.snapshot
@@ -166,7 +166,7 @@ class LMToolEngine(ToolEngine):
         messages = built.messages
         answers: list[LMAnswer] = []
         unfit: Unfit | None = None
-        # At once, so that the trace has it even if the model cannot be had.
+        # Set before the first request, so that the trace has it even if the model is unavailable.
         invocation.notes = self._trace_notes(built, answers)
         while unfit is None or len(answers) < self._rounds:
             request = self._client.request(messages, built.response_format)
@@ -178,13 +178,13 @@ class LMToolEngine(ToolEngine):
             except Unfit as error:
                 unfit = error
             again = Message("user", REPAIR.format(problem=unfit))
-            # Some servers refuse a turn in which nothing is said.
+            # Some servers refuse an empty assistant message.
             said = answer.text[:_QUOTED] if answer.text.strip() else _NOTHING
             messages = (*messages, Message("assistant", said), again)
         raise _unusable_result(invocation.tool, unfit, len(answers))
 
     def _trace_notes(self, built: Built, answers: Sequence[LMAnswer]) -> dict[str, Any]:
-        """For the trace: who was asked, what it took, and how much of the history was left out."""
+        """For the trace: the model, its usage, and how much of the history was dropped."""
         return {
             "model": self._client.config.model,
             "requests": len(answers),
@@ -214,7 +214,7 @@ def _make_simulator(config: Mapping[str, Any]) -> Any:
 
 
 def _plan_faults(categories: Any, faults: Any, config: Any) -> FaultPlan:
-    """The plan that these stand for, with the model's seed if it has one."""
+    """The fault plan of these options, with the seed of `lm_config` if it has one."""
     from toolyard.calls.faults import from_error_categories
 
     if faults is not None:

@@ -1,4 +1,4 @@
-"""Calls recorded to a cassette and played back."""
+"""Records calls to a cassette and plays them back."""
 
 from toolyard.engines.replay.engine import ReplayMatch, ReplayMode, ReplayToolEngine
 

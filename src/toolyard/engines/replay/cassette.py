@@ -1,4 +1,4 @@
-"""`Cassette`: recorded calls, found by what was asked in the time of one lookup however many there are."""
+"""`Cassette`: a file of recorded calls, indexed by tool and arguments."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n",
 
 
 def read_items(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each recording as plain data, and where it stands."""
+    """Each recording as plain data, with its location for messages."""
     data = read_bytes(path, max_bytes=_MAX_BYTES)
-    # What its writer could not finish before it ended is left out.
+    # Leave out an incomplete recording whose writer was interrupted.
     data = data[: _find_joint(lambda start, end: data[start:end], len(data), path)[0]]
     if path.suffix.lower() in YAML:
         items = parse_yaml(data, what=str(path), max_depth=_MAX_DEPTH)
@@ -61,13 +61,13 @@ def read_items(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def append_item(path: Path, item: dict[str, Any]) -> None:
-    """Add one recording. Several processes may do so at once."""
+    """Append one recording; safe for several processes at once."""
     text = _dump_yaml(item) if path.suffix.lower() in YAML else msgspec.json.encode(item) + b"\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed
         size = os.fstat(descriptor).st_size
         whole, between = _find_joint(lambda start, end: os.pread(descriptor, end - start, start), size, path)
         if between is None:
@@ -87,9 +87,9 @@ _Read = Callable[[int, int], bytes]
 
 
 def _find_joint(read: _Read, size: int, path: Path) -> tuple[int, bytes | None]:
-    """How much of a file is whole, and what stands between that and one more; None if no more can be added to it.
+    """The length without an incomplete last item, and the separator before the next one; None if none may be added.
 
-    People who edit a file may leave out its last line feed; what ends without one is not for that reason half.
+    A last line without a line feed may have been edited by hand, so that alone does not make it incomplete.
     """
     if path.suffix.lower() in YAML:
         return _yaml_joint(read, size, path)
@@ -129,14 +129,14 @@ def _parse_items(text: bytes, path: Path) -> list[Any] | None:
 
 
 def _is_own(text: bytes) -> bool:
-    """Whether it begins as what is written here does, which says when it was and, last of all, how long it took."""
+    """True if the text begins, as far as it goes, like an item that `_dump_yaml` wrote: with `name` and `when`."""
     first, _, rest = text.partition(b"\n")
     begun = len(rest) < len(_OWN_SECOND) and _OWN_SECOND.startswith(rest)
     return first[: len(_OWN_FIRST)] == _OWN_FIRST[: len(first)] and (begun or rest.startswith(_OWN_SECOND))
 
 
 def _behind_last(mark: bytes, read: _Read, size: int) -> int:
-    """The place behind the last mark; 0 if there is none."""
+    """The position after the last mark; 0 if there is none."""
     end = size
     while end > 0:
         start = max(end - 65536, 0)
@@ -150,11 +150,11 @@ def _behind_last(mark: bytes, read: _Read, size: int) -> int:
 def _dump_yaml(item: dict[str, Any]) -> bytes:
     import yaml
 
-    # Of what was cut off, the beginning is there and the end is not: so much is told by these two.
+    # With `when` second and `duration` last, a truncated recording can be recognised.
     parts = {"name": item["name"], "when": item["when"], **item}
     parts["duration"] = parts.pop("duration")
     large = yaml.__with_libyaml__ and len(msgspec.json.encode(item)) > _LARGE
-    # The fast one escapes more than it need.
+    # libyaml is faster, but escapes more than necessary.
     dumper: Any = type("Dumper", (yaml.CSafeDumper if large else yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})
     dumper.add_representer(str, _represent_text)
     written = yaml.dump([parts], Dumper=dumper, sort_keys=False, allow_unicode=True, width=_WIDEST)
@@ -162,37 +162,37 @@ def _dump_yaml(item: dict[str, Any]) -> bytes:
 
 
 def _represent_text(dumper: Any, value: str) -> Any:
-    """Quotes every text that any reader could take for something else."""
+    """Quote every text that some YAML reader could take for another type."""
     plain = _PLAIN.fullmatch(value) is not None and value.lower() not in _WORDS
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One call and what came of it. `when` is a moment in UTC, `duration` seconds."""
+    """A call and its outcome. `when` is a time in UTC, `duration` is in seconds."""
 
     name: str
     arguments: dict[str, Any] = {}
     result: Any | UnsetType = UNSET
     error: ErrorInfo | UnsetType = UNSET
     unforeseen: bool | UnsetType = UNSET
-    """True if the error is an exception of the tool's own, which not every caller is told."""
+    """True if the error is an exception raised by the tool, whose message may be hidden from callers."""
     content: list[dict[str, Any]] | str | UnsetType = UNSET
-    """The blocks of an answer that is more than JSON; "result" if the result is those blocks."""
+    """Content blocks of a result that is more than JSON; "result" if the result consists of these blocks."""
     simulated: bool | UnsetType = UNSET
-    """True if it was only tried; it counts as long as the call itself is not recorded."""
+    """True for a simulated call; used only if the call was never executed in the cassette."""
     fault: dict[str, Any] | UnsetType = UNSET
-    """What befell the call on purpose when it was recorded."""
+    """The fault that was injected into the call when it was recorded."""
     definition_hash: str = ""
     when: str = ""
     duration: float = 0.0
 
     @property
     def key(self) -> str:
-        """Equal for calls that ask the same."""
+        """Equal for calls of the same tool with the same arguments."""
         return call_key(self.name, self.arguments)
 
     def play(self) -> Any:
-        """The value once more, or the error raised."""
+        """Return the recorded value, or raise the recorded error."""
         if isinstance(self.error, ErrorInfo):
             error: CallError = (
                 ToolFailed(self.error.message) if self.unforeseen is True else CallError(self.error.message)
@@ -209,7 +209,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON, as it is written."""
+        """Plain JSON, as written to the file."""
         made: dict[str, Any] = msgspec.to_builtins(self)
         return made
 
@@ -220,7 +220,7 @@ def call_key(name: str, arguments: dict[str, Any]) -> str:
 
 
 class Cassette:
-    """The recordings of one file, in order. Those that are added are written at once."""
+    """The recordings of one file, in order. Added recordings are written immediately."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -229,7 +229,7 @@ class Cassette:
         self.recordings: list[Recording] = []
         self._lock = threading.Lock()
         self.order: list[int] = []
-        """Numbers of those that were executed."""
+        """Numbers of the recordings that were executed, not simulated."""
         self._calls: dict[str, list[int]] = {}
         self._names: dict[str, list[int]] = {}
         self._rehearsed: dict[str, list[int]] = {}
@@ -237,7 +237,7 @@ class Cassette:
 
     @classmethod
     def load(cls, path: str | Path) -> Cassette:
-        """What the file has; `SourceUnavailable` if there is none, `MalformedSource` if it is no cassette."""
+        """Read a file; raises `SourceUnavailable` if there is none, `MalformedSource` if it is not a cassette."""
         cassette = cls(path)
         for where, item in read_items(cassette.path):
             cassette._index_recording(_read_recording(item, where))
@@ -250,25 +250,25 @@ class Cassette:
         return f"<Cassette {self.path.name} of {len(self)} recordings>"
 
     def add(self, recording: Recording) -> int:
-        """Write one more; its number."""
+        """Write a recording and return its number."""
         with self._lock:
             append_item(self.path, recording.to_dict())
             return self._index_recording(recording)
 
     def of_call(self, key: str) -> list[int]:
-        """Numbers of the recordings of that very call, in order; of one never executed, those of simulations."""
+        """Numbers of the recordings of that call, in order; those of simulations if it was never executed."""
         return self._calls.get(key) or self.rehearsed(key)
 
     def rehearsed(self, key: str) -> list[int]:
-        """Numbers of the simulations of that very call."""
+        """Numbers of the simulations of that call."""
         return self._rehearsed.get(key, [])
 
     def of_name(self, name: str) -> list[int]:
-        """Numbers of the recordings of that tool, in order; of one never executed, those of simulations."""
+        """Numbers of the recordings of that tool, in order; those of simulations if it was never executed."""
         return self._names.get(name) or self._rehearsed_names.get(name, [])
 
     def names(self) -> list[str]:
-        """Every tool that occurs, sorted."""
+        """All tools in the cassette, sorted."""
         return sorted(self._names.keys() | self._rehearsed_names.keys())
 
     def _index_recording(self, recording: Recording) -> int:
@@ -295,26 +295,26 @@ def _read_recording(item: Any, where: str) -> Recording:
 
 
 class Moved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call that the cassette does not have, though it has the tool; or one that the tool no longer accepts."""
+    """A call that is not in the cassette, or a recorded call that its tool no longer accepts."""
 
     name: str
     arguments: dict[str, Any]
     nearest: dict[str, Any] | None = None
-    """What the cassette has in its place; None if the tool is not in it at all."""
+    """The arguments of the most similar recording; None if the tool is not in the cassette."""
     reason: str = ""
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A tool that is not defined as it was when it was recorded."""
+    """A tool whose definition differs from the recorded one."""
 
     name: str
     recorded: str
     now: str | None
-    """None if the tool is gone."""
+    """None if the tool no longer exists."""
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """What a run, or a check, found. `ok` if that is nothing."""
+    """Differences found between a cassette and a run or the current definitions."""
 
     cassette: str
     recordings: int
@@ -324,7 +324,7 @@ class Drift(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """True if nothing has moved."""
+        """True if there are no differences."""
         return not (self.never_played or self.arguments_changed or self.definitions_changed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -333,7 +333,7 @@ class Drift(msgspec.Struct, frozen=True):
         return {**made, "ok": self.ok}
 
     def lines(self) -> list[str]:
-        """For people: one line for each thing found."""
+        """One readable line for each difference."""
         said = [f"never played: {_describe_call(item.name, item.arguments)}" for item in self.never_played]
         for moved in self.arguments_changed:
             instead = "" if moved.nearest is None else f"; recorded was {_describe_call(moved.name, moved.nearest)}"
@@ -346,7 +346,7 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 def nearest(cassette: Cassette, name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
-    """The recorded arguments of that tool that share the most with these; None if there are none."""
+    """The recorded arguments of that tool that are most similar to these; None if there are none."""
     found = [cassette.recordings[number].arguments for number in cassette.of_name(name)[:1000]]
 
     def count_shared(other: dict[str, Any]) -> int:
@@ -356,7 +356,7 @@ def nearest(cassette: Cassette, name: str, arguments: dict[str, Any]) -> dict[st
 
 
 def drift_of(cassette: Cassette, registry: ToolRegistry) -> Drift:
-    """What can be said without making a call: tools that changed or are gone, arguments they no longer accept."""
+    """Drift that can be found without calls: tools that changed or are gone, and arguments no longer accepted."""
     changed: dict[tuple[str, str], Changed] = {}
     moved: list[Moved] = []
     snapshot = registry.snapshot
@@ -378,7 +378,7 @@ def drift_of(cassette: Cassette, registry: ToolRegistry) -> Drift:
 
 
 def _only_hidden(arguments: dict[str, Any], error: InvalidArguments) -> bool:
-    """Whether nothing is wrong but what stands in place of secrets, for any of the tool's overloads."""
+    """True if all violations, for any one overload, are at redacted values."""
     details = error.info.details
     return any(
         all(hides(arguments, violation["pointer"]) for violation in overload.get("violations", [{"pointer": ""}]))

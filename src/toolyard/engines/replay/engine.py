@@ -57,7 +57,7 @@ _NEVER_PLAYED = frozenset(kind.code for kind in (Denied, Interrupted, InvalidArg
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the engine that records calls and answers from the recording."""
+    """Options of the engine that records calls and replays them."""
 
     cassette: Annotated[str | Path, Meta(description="Path of the cassette.")]
     mode: Annotated[
@@ -79,18 +79,18 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
 class ReplayToolEngine(ToolEngine):
     """Replays recorded calls, and records those of another engine in a readable file.
 
-    `mode` "replay" answers from the cassette alone; "record" has every call answered by `engine` and adds it;
-    "auto" plays what is there and records the rest, but for failures that a further try may not meet; "passthrough"
-    leaves the cassette alone. In a config `engine` is the name of another engine under `tools.engines`. Its limits
-    and its fault plan hold for the calls it answers.
+    `mode` "replay" answers from the cassette alone; "record" sends every call to `engine` and adds it to the cassette;
+    "auto" replays what is recorded and records the rest, except for failures that a retry may avoid; "passthrough" does
+    not use the cassette. In a config `engine` is the name of another engine under `tools.engines`. Its limits and its
+    fault plan apply to the calls it answers.
 
     `match` "arguments" finds a call by its tool and canonical arguments; recordings of the same call play in order,
-    and the last one is repeated unless `repeat` is false. "fifo" plays a tool's recordings in order whatever the
-    arguments. "strict" wants the calls of a session in the order of the cassette, with tools defined as they were.
-    What was played before is read off the session, so every session begins at the start.
+    and the last one is repeated unless `repeat` is false. "fifo" plays a tool's recordings in order, whatever the
+    arguments. "strict" requires the calls of a session to be in the order of the cassette, with unchanged definitions.
+    The position is derived from the session's history, so every session starts at the beginning.
 
-    Secrets are taken out before anything is written: what looked like one comes back as `[redacted]`, and calls that
-    differ in nothing else are one call to the cassette.
+    Secrets are redacted before anything is written: they are replayed as `[redacted]`, and calls that differ only in
+    secrets count as the same call.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (ReplayOptions,)
@@ -126,7 +126,7 @@ class ReplayToolEngine(ToolEngine):
         self.reaches_out = mode != "replay" and engine is not None and engine.reaches_out
         self.cassette = _open_cassette(expand_place(cassette, "cassette"), mode)
         self._alone: Counter[str] = Counter()
-        """Calls without a session, by slot."""
+        """Number of calls without a session, by slot."""
         self._lock = threading.Lock()
         self._played: set[int] = set()
         self._misses: dict[str, Moved] = {}
@@ -138,19 +138,19 @@ class ReplayToolEngine(ToolEngine):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Those of the engine it records."""
+        """The secrets of the recorded engine."""
         return () if self.behind is None else self.behind.secrets
 
     def blocks(self, tool: Tool) -> bool:
-        """Never: `answer` gives a coroutine where a loop runs."""
+        """False: on an event loop `answer` returns a coroutine instead of blocking."""
         return False
 
     def takes(self, tool: Tool) -> bool:
-        """What the recorded engine does; any tool, where there is none."""
+        """True if the recorded engine takes the tool, or if no engine is needed."""
         return self.behind is None or self.mode == "replay" or self.behind.takes(tool)
 
     def drift(self) -> Drift:
-        """What was asked so far, held against the cassette: what was not played, not found, or has changed."""
+        """Differences between the calls so far and the cassette: not played, not found, or changed."""
         with self._lock:
             unplayed = [
                 recording
@@ -162,7 +162,7 @@ class ReplayToolEngine(ToolEngine):
         return Drift(str(self.cassette.path), len(self.cassette), unplayed, moved, changed)
 
     def answer(self, invocation: Invocation) -> Any:
-        """What was recorded, or what the engine answers now; where an event loop runs, perhaps a coroutine."""
+        """The recorded result, or the engine's; on an event loop possibly a coroutine for it."""
         if self.mode == "passthrough":
             return drive_here(self._live_flow(invocation, None))
         asked = Recording(name=invocation.tool.qualified_name, arguments=self._redact_value(invocation.arguments))
@@ -179,10 +179,10 @@ class ReplayToolEngine(ToolEngine):
         return known if self.behind is None else self.behind._path.redactor.value(known)
 
     def _count_before(self, invocation: Invocation, slot: str) -> int:
-        """How many calls of that slot were played in the session before this one; for whoever has its turn."""
+        """How many calls of that slot were played before in the session; requires the session's turn."""
         if invocation.session_id:
             return invocation.session.count_entries(self, self._count_entry)[slot]
-        # Calls without a session come in the order in which they come; one that is simulated is not counted.
+        # Calls without a session are counted across the engine; simulated ones do not count.
         with self._lock:
             count = self._alone[slot]
             if invocation.mode == "execute":
@@ -194,12 +194,12 @@ class ReplayToolEngine(ToolEngine):
         slot, info = self._slot_of(entry), entry.tool_output.error_info
         if slot is None:
             return
-        # A refusal that was not itself recorded was made on this side of the cassette, and nothing was played.
+        # An error that is not in the recording was raised before the cassette was reached, so nothing was played.
         if info is None or info.code not in _NEVER_PLAYED or self._is_recorded(info, slot, counts[slot]):
             counts[slot] += 1
 
     def _slot_of(self, entry: Entry) -> str | None:
-        """What an earlier call of a session counts as."""
+        """The slot that an earlier call of a session counts towards; None if it counts towards none."""
         name = entry.tool_output.name
         if self.match == "fifo":
             return name
@@ -210,11 +210,11 @@ class ReplayToolEngine(ToolEngine):
         try:
             bound = bind(self.tool_registry.snapshot, ToolCall(name, entry.tool_call.arguments))
         except CallError:
-            return None  # the tool has changed since
+            return None  # the tool no longer accepts this call
         return call_key(name, self._redact_value(bound.arguments))
 
     def _is_recorded(self, info: ErrorInfo, slot: str, place: int) -> bool:
-        """Whether the recording that was due there is that very error."""
+        """True if the recording at that place is this very error."""
         numbers: Sequence[int] = self.cassette.of_name(slot) if self.match == "fifo" else self.cassette.of_call(slot)
         if self.match == "strict":
             numbers = self.cassette.order
@@ -222,7 +222,7 @@ class ReplayToolEngine(ToolEngine):
         return isinstance(due, ErrorInfo) and (due.code, due.message) == (info.code, info.message)
 
     def _find_due(self, invocation: Invocation, asked: Recording) -> int | None:
-        """The number of the recording that is due."""
+        """The number of the recording to play next; None if there is none."""
         if self.match == "strict":
             place = self._count_before(invocation, _EVERYTHING)
             rehearsed = self.cassette.rehearsed(asked.key) if invocation.mode == "simulate" else []
@@ -272,7 +272,7 @@ class ReplayToolEngine(ToolEngine):
         )
 
     def _live_flow(self, invocation: Invocation, asked: Recording | None) -> Flow:
-        """Have the engine answer, and keep what it says unless the cassette is to be left alone."""
+        """Let the engine answer, and record the outcome if `asked` is given."""
         answerer, faults, asked = self._engine_behind(invocation, asked)
         began = time.perf_counter()
         with behind_a_cassette(invocation):
@@ -282,7 +282,7 @@ class ReplayToolEngine(ToolEngine):
                 self._keep_outcome(asked, invocation, began, error=error.info, unforeseen=is_own_exception(error))
                 raise
             except BaseException as error:
-                # Whoever waits for this one, too, may be the first to see that it is too late.
+                # A cancellation at the deadline may arrive here before the timeout is reported.
                 if type(error).__name__ == "CancelledError" and invocation.remaining == 0.0:
                     self._keep_outcome(asked, invocation, began, error=too_late(invocation).info)
                 raise
@@ -291,7 +291,7 @@ class ReplayToolEngine(ToolEngine):
     def _engine_behind(
         self, invocation: Invocation, asked: Recording | None
     ) -> tuple[Answerer, FaultPlan | None, Recording | None]:
-        """Who answers, what goes wrong there, and the recording to be made of it, if there is to be one."""
+        """The engine that answers, its fault plan, and the recording to add, if any."""
         if self.behind is None:
             raise NoEngine(f"nothing here answers {invocation.tool.qualified_name}")
         live = self._live.route(invocation.tool)
@@ -300,7 +300,7 @@ class ReplayToolEngine(ToolEngine):
         simulator = live.simulator(invocation.tool, current_simulation() is not False)
         if simulator is not live:
             invocation.simulated_by = simulator.name
-        # A simulation is worth keeping only where nothing better is known, and only if it is the real thing.
+        # Record a simulation only if nothing is recorded yet, and only if the live engine itself ran it.
         known = asked is not None and self.cassette.of_call(asked.key)
         return simulator, live.settings.faults, None if known or simulator is not live else asked
 
@@ -316,7 +316,7 @@ class ReplayToolEngine(ToolEngine):
             content = UNSET if blocks is None else blocks
         plain = plain_answer(inner, invocation, answerer.settings.max_result_bytes)[0]
         self._keep_outcome(asked, invocation, began, result=plain, content=content)
-        # What was read of it once, like a generator, cannot be read again.
+        # Values such as generators can be consumed only once, so return the copy.
         return value if type(value) is Content else plain
 
     def _keep_outcome(self, asked: Recording | None, invocation: Invocation, began: float, **outcome: Any) -> None:
@@ -324,7 +324,7 @@ class ReplayToolEngine(ToolEngine):
             return
         if isinstance(info := outcome.get("error"), ErrorInfo):
             if self.mode == "auto" and invocation.fault is None and (info.retryable or info.code == Denied.code):
-                return  # played from now on, it would outlast the network, or the config, that it is about
+                return  # a transient error must not be replayed forever
             outcome["unforeseen"] = outcome.get("unforeseen") or UNSET
             outcome["error"] = redact_info(info, self._redact_value)
         else:
@@ -353,7 +353,7 @@ class ReplayToolEngine(ToolEngine):
 
 
 class _Behind:
-    """The whole, as the recorded engine is to see it: the tools that come to it by way of the cassette are its own."""
+    """The outer engine as seen by the recorded engine: it owns the tools that are routed to the cassette."""
 
     def __init__(self, front: ReplayToolEngine, engine: ToolEngine) -> None:
         self._front = front
@@ -361,7 +361,7 @@ class _Behind:
 
     @property
     def tool_registry(self) -> ToolRegistry:
-        """All tools there are."""
+        """All tools of the outer engine."""
         return self._front._root.tool_registry
 
     @property
@@ -369,7 +369,7 @@ class _Behind:
         return self._front._root._path
 
     def route(self, tool: Tool) -> Answerer:
-        """The engine itself for what the cassette answers; for the rest, whoever it is."""
+        """The recorded engine for tools of the cassette; else the engine that the tool is routed to."""
         routed = self._front._root.route(tool)
         return self._engine.route(tool) if routed is self._front else routed
 

@@ -1,4 +1,4 @@
-"""HTTP operations: the engine, how a call becomes a request, and how an answer is read."""
+"""HTTP operations: the engine, how a call becomes a request, and how a response is read."""
 
 from toolyard.engines.rest.engine import RESTToolEngine
 

@@ -1,4 +1,4 @@
-"""Answers: a value by content type, or the failure that a status stands for."""
+"""Reads responses: a value by content type, or the error that a status stands for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolyard.parsing import parse_json
 from toolyard.words.redactor import Redactor
 
 EXCERPT = 2048
-"""Characters of a failed answer that are shown."""
+"""Characters of an error response that are shown."""
 _READ = 8 * EXCERPT
 _SAID = 300
 _OK, _REDIRECT, _FAULT, _SERVER_FAULT = 200, 300, 400, 500
@@ -24,12 +24,12 @@ _SEE_OTHER = 303
 _REFUSALS = frozenset({401, 403})
 _NOT_DONE = frozenset({304, 307, 308})
 _UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream", "text/javascript"})
-"""Types that servers give to JSON without meaning it."""
+"""Types that servers declare for JSON by mistake."""
 _TELLING = ("message", "detail", "error_description", "title", "error", "reason", "description")
 
 
 class Expected:
-    """What is known beforehand of an operation's answers."""
+    """What is known beforehand about the responses of an operation."""
 
     __slots__ = ("auth", "json", "method", "needs", "what")
 
@@ -45,21 +45,21 @@ class Expected:
         first = next((schemes.get(name) for names in security for name in names), None)
         auth = suggest_auth(first, "${{API_{}}}".format)
         self.auth = "" if auth is None or len(text := write_flow(auth)) > _SAID else f", auth: {text}"
-        """What a config says so that it is met; nothing where the specification's own words are not to be repeated."""
+        """Config that would satisfy the security scheme, for hints; empty if unknown or too long."""
         self.needs = " or ".join(" with ".join(names) for names in security if names)
-        """The security schemes that the specification asks for."""
+        """The security schemes that the specification requires, in words."""
         self.json = bool(accepts) and all(media_kind(item) == "json" and "*" not in item for item in accepts)
-        """Every answer that means success is JSON."""
+        """True if every successful response is JSON."""
         self.what = f"{method} {where}"
 
     @property
     def done(self) -> Effect:
-        """What an answer that says so means."""
+        """The effect of a call with a successful response."""
         return "none" if self.method in HARMLESS else "done"
 
 
 def read_answer(incoming: Incoming, expected: Expected, secrets: Sequence[str], clock: float) -> Any:
-    """The value; raises what the status, or an answer that cannot be read, stands for."""
+    """The value; raises the error that the status or an unreadable body stands for."""
     if not _OK <= incoming.status < _REDIRECT:
         raise failure(incoming, expected, secrets, clock)
     body = incoming.body
@@ -91,7 +91,7 @@ def _read_json(body: bytes, stated: str, expected: Expected, incoming: Incoming,
         problem = f"not text in {charset}, as it says"
     except MalformedSource as error:
         problem = f"not JSON: {error}"
-    # Outside of the handler: the text that could not be read is not chained to it.
+    # Raised outside of the handler, so that the unreadable text is not chained to it.
     raise _unreadable_answer(problem, expected, incoming, secrets)
 
 
@@ -118,7 +118,7 @@ def _unreadable_answer(problem: str, expected: Expected, incoming: Incoming, sec
 
 
 def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], clock: float) -> CallError:
-    """The error that a status other than success is; `clock` is the time of day, for dates in the answer."""
+    """The error for an unsuccessful status; `clock` is the time of day, for dates in the response."""
     status = incoming.status
     redactor = Redactor(secrets)
     details = _error_details(incoming, redactor)
@@ -148,14 +148,14 @@ def _error_details(incoming: Incoming, redactor: Redactor) -> dict[str, Any]:
     else:
         text = incoming.body[: 4 * _READ].decode(charset_of(stated) or "utf-8", "replace")
     if text:
-        # Cut after hiding, and from a longer piece: half of a secret is found by nobody.
+        # Redact a longer piece first and then cut it: the redactor would not find half of a secret.
         shown = redactor.text(text[:_READ])
         details["body"] = shown if len(shown) <= EXCERPT else f"{shown[:EXCERPT]}..."
     return details
 
 
 def _quote_body(incoming: Incoming, redactor: Redactor) -> str:
-    """What the service itself says went wrong, on one line."""
+    """The service's own error message, on one line; empty if there is none."""
     if media_kind(incoming.header("content-type") or "text/plain") != "json" or len(incoming.body) > _READ:
         return ""
     try:

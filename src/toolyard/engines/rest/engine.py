@@ -1,4 +1,4 @@
-"""`RESTToolEngine`: real HTTP, through the guarded client."""
+"""`RESTToolEngine`: HTTP requests, through the guarded client."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 _MAX_OPERATIONS = 8192
 _CHANGING = frozenset({"PUT", "PATCH", "DELETE"})
 _SECRET = 6
-"""Characters from which a header's value is worth hiding."""
+"""Minimum length of a header value that is treated as a secret."""
 _MAX_SESSIONS = 10_000
 _MAX_FETCHED = 256
 _SERVER_FAULT = 500
 _PATIENT_SECONDS = 1.0
-"""Who waited less than that cannot tell whether a server is in trouble."""
+"""A timeout shorter than this does not count as a failure of the server."""
 
 
 class RestEngineOptions(TlsOptions, frozen=True, kw_only=True):
-    """Of the engine that calls HTTP services."""
+    """Options of the engine that calls HTTP services."""
 
     auth: Annotated[
         Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
@@ -74,7 +74,7 @@ class RestEngineOptions(TlsOptions, frozen=True, kw_only=True):
 
 
 def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
-    """The client these options describe."""
+    """A client with these options."""
     read = read_arguments(RestEngineOptions, **given)
     return GuardedClient(
         AddressRule.of(read["allow_hosts"], read["allow_networks"]),
@@ -87,7 +87,7 @@ def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
 
 
 class Chosen:
-    """What goes along with a call."""
+    """The credentials chosen for a call."""
 
     __slots__ = ("credential", "named", "unplaced")
 
@@ -95,19 +95,19 @@ class Chosen:
         self.credential: Credential | None = join_credentials(entries, origin)
         self.named = tuple(name for entry in entries for name in entry.named)
         self.unplaced = any(entry.origin is None for entry in entries)
-        """Something of it does not say which origin it is for."""
+        """True if one of them does not state which origin it is for."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown of it; a token that was fetched meanwhile counts."""
+        """Values that must not be shown, including any token fetched meanwhile."""
         return () if self.credential is None else self.credential.secrets
 
 
 def choose_credentials(operation: RestOperation, own: Sequence[AuthEntry], shared: Sequence[AuthEntry] = ()) -> Chosen:
-    """What the operation asks for, of the session's own credentials if these are enough, else of all.
+    """The credentials that the operation requires: the session's own if they suffice, else those of the engine, too.
 
-    An alternative of the specification that can be met whole is. If none can, or it asks for nothing, what is not
-    meant for a certain scheme goes along: the operator knows the service better than its specification may.
+    The first alternative of the specification that is satisfied in full is used. If there is none, or it requires none,
+    credentials without a `scheme` are sent: the operator may know the service better than its specification does.
     """
     mine = [entry for entry in own if entry.serves(operation.origin, operation.trusted)]
     everything = [*mine, *(entry for entry in shared if entry.serves(operation.origin, operation.trusted))]
@@ -129,7 +129,7 @@ def _meet_alternative(
     found: list[AuthEntry] = []
     for name in alternative:
         scheme = operation.binding.schemes.get(name)
-        # One that is meant for the scheme by name before one that merely fits.
+        # A credential configured for the scheme by name comes before one that merely fits.
         fitting = sorted((entry for entry in available if entry.fits(name, scheme)), key=lambda e: e.scheme is None)
         if not fitting:
             return None
@@ -139,7 +139,7 @@ def _meet_alternative(
 
 
 class _Sent(NamedTuple):
-    """A request, and what is needed to read its answer."""
+    """A request, and what is needed to read its response."""
 
     operation: RestOperation
     chosen: Chosen
@@ -153,17 +153,17 @@ class RESTToolEngine(OutwardEngine):
 
     `auth` is a credential or a list of them: `{"type": "bearer", "token": ...}`, `basic` (`user`, `password`),
     `api_key` (`in`, `name`, `value`) or `oauth2` (`token_url`, `client_id`, `client_secret`, `scopes`); each may
-    have an `origin` it is for, and the `scheme` of the specification it is for. Without an origin it goes where
-    the operator said tools are, by `base_url` here or at the source, never where only a specification says so. So do
-    `headers`.
+    have an `origin` and the `scheme` of the specification that it is for. Without an origin, a credential is sent only
+    to hosts that the operator configured, by `base_url` here or at the source, and never to one that only the
+    specification names. The same applies to `headers`.
 
-    Public addresses may be called, and those named by `base_url`, `allow_hosts` and `allow_networks`. `base_url` here
-    stands for that of every tool. `ca` is a file of certificate authorities, `cert` a client certificate: a file, or
-    certificate, key and password.
+    Calls may go to public addresses, and to those allowed by `base_url`, `allow_hosts` and `allow_networks`. `base_url`
+    here overrides that of every tool. `ca` is a file of certificate authorities, `cert` a client certificate: a file,
+    or certificate, key and password.
 
-    Failed calls are repeated `retries` times where that is harmless: what only reads, and with `idempotency_header`
-    calls that have an id, which is then sent under that name. A server that failed `breaker_failures` times in a
-    row is left alone for `breaker_pause` seconds.
+    Failed calls are retried up to `retries` times if that is safe: READ tools, and with `idempotency_header` calls that
+    have an id, which is then sent under that name. After `breaker_failures` failures in a row a server gets no requests
+    for `breaker_pause` seconds.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (
@@ -203,7 +203,7 @@ class RESTToolEngine(OutwardEngine):
         self.base_url = None if base_url is None else read_base_url(base_url, "base_url")
         self._auth = read_auth(auth, "auth")
         self._headers: tuple[tuple[str, str], ...] = tuple(read["headers"].items())
-        # Who asks may well be said there; what of it is a credential, answers must not repeat.
+        # A header may identify the caller, which is no secret; responses must not repeat the credentials in it.
         self._header_secrets = tuple(value for _, value in self._headers if len(value) >= _SECRET)
         self._header_credentials = tuple(part for item in self._headers for part in find_credentials(*item))
         agent = {} if user_agent is None else {"user-agent": user_agent}
@@ -224,21 +224,21 @@ class RESTToolEngine(OutwardEngine):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What the config gave that must be shown nowhere."""
+        """Configured values that must not be shown."""
         return (*(secret for entry in self._auth for secret in entry.secrets), *self._header_secrets)
 
     def takes(self, tool: Tool) -> bool:
-        """Only HTTP operations."""
+        """True for HTTP operations only."""
         return type(tool.binding) is RestBinding
 
     def only_reads(self, tool: Tool) -> bool:
-        """Whatever a tool is labelled as, these methods are there to change something."""
+        """False for methods that are meant to change something, even if the tool is labelled READ."""
         binding = tool.binding
         changes = isinstance(binding, RestBinding) and binding.method.upper() in _CHANGING
         return super().only_reads(tool) and not changes
 
     def blocks(self, tool: Tool) -> bool:
-        """Never: `answer` gives a coroutine where a loop runs, and elsewhere keeps the deadline by itself."""
+        """False: `answer` returns a coroutine on an event loop, and enforces the deadline itself elsewhere."""
         return False
 
     def set_credentials(
@@ -248,9 +248,10 @@ class RESTToolEngine(OutwardEngine):
         *,
         owner: str | None = None,
     ) -> None:
-        """Credentials for the calls of one session, in the form of the option `auth`; None takes them away.
+        """Set the credentials of one session, in the form of the option `auth`; None removes them.
 
-        They come before the engine's own, live in memory only, and end with the session. A fork has none.
+        They take precedence over the engine's own, live in memory only, and end with the session. Forks do not inherit
+        them.
         """
         entries, key = read_auth(auth, "credentials"), Key(owner or "", session_id)
         with self._lock:
@@ -275,7 +276,7 @@ class RESTToolEngine(OutwardEngine):
                 self._root._path.redactor.forget(secret)
 
     def _hide_fetched(self, chosen: Chosen) -> None:
-        """Tokens that were fetched meanwhile; the last of them, since they come and go."""
+        """Redact fetched tokens, keeping only the most recent ones, since tokens change."""
         for secret in chosen.secrets:
             if secret not in self._fetched:
                 with self._lock:
@@ -285,7 +286,7 @@ class RESTToolEngine(OutwardEngine):
                         self._root._path.redactor.forget(self._fetched.popitem(last=False)[0])
 
     def answer(self, invocation: Invocation) -> Any:
-        """The answer's value; where an event loop runs, a coroutine for it."""
+        """The value; if an event loop is running, a coroutine for it."""
         return drive_here(self._exchange_messages(invocation, self._write_request(invocation)))
 
     def _exchange_messages(self, invocation: Invocation, sent: _Sent) -> Flow:
@@ -295,7 +296,7 @@ class RESTToolEngine(OutwardEngine):
         except CallError as error:
             self._count_failure(sent, error)
             raise
-        # Now, since a token may have been fetched for it.
+        # Read after sending, since a token may have been fetched for the request.
         invocation.secrets = (*sent.chosen.secrets, *self._header_credentials)
         return self._read_answer(sent, incoming)
 
@@ -342,12 +343,12 @@ class RESTToolEngine(OutwardEngine):
         chosen = choose_credentials(operation, self._auth)
         if len(self._operations) >= _MAX_OPERATIONS:
             self._operations.clear()
-        # The binding stays with it, so that its id is not given to another.
+        # Keep the binding, so that its id is not reused for another.
         self._operations[id(binding)] = (binding, operation, chosen)
         return operation, chosen
 
     def _check_home(self, operation: RestOperation) -> None:
-        """Refuse to guess which of several services a secret without an origin is for."""
+        """Refuse to send a secret without an origin if the tools of this engine have several."""
         registry = self._root.tool_registry
         if self._homes[0] != registry.generation:
             self._homes = (registry.generation, self._find_homes(registry))
@@ -360,11 +361,11 @@ class RESTToolEngine(OutwardEngine):
             )
 
     def _find_homes(self, registry: ToolRegistry) -> frozenset[str]:
-        """The origins the operator named for tools of this engine."""
+        """The origins that the operator configured for tools of this engine."""
         found = set()
         for tool in registry:
             if type(tool.binding) is RestBinding and self._is_mine(tool):
-                # One whose address is none is said so when it is called.
+                # An invalid address is reported when its tool is called.
                 with suppress(NoEngine):
                     operation = self._prepare_operation(tool.binding)[0]
                     if operation.trusted:
@@ -388,7 +389,7 @@ class RESTToolEngine(OutwardEngine):
         return read_answer(incoming, sent.operation.expected, secrets, time.time())
 
     def _count_failure(self, sent: _Sent, error: CallError) -> None:
-        """Count what says that the server is in trouble."""
+        """Count an error that suggests that the server is in trouble."""
         if isinstance(error, NoToken):
             return
         patient = time.monotonic() - sent.since >= _PATIENT_SECONDS
@@ -396,6 +397,6 @@ class RESTToolEngine(OutwardEngine):
             self._breaker.failed(sent.operation.origin)
 
     def close(self) -> None:
-        """Hang up, and forget all credentials of sessions."""
+        """Close all connections, and forget the credentials of sessions."""
         self._sessions.clear()
         super().close()

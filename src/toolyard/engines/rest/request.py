@@ -1,4 +1,4 @@
-"""`RestOperation`: a binding made ready, so that each call only fills in its arguments."""
+"""`RestOperation`: a binding prepared so that each call only fills in its arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEPARATORS = re.compile(r"[/\\]")
 
 
 class Template:
-    """One address, `https://host/base/pets/{petId}`, and how many steps its path has."""
+    """A URL template, `https://host/base/pets/{petId}`, with the number of its path segments."""
 
     def __init__(self, base_url: str, path: str) -> None:
         try:
@@ -36,12 +36,12 @@ class Template:
         if "?" in base.path:
             raise NoEngine("the tool's base URL holds a query", hint="give base_url without one")
         self.target: Target = base
-        # What follows '#' only told two paths of one specification apart.
+        # A fragment only distinguishes paths within one specification.
         own, _, query = path.partition("#")[0].partition("?")
         asked = _PLACE.split(query)
         self._query = [_quote_literal(part) for part in asked[::2]]
         self._query_names = asked[1::2]
-        """What the path itself asks for, before any parameter."""
+        """Parameters in the query string of the path itself."""
         whole = f"{base.path.rstrip('/')}/{own.lstrip('/')}"
         parts = _PLACE.split(whole)
         self._literals = [_quote_literal(part) for part in parts[::2]]
@@ -50,7 +50,7 @@ class Template:
         self._origin = base.origin
         for step in "".join(self._literals).split("/") if not self._names else ():
             if unquote(step) in _DOTS:
-                raise NoEngine("the tool's path leads upwards, which no request can mean")
+                raise NoEngine("the tool's path contains '.' or '..', which a URL cannot")
 
     @property
     def names(self) -> Sequence[str]:
@@ -58,7 +58,7 @@ class Template:
         return [*self._names, *self._query_names]
 
     def fill(self, values: Mapping[str, str], query: Pairs) -> str:
-        """The address with encoded values in their places; `InvalidArguments` if one cannot stand there."""
+        """The URL with encoded values filled in; raises `InvalidArguments` if a value would change its structure."""
         path = self._literals[0]
         for name, literal in zip(self._names, self._literals[1:], strict=True):
             path += values[name] + literal
@@ -66,7 +66,7 @@ class Template:
             for step in path.split("/"):
                 read = unquote(step)
                 if read in _DOTS or ".." in _SEPARATORS.split(read):
-                    raise InvalidArguments("the values given make a path that leads upwards")
+                    raise InvalidArguments("the given values put '.' or '..' into the path")
         sign, asked = "?", self._query[0]
         for name, literal in zip(self._query_names, self._query[1:], strict=True):
             asked += values[name] + literal
@@ -78,11 +78,11 @@ class Template:
         return url
 
     def _check_address(self, url: str, path: str) -> None:
-        """Read again what was written, as whoever gets it will."""
+        """Parse the URL as the recipient will, to check that the values did not change its structure."""
         found = read_url(url)
         where = found.path.partition("?")[0]
         if found.origin != self._origin or where != path or where.count("/") != self._steps or "#" in where:
-            raise InvalidArguments("the values given would lead to another address than the tool's")
+            raise InvalidArguments("the given values would change the address of the request")
 
 
 def _quote_literal(text: str) -> str:
@@ -106,8 +106,8 @@ class RestOperation:
         self.named = tuple(named)
         self.allowed = known_hosts(binding.allowed)
         self.trusted = base_url is not None or self.origin in binding.origins
-        """The operator said where this goes; it is not what a specification says alone."""
-        # The path as the document has it: what stands in the place of {id}, or in a query, may be secret.
+        """True if the operator configured this address, so that not only a specification names it."""
+        # The path as in the specification, since values of {id} or of the query may be secret.
         where = f"{binding.path.partition('?')[0][:_LONGEST_PATH]} at {self.origin}"
         self.expected = Expected(binding.method.upper(), where, binding.accepts, binding.security, binding.schemes)
         self._by_place: dict[str, list[RestParameter]] = {"query": [], "header": [], "cookie": []}
@@ -119,12 +119,12 @@ class RestOperation:
                 self._by_place[parameter.location].append(parameter)
         lacking = [name for name in self.url.names if name not in places]
         if lacking:
-            raise NoEngine(f"nothing says which argument is {lacking[0]!r} of the tool's path")
+            raise NoEngine(f"no argument is mapped to {lacking[0]!r} in the tool's path")
         self._path = [(name, places[name]) for name in dict.fromkeys(self.url.names)]
         self._accept = ("accept", _accept_header(binding.accepts))
 
     def write(self, arguments: Mapping[str, Any]) -> tuple[str, Headers, bytes | None]:
-        """The address, headers and body that these arguments make."""
+        """The URL, headers and body for these arguments."""
         values: dict[str, str] = {}
         for name, parameter in self._path:
             if parameter.argument not in arguments:
@@ -134,7 +134,7 @@ class RestOperation:
             if not written:
                 raise InvalidArguments(f"{parameter.argument!r} is part of the path and must not be empty")
             if isinstance(value, str) and "." in value and not _DOTS.isdisjoint(_SEPARATORS.split(value)):
-                # Some reader of paths would resolve it.
+                # Some servers and proxies would resolve it.
                 raise InvalidArguments(
                     f"{parameter.argument!r} is part of the path and must not hold '.' or '..' as a step of it"
                 )
@@ -173,7 +173,7 @@ class RestOperation:
 
 
 def named_hosts(named: Sequence[str], base_url: str | None) -> tuple[str, ...]:
-    """Hosts the operator named, in their one spelling."""
+    """The hosts that the operator configured, normalised."""
     if base_url is not None:
         target = read_url(base_url)
         return (with_port(target.host, target.port),)
@@ -181,15 +181,15 @@ def named_hosts(named: Sequence[str], base_url: str | None) -> tuple[str, ...]:
 
 
 def known_hosts(named: Sequence[str]) -> tuple[str, ...]:
-    """Hosts in their one spelling."""
+    """Hosts, normalised."""
     try:
         return tuple(sorted(AddressRule.of(named).hosts))
     except ConfigError as error:
-        raise NoEngine(f"a host that was named for this tool is none: {error}") from None
+        raise NoEngine(f"an allowed host of this tool is invalid: {error}") from None
 
 
 def _accept_header(accepts: Sequence[str]) -> str:
-    """JSON first; and anything rather than a refusal, since what went wrong may be said in another way."""
+    """JSON first, then any type, since error responses may have another one."""
     if not accepts:
         return "application/json, */*;q=0.5"
     ordered = sorted(dict.fromkeys(accepts), key=lambda item: media_kind(item) != "json")

@@ -1,7 +1,7 @@
-"""Values as text in a request: OpenAPI's styles, exploded or not.
+"""Serialises values in requests by OpenAPI's styles, exploded or not.
 
-What a style cannot tell apart once it is written is refused, so that no server reads other values than were given.
-Null is left out, as in RFC 6570; what is nested deeper than a style can say is written as JSON.
+Values that would be ambiguous in their style are refused, so that no server reads other values than were given.
+Null is left out, as in RFC 6570; values nested deeper than a style supports are written as JSON.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from toolyard.model.bindings import OTHER_PARTS, RestBody, RestParameter, RestPa
 from toolyard.model.errors import InvalidArguments
 
 Pairs = list[tuple[str, str]]
-"""Names and values, both as they are sent."""
+"""Names and values, both encoded as sent."""
 Encode = Callable[[str], str]
 
 _RESERVED = ":/?@!$'()*,[]="
-"""What `allowReserved` leaves as it is: all that no reader of queries takes for something else."""
+"""Characters that `allowReserved` leaves unencoded: all that have no meaning of their own in a query string."""
 _DELIMITERS = {"spaceDelimited": (" ", "%20"), "pipeDelimited": ("|", "%7C")}
 _DEEPEST = 32
 
 
 def text_of(value: Any) -> str:
-    """One value as text; a nested one as JSON."""
+    """A single value as text; a nested one as JSON."""
     if type(value) is str:
         return value
     if value is True:
@@ -45,12 +45,12 @@ def text_of(value: Any) -> str:
 
 
 def content_text(value: Any, media_type: str) -> str:
-    """The value written as a media type: JSON, or the text it is."""
+    """The value in a media type: as JSON, or as plain text."""
     return _write_json(value).decode() if media_kind(media_type) == "json" else text_of(value)
 
 
 def encode_all(text: str) -> str:
-    """Percent-encoded, nothing but letters, digits and `-._~` left as it is."""
+    """The text percent-encoded, except for letters, digits and `-._~`."""
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
@@ -66,7 +66,7 @@ def _encode_reserved(text: str) -> str:
 
 
 def path_text(parameter: RestParameter, value: Any) -> str:
-    """What stands for a path parameter, percent-encoded; empty if there is nothing to stand there."""
+    """The value of a path parameter, percent-encoded; empty if there is none."""
     if parameter.media_type is not None:
         return encode_all(content_text(value, parameter.media_type))
     if type(value) is str and parameter.style == "simple":
@@ -108,7 +108,7 @@ def query_pairs(parameter: RestParameter, value: Any) -> Pairs:
 def styled_pairs(
     name: str, style: str, explode: bool, value: Any, encode: Encode = encode_all, argument: str = ""
 ) -> Pairs:
-    """The pairs of a query or form, by style."""
+    """The pairs of a query or form parameter, by style."""
     if value is None:
         return []
     if style == "deepObject":
@@ -144,10 +144,10 @@ def header_text(parameter: RestParameter, value: Any) -> str | None:
 
 
 def cookie_pairs(parameter: RestParameter, value: Any) -> Pairs:
-    """The cookies of a parameter; one that is exploded is several."""
+    """The cookies of a parameter; an exploded one gives several."""
 
     def encode(text: str) -> str:
-        # What cookies may hold is left as it is; the rest is percent-encoded, and the sign for that too.
+        # Characters allowed in cookies are left unencoded, all others and the percent sign are encoded.
         return quote(_check_visible(text, parameter), safe="!#$&'()*+/:<=>?@[]^`{|}")
 
     if parameter.media_type is not None:
@@ -186,7 +186,7 @@ def _join_items(items: Pairs | list[str], encode: Encode, between: str, inside: 
 
 
 def _explode_items(items: Pairs | list[str], name: str, encode_key: Encode, encode: Encode) -> Pairs:
-    """A pair for each: of an object under its own keys, of an array all under one name."""
+    """One pair per item: under its own key in an object, all under `name` in an array."""
     return [
         (encode_key(item[0]), encode(item[1])) if isinstance(item, tuple) else (name, encode(item)) for item in items
     ]
@@ -196,8 +196,8 @@ def _check_without(items: Pairs | list[str], delimiter: str, argument: str) -> N
     for item in items:
         if any(delimiter in text for text in (item if isinstance(item, tuple) else (item,))):
             raise InvalidArguments(
-                f"a value of {argument!r} holds {delimiter!r}, by which the service tells its values apart",
-                hint="the service has no way of writing such a value; use another one",
+                f"a value of {argument!r} holds {delimiter!r}, which the service uses as a separator",
+                hint="the parameter's format cannot express such a value; use another one",
             )
 
 
@@ -213,14 +213,14 @@ def _deep_pairs(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 
 Written = tuple[str, bytes]
-"""The content type and what is sent."""
+"""The content type and the bytes sent."""
 
 _JSON_PART = RestPart(content_type="application/json")
 _DISPOSITION = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 
 
 def write_body(body: RestBody, arguments: Mapping[str, Any]) -> Written | None:
-    """The body these arguments make; None if there is none to send."""
+    """The body for these arguments; None if there is none to send."""
     if body.argument is not None:
         if body.argument not in arguments:
             return None
@@ -248,7 +248,7 @@ def _write_media(body: RestBody, value: Any, argument: str) -> Written:
 
 
 def from_base64(value: Any, argument: str) -> bytes:
-    """The bytes that text stands for."""
+    """The bytes encoded by base64 text, with or without padding."""
     try:
         if not isinstance(value, str):
             raise ValueError("not text")
@@ -310,7 +310,7 @@ def _write_multipart(media_type: str, value: Any, parts: Mapping[str, RestPart],
 
 
 def _write_field(name: str, value: Any, part: RestPart | None) -> Iterator[tuple[str, bytes]]:
-    """A property in its parts: one, one for each of a list, or those of an object that holds files."""
+    """The parts of a property: one, one per item of a list, or those of an object that contains files."""
     if value is None:
         return
     nested = part.parts if part is not None else None
@@ -341,7 +341,7 @@ def _write_part(name: str, value: Any, part: RestPart | None) -> tuple[str, byte
 
 
 def _is_base64(value: Any) -> bool:
-    """Whether text that need not be base64 is, to the letter."""
+    """True if the text is canonical base64, for parts where base64 is optional."""
     try:
         return isinstance(value, str) and value != "" and base64.b64encode(base64.b64decode(value)).decode() == value
     except ValueError:

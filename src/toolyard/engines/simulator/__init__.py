@@ -1,4 +1,4 @@
-"""Answers without a model: values from output schemas, and a session that remembers what was made."""
+"""Generates results without a model, from output schemas and from the entities that a session created."""
 
 from toolyard.engines.simulator.simulator import Simulator
 

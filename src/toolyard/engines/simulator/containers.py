@@ -22,36 +22,36 @@ _USUAL_ITEMS = 3
 _MOST_ITEMS = 5000
 _DEEPEST = 60
 _SAME = 40
-"""Tries in a row that may give nothing new."""
+"""Consecutive attempts that may yield nothing new."""
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """What the arrays of a schema are made of."""
+    """How to make the arrays of a schema."""
 
     first: list[Make]
-    """Makers of the items at the front, each its own."""
+    """Makers of the leading items, one for each position."""
     rest: Make | None
     least: int
     most: int
     accepts: Check
-    """Whether a value is one of the items after them."""
+    """True if a value is allowed as one of the remaining items."""
     distinct: bool
-    """True if all have to be different."""
+    """True if all items must be different."""
 
     @property
     def weight(self) -> int:
-        """What is counted for one."""
+        """The number of values that an array counts for."""
         return max(self.least, 1)
 
     @property
     def usual(self) -> tuple[int, int]:
-        """How many items there are, where any number will do."""
+        """The range of item counts to draw from, within the limits."""
         most = min(max(self.least, len(self.first), _USUAL_ITEMS), self.most)
         return min(max(self.least, 1), most), most
 
 
 def array_maker(source: MakerSource, schema: dict[str, Any], name: str) -> Make:
-    """Arrays of a few items, as many as they must have, all different where that is asked for."""
+    """Make arrays of a few items, within the schema's limits, all different if `uniqueItems` is set."""
     front, rest = _item_nodes(schema)
     first = [source.maker(part, name) for part in front]
     maker = None if rest is False else source.maker(rest, name)
@@ -79,7 +79,7 @@ def _make_arrays(plan: _Plan) -> Make:
         draw.spent += weight
         draw.worked(weight)
         if draw.spent > TOO_MANY or depth > _DEEPEST:
-            raise GaveUp("a value needs too many others")
+            raise GaveUp("a value would be too large or too deeply nested")
         if type(known) is list and not first and least <= len(known) <= plan.most:
             draw.depth = depth - 1
             return _fit_items(known, plan, draw)
@@ -106,18 +106,18 @@ def _make_arrays(plan: _Plan) -> Make:
 
 
 def _fit_items(known: list[Any], plan: _Plan, draw: Draw) -> list[Any]:
-    """The items that are known, each as it may be there."""
+    """The known items, each in a form that the schema allows; raises `GaveUp` if one does not fit."""
     found = []
     for item in known:
         value = fit_known(item, plan.rest, plan.accepts, draw) if plan.rest is not None else UNFIT
         if value is UNFIT:
-            raise GaveUp("what is known does not fit")
+            raise GaveUp("the known value does not fit")
         found.append(value)
     return found
 
 
 def _item_nodes(schema: dict[str, Any]) -> tuple[list[SubSchema], SubSchema]:
-    """What the items at the front have to be, each its own, and what the others."""
+    """The schemas of the leading items, one for each position, and of the remaining ones."""
     front, rest = prefix_items(schema)
     if "items" not in schema:
         rest = schema.get("unevaluatedItems")
@@ -142,7 +142,7 @@ def _make_distinct(items: list[Any], draw: Draw, plan: _Plan, accepts: Check) ->
 
 
 def _add_variants(found: dict[str, Any], draw: Draw, least: int, accepts: Check) -> None:
-    """Add others that are like those that were found."""
+    """Add variants of the items found."""
     known = [item for item in found.values() if isinstance(item, (str, int, float)) and not isinstance(item, bool)]
     for item in known[:_SAME]:
         refused = 0
@@ -160,19 +160,19 @@ def _add_variants(found: dict[str, Any], draw: Draw, least: int, accepts: Check)
 COMMON = frozenset(
     ("id", "name", "type", "status", "title", "description", "value", "key", "code", "url", "count", "total", "number")
 )
-"""Names that mean something else in every object."""
+"""Names with a different meaning in every object, so that values are not carried over between levels."""
 _FAULTS = frozenset(("error", "errors", "errormessage", "errorcode", "failure", "fault", "faults"))
-"""What is not there when a call goes well."""
+"""Properties that are absent if a call succeeds."""
 _AGAIN = 3
-"""How often null is refused where a value is wanted."""
+"""Attempts to make a value other than null."""
 _ECHOED = 3
-"""Levels in which a value is repeated under its name."""
+"""Levels to which known values are copied by name."""
 _UPPER = 2
-"""Levels in which most of what is not required is there."""
+"""Levels at which most optional properties are included."""
 _SELDOM, _OFTEN = 32, 128
-"""Of 256, how many are left out there, and further down."""
+"""Of 256 optional properties, how many are left out at upper levels, and below."""
 _MOST_PROPERTIES = 5000
-"""Properties that are ever asked for without being named."""
+"""Maximum number of properties without a name in the schema."""
 
 
 class ObjectField(NamedTuple):
@@ -180,14 +180,14 @@ class ObjectField(NamedTuple):
 
     name: str
     key: str
-    """The name in plain letters."""
+    """The name as normalised by `plain_letters`."""
     make: Make
     always: bool
     accepts: Check
 
 
 def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
-    """Objects with what is required, most of what is not, and what is known already under its name."""
+    """Make objects with all required properties, most optional ones, and known values under their names."""
     fields = _read_fields(source, schema)
     least, most = schema.get("minProperties", 0), schema.get("maxProperties")
     if least > _MOST_PROPERTIES:
@@ -205,7 +205,7 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
         draw.spent = spent = draw.spent + weight
         draw.worked(weight)
         if spent > TOO_MANY or depth > _DEEPEST:
-            raise GaveUp("a value needs too many others")
+            raise GaveUp("a value would be too large or too deeply nested")
         echo = draw.echo
         lean = depth > DEEP or spent > LEAVES
         out: dict[str, Any] = {}
@@ -239,7 +239,7 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
 
 
 def make_some(maker: Make, draw: Draw) -> Any:
-    """A value that is not null, unless nothing else is likely."""
+    """A value other than null, unless several attempts give nothing else."""
     for _ in range(_AGAIN):
         value = maker(draw)
         if value is not None:
@@ -248,7 +248,7 @@ def make_some(maker: Make, draw: Draw) -> Any:
 
 
 def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:
-    """What is known, as this part may have it: in another spelling, completed, or by its id; else `UNFIT`."""
+    """A known value in a form that this part allows: respelt, completed, or replaced by its id; else `UNFIT`."""
     spellings = (*spellings_of(value), *([] if value is None else [[value]]))
     if type(value) is not dict or accepts(value):
         spelling = next(filter(accepts, spellings), UNFIT)
@@ -262,19 +262,19 @@ def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:
         draw.depth, draw.spent, made = depth, spent, None
     draw.known = None
     fits = type(made) is dict or (type(made) is list and type(value) is list)
-    # An object is called by its id only where no object may be.
+    # An object is replaced by its id only where no object is allowed.
     return made if fits and accepts(made) else copied(next(filter(accepts, spellings), UNFIT))
 
 
 def _known_fields(known: Any) -> dict[str, Any] | None:
-    """By names in plain letters; what is no object is what one is called by."""
+    """Known values by normalised name; a value that is not an object is taken as an id."""
     if type(known) is dict:
         return {plain_letters(name): value for name, value in known.items()}
     return dict.fromkeys(OWN, known) if type(known) in (str, int) else None
 
 
 def spellings_of(value: Any) -> tuple[Any, ...]:
-    """A value as it came, as a number if it is one in text, as text, and what an object is called by."""
+    """Other forms of a value: as is, as a number, as text, and for an object its id or wrapped value."""
     if isinstance(value, dict):
         return (value, *[item for name, item in value.items() if plain_letters(name) in OWN], *opened_value(value))
     if isinstance(value, str):
@@ -292,19 +292,19 @@ def spellings_of(value: Any) -> tuple[Any, ...]:
 
 
 def is_short(value: Any) -> bool:
-    """Whether a thing may be called by it."""
+    """True if the value can be an id or a name."""
     return isinstance(value, (str, int)) and not isinstance(value, bool) and 0 < len(str(value)) <= _LONGEST
 
 
 def opened_value(value: Any) -> tuple[Any, ...]:
-    """What is inside, where a value is sent in an envelope of its own: `{"name": {"value": "Ann"}}`."""
+    """The content of a value in an envelope such as `{"name": {"value": "Ann"}}`."""
     return (value["value"],) if isinstance(value, dict) and value.keys() == {"value"} else ()
 
 
 _FLAGS = ("true", "false")
 _NUMERAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?")
 _LONGEST = 100
-"""Characters of what a thing is called by."""
+"""Maximum characters of an id or a name."""
 UNFIT: Any = object()
 
 
@@ -333,7 +333,7 @@ def _read_fields(source: MakerSource, schema: dict[str, Any]) -> list[ObjectFiel
 
 
 def _undeclared_node(schema: dict[str, Any], name: str) -> SubSchema:
-    """What a name that is not among the properties has to be."""
+    """The schema of a property that is not declared by name."""
     patterns = schema.get("patternProperties")
     if isinstance(patterns, dict):
         for pattern, node in patterns.items():
@@ -346,7 +346,7 @@ def _undeclared_node(schema: dict[str, Any], name: str) -> SubSchema:
 def _fill_count(
     out: dict[str, Any], draw: Draw, fields: list[ObjectField], extras: _Extras, counts: tuple[int, int, int | None]
 ) -> None:
-    """Add or take away properties until there are as many as asked for."""
+    """Add or remove properties until their number is within the limits."""
     wanted, least, most = counts
     if most is not None:
         for name, _, _, always, _ in reversed(fields):
@@ -366,7 +366,7 @@ def _fill_count(
 
 
 class _Extras:
-    """Properties that a schema allows without naming them."""
+    """Properties that a schema allows without declaring their names."""
 
     def __init__(self, source: MakerSource, schema: dict[str, Any]) -> None:
         names = schema.get("propertyNames")
@@ -382,23 +382,23 @@ class _Extras:
                 continue
         rest = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
         self.meant = bool(self._kinds) or isinstance(rest, dict)
-        """True if it is what the object is for."""
+        """True if the object is meant to hold such properties."""
         self._accepts: Check | None = None
         if rest is not False and not (self._kinds and rest is None):
             self._accepts = source.checker(rest if isinstance(rest, dict) else True)
             self._kinds.append((None, source.maker(rest if isinstance(rest, dict) else True, "value")))
 
     def keep(self, out: dict[str, Any], draw: Draw, known: dict[str, Any]) -> None:
-        """Add those that are known and may be there."""
+        """Add known values that are allowed as such properties."""
         for name, item in islice(known.items(), _MOST_PROPERTIES):
             value = fit_known(item, self._kinds[-1][1], self._accepts, draw) if self._accepts is not None else UNFIT
-            # A text is no object, though what is made of it might be called so.
+            # A plain value is not turned into an object that merely has it as its id.
             unlike = value is UNFIT or (type(value) is dict and type(item) is not dict)
             if not unlike and (self._allowed is None or self._allowed(name)):
                 out[name] = value
 
     def add(self, out: dict[str, Any], draw: Draw) -> None:
-        """Add one, if a name is found for it."""
+        """Add one property, if an allowed name is found for it."""
         if not self._kinds:
             return
         write, maker = self._kinds[draw.below(len(self._kinds))]

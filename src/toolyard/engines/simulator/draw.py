@@ -1,9 +1,9 @@
-"""What every value is made by: `Draw`, numbers that look random and are the same in every process, and simple makers.
+"""`Draw`, the source of deterministic pseudo-random numbers for all generated values, and simple makers.
 
-The numbers are the bytes of hashes over what was asked and a count. Neither Python's own hashes nor the `random` module
-are used, so that nothing depends on how a process was started. A maker is a function of a `Draw`: `one_of` picks one of
-some values, `Lazy` is built when it is first used, since a schema may contain itself, and `Choice` makes values of
-which one of several schemas must hold.
+The numbers are bytes of hashes of the input and a counter. Neither Python's hashes nor the `random` module are used, so
+results are the same in every process. A maker is a function of a `Draw`: `one_of` picks one of some values, `Lazy`
+defers building until first use, since a schema may contain itself, and `Choice` tries several makers, for schemas
+with alternatives.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ from toolyard.model.names import copied
 from toolyard.words.identifiers import plain_letters
 
 LEAVES = 300
-"""Values after which only what must be there is made."""
+"""Number of values after which only required parts are made."""
 DEEP = 5
-"""Levels below which only what must be there is made."""
+"""Depth below which only required parts are made."""
 TOO_MANY = 20_000
-"""Values after which something is given up: it needs itself."""
+"""Number of values after which a value is given up as recursive."""
 _WORK = 100_000
-"""Values after which a whole answer is given up, those counted that came to nothing."""
+"""Number of values after which a whole result is given up, including discarded ones."""
 ROOM = 20_000
-"""Repetitions in a text that is written by a pattern."""
+"""Maximum number of repetitions in a text generated from a pattern."""
 
 encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class GaveUp(Exception):
-    """No value could be made that is small enough."""
+    """No sufficiently small value could be made."""
 
 
 class Draw:
-    """One run of numbers, and how much has been made with it."""
+    """One sequence of numbers, and counters of what was made with it."""
 
     depth = 0
     spent = 0
     loose = False
-    """True if something that is not allowed is better than nothing."""
+    """True if a value that is not allowed is better than none."""
     room = ROOM
-    """Repetitions that may still be written by a pattern; then no more than it needs."""
+    """Repetitions left for patterns; after that, only required ones are made."""
     known: Any = None
-    """What is known of the very value that is made next; whoever makes an object or an array takes it."""
+    """The known value of the part to be made next; makers of arrays and objects consume it."""
     _work = 0
 
     def __init__(self, key: bytes, echo: dict[str, Any] | None = None, must: frozenset[str] = frozenset()) -> None:
         self.key = key
-        """What was asked: the numbers follow from it."""
+        """The input that determines the sequence."""
         self.again(key)
         self.echo = echo
-        """Values known already, by their names in plain letters; None for none."""
+        """Known values by normalised name, or None."""
         self.must = must
-        """Names, in plain letters, of properties that are not to be left out."""
+        """Normalised names of properties that must be included."""
         self.variants = iter(range(_VARIANTS))
-        """Values that may still be tried to tell branches apart."""
+        """Variants that may still be tried to satisfy exactly one branch."""
 
     def again(self, key: bytes) -> None:
-        """Go on with other numbers."""
+        """Restart with another sequence."""
         first = blake2b(key).digest()
         self.source = chain(first, chain.from_iterable(_hash_blocks(first)))
         self.byte = self.source.__next__
-        """A number from 0 to 255."""
+        """The next number from 0 to 255."""
 
     def worked(self, amount: int) -> None:
-        """Count what was done; `GaveUp` if it is too much, from then on."""
+        """Count work; raises `GaveUp` once it exceeds the limit."""
         self._work += amount
         if self._work > _WORK:
-            raise GaveUp("it takes too much to make one")
+            raise GaveUp("generating a value takes too many steps")
 
     def below(self, count: int) -> int:
-        """A whole number from 0 to count - 1."""
+        """A number from 0 to `count` - 1."""
         byte = self.byte
         if count <= 256:
             return byte() % count
@@ -85,24 +85,24 @@ class Draw:
         return int.from_bytes(bytes(islice(self.source, size)), "big") % count
 
     def between(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """A number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def letters(self, alphabet: str, count: int) -> str:
-        """That many letters."""
+        """A text of `count` letters of the alphabet."""
         size = len(alphabet)
         return "".join([alphabet[byte % size] for byte in islice(self.source, count)])
 
     def hexadecimal(self, count: int) -> str:
-        """That many hexadecimal digits."""
+        """A text of `count` hexadecimal digits."""
         return bytes(islice(self.source, count // 2 + 1)).hex()[:count]
 
 
 def _hash_blocks(block: bytes) -> Iterator[bytes]:
-    """What follows on a block."""
+    """The blocks that follow a block."""
     size = 84
     while True:
-        # Whoever needs more needs much more, and long blocks are cheaper by the byte.
+        # Blocks grow, since long ones cost less per byte.
         size = min(2 * size, 1344)
         block = shake_128(block).digest(size)
         yield block
@@ -118,12 +118,12 @@ def nothing(draw: Draw) -> None:
 
 
 def one_of(values: Sequence[Any]) -> Make:
-    """Make one of these values, which nobody can change."""
+    """Make one of these values, which must be immutable."""
     return lambda draw: values[draw.below(len(values))]
 
 
 class Lazy:
-    """Stands for a function of one argument that `build` gives when it is first needed."""
+    """A function of one argument that `build` creates on first use."""
 
     __slots__ = ("_build", "_function")
 
@@ -132,24 +132,24 @@ class Lazy:
         self._function: Callable[[Any], Any] | None = None
 
     def function(self) -> Callable[[Any], Any]:
-        """The function itself, built now if it was not before."""
+        """The function itself, built if necessary."""
         if self._function is None:
             self._function = self._build()
         return self._function
 
     def __call__(self, argument: Any) -> Any:
-        """What the function gives."""
+        """Call the function."""
         return (self._function or self.function())(argument)
 
 
 _NUMBERS = (0, 1, -1, 10, -10, 1000, -1000, 10**6, -(10**6), 0.5)
 _TEXTS = ("", "a", "A", "1", "a text that is no word, number or date")
 SIMPLE: tuple[Any, ...] = (*_NUMBERS, *_TEXTS, {}, [], True, False, None)
-"""What is worth a try where nothing else was found."""
+"""Simple values to try if nothing else was found."""
 
 
 def count_same(value: Any, known: Any) -> int:
-    """How much of what is known a value has, whatever the names are spelt like; an empty list is something, too."""
+    """A score of how much of a known value is contained in a value, ignoring the spelling of names."""
     if isinstance(value, dict) and isinstance(known, dict):
         there = {plain_letters(name): item for name, item in value.items()}
         return 1 + sum(count_same(there.get(plain_letters(name)), item) for name, item in known.items())
@@ -159,11 +159,11 @@ def count_same(value: Any, known: Any) -> int:
 
 
 Mend = Callable[[Any, Any, Iterator[int]], Iterator[Any]]
-"""Other values for one that does not pass, and what is known of it, as long as tries are left."""
+"""Yields variants of a value that failed its check, given what is known of it, while tries are left."""
 
 
 class Choice:
-    """One of several makers; with a check, the first whose value passes, as it is or as `mend` would have it."""
+    """One of several makers. With a check, the first value that passes it, possibly after `mend`."""
 
     __slots__ = ("_check", "_mend", "_nulls", "_sample", "_shallow", "makers")
 
@@ -176,7 +176,7 @@ class Choice:
         self._sample: tuple[Any, ...] | None = None
 
     def __call__(self, draw: Draw) -> Any:
-        """A value by one of them."""
+        """A value by one of the makers."""
         depth, spent, known, check = draw.depth, draw.spent, draw.known, self._check
         if known is not None and len(self.makers) + self._nulls > 1:
             return self._keep_most(draw, known)
@@ -197,7 +197,7 @@ class Choice:
         return self._sample_value()
 
     def _keep_most(self, draw: Draw, known: Any) -> Any:
-        """The value that has most of what is known; each maker by itself is asked for one."""
+        """The value that contains most of `known`, after trying every maker."""
         depth, spent = draw.depth, draw.spent
         found: list[tuple[int, Any]] = []
         for make in self.makers:
@@ -207,7 +207,7 @@ class Choice:
                 found.append((-count_same(value, known), value))
         draw.known = None
         if not found:
-            raise GaveUp("no way of several was found to work")
+            raise GaveUp("none of the alternatives gave a valid value")
         return min(found, key=lambda pair: pair[0])[1]
 
     def _try_order(self, draw: Draw) -> Iterator[Make]:
@@ -222,11 +222,11 @@ class Choice:
         return iter([*self.makers[start:], *self.makers[:start], *self._shallow[:1]])
 
     def _sample_value(self) -> Any:
-        """A value that is known to pass, found once and the same in every process."""
+        """A value that passes the check, found once and the same in every process."""
         if self._sample is None:
             self._sample = self._find_sample()
         if not self._sample:
-            raise GaveUp("no way of several was found to work")
+            raise GaveUp("none of the alternatives gave a valid value")
         return copied(self._sample[0])
 
     def _find_sample(self) -> tuple[Any, ...]:
@@ -245,4 +245,4 @@ class Choice:
 
 
 _VARIANTS = 10_000
-"""Dozens of branches may all overlap, in every item of a list."""
+"""Large, since dozens of branches may overlap in every item of a list."""

@@ -1,9 +1,9 @@
-"""Entities of a session: `EntityStore` keeps those of one kind, `AnswerWriter` puts them into answers.
+"""Entities of a session: `EntityStore` keeps those of one kind, `AnswerWriter` puts them into results.
 
-What a call says about one is merged into what is known of it.
+Fields that a call sends are merged into the known fields of its entity.
 
-They are kept in the session as JSON, so that they are rolled back, forked and stored with it: each entity by itself,
-what they are called by in pages, so that one more entity is not all of them written again, and how many there are.
+All state is JSON in the session, so it is rolled back, forked and stored with it. Each entity has its own key; the
+names by which entities are found are kept in pages, so that adding one does not rewrite them all.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from toolyard.words.identifiers import plain_letters
 
 Fields = dict[str, Any]
 StoredName = list[Any]
-"""The number of a thing, and what it is called by."""
+"""The number of an entity, and its handles: the values by which it may be requested."""
 
 LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
-"""What a thing without an id is found by: `/users/7/albums/1001`, alone or as `{"_links": {"self": {"href": ...}}}`."""
+"""Where an entity without an id has its link: `/users/7/albums/1001`, or `{"_links": {"self": {"href": ...}}}`."""
 _SELF = ("self", "selflink", "links")
 _DEEPEST = 4
 _PAGE = 32
-"""Things on a page."""
+"""Entities per page."""
 _DRAWS = 8
-"""Ids that are tried for one that nothing else has."""
+"""Attempts to draw an unused id."""
 
 
 class EntityStore:
-    """Those of one kind and scope."""
+    """The entities of one kind and scope."""
 
     def __init__(self, state: MutableMapping[str, Any], kind: str) -> None:
         self._state = state
@@ -50,11 +50,11 @@ class EntityStore:
 
     @property
     def is_written(self) -> bool:
-        """True if a call made or removed one, so that no others are to be made up."""
+        """True if a call created or removed one, so that no more are invented."""
         return bool(self._index["written"])
 
     def mark_written(self) -> None:
-        """Remember that a call made or removed one."""
+        """Record that a call created or removed one."""
         self._index["written"] = True
         self._save_index()
 
@@ -62,29 +62,29 @@ class EntityStore:
         return int(self._index["live"])
 
     def numbers(self) -> list[int]:
-        """Those that are there, eldest first."""
+        """The numbers of existing entities, oldest first."""
         return [number for number, _ in self._live_entries()]
 
     def next_number(self) -> int:
-        """The number of the one that is made next."""
+        """The number of the next entity."""
         number: int = self._index["next"]
         return number
 
     def find(self, value: Any, fields: tuple[str, ...]) -> int | None:
-        """The one that is called so, the latest of several; last of all, one that was called so before."""
+        """The number of the entity with that handle, the latest of several; former handles are tried last."""
         return _find_entry(reversed(self._live_entries()), str(value), (*fields, ""))
 
     def is_gone(self, value: Any, fields: tuple[str, ...]) -> bool:
-        """True if one that was called so has been removed."""
+        """True if an entity with that handle has been removed."""
         return _find_entry(iter(self._index["gone"]), str(value), (*fields, "")) is not None
 
     def read(self, number: int) -> Fields:
-        """What is known about one."""
+        """The known fields of an entity."""
         fields: Fields = self._state.get(f"{self.kind}#{number}") or {}
         return fields
 
     def add(self, fields: Fields, called: dict[str, Any]) -> int:
-        """Keep a new one; `called` are further names it goes by."""
+        """Add an entity; `called` are additional handles."""
         number = self.next_number()
         self._index["next"] = number + 1
         self._index["live"] += 1
@@ -95,7 +95,7 @@ class EntityStore:
         return number
 
     def write(self, number: int, fields: Fields, called: Fields | None = None) -> None:
-        """Keep what has become of one; `called` are further names it goes by from now on, by `@` for any tool."""
+        """Update an entity; `called` are additional handles, those under `@` for any tool."""
         page = self._read_page(number)
         handles = _handles_of(fields, self.kind) | _short_texts(called or {})
         new = [
@@ -108,17 +108,17 @@ class EntityStore:
             self._state[f"{self.kind}#{number}"] = fields
 
     def read_hidden(self, number: int) -> Fields:
-        """What was said about one and could not be shown by the answers that made up something else for it."""
+        """Fields sent for an entity that were not shown by results so far."""
         fields: Fields = self._state.get(f"{self.kind}#{number} hidden") or {}
         return fields
 
     def keep_hidden(self, number: int, fields: Fields) -> None:
-        """Keep that."""
+        """Store the fields sent for an entity that were not shown."""
         if self.read_hidden(number) != fields:
             self._state[f"{self.kind}#{number} hidden"] = fields
 
     def remove(self, number: int) -> None:
-        """Forget one, but not that it was there."""
+        """Remove an entity, keeping its handles."""
         page = self._read_page(number)
         gone = [[0, handles] for each, handles in page if each == number]
         self._index["gone"] += gone
@@ -130,13 +130,13 @@ class EntityStore:
         self.mark_written()
 
     def mark_gone(self, called: dict[str, Any]) -> None:
-        """Remember that one was removed that nobody had asked for before."""
+        """Record the removal of an entity that did not exist in the session yet."""
         self._index["gone"].append([0, _short_texts(called)])
         self._write_page(0, self._read_page(0))
         self.mark_written()
 
     def restore(self, value: Any, fields: tuple[str, ...]) -> None:
-        """One that was removed may be made again."""
+        """Allow a removed entity to be created again."""
         text = str(value)
         self._index["gone"] = [
             entry for entry in self._index["gone"] if _find_entry(iter([entry]), text, (*fields, "")) is None
@@ -144,11 +144,11 @@ class EntityStore:
         self._save_index()
 
     def _live_entries(self) -> list[StoredName]:
-        """Those that are there, eldest first, and what they are called by."""
+        """The numbers of existing entities with their handles, oldest first."""
         return [entry for first in range(0, self.next_number(), _PAGE) for entry in self._read_page(first)]
 
     def _read_page(self, number: int) -> list[StoredName]:
-        """The entries among which that number is, or would be."""
+        """The page of entries that contains that number, or would."""
         at = number // _PAGE
         if at not in self._pages:
             self._pages[at] = self._state.get(f"{self.kind}#page {at}") or []
@@ -163,13 +163,13 @@ class EntityStore:
 
 
 def store_key(kind: str, scope: Iterable[Any]) -> str:
-    """Under which name those of one kind are kept that belong to the same others, however these are written."""
+    """The state key of the entities of one kind with the same parents, however these are spelt."""
     whose = [None if value is None else str(value) for value in scope]
     return f"{kind} {encode(whose).decode()}" if whose else kind
 
 
 def find_name(fields: Fields, names: tuple[str, ...], kind: str) -> str | None:
-    """What an entity of a kind is called by, the likeliest of these."""
+    """The likeliest id of an entity, by the first of these fields that it has."""
     handles = _handles_of(fields, kind)
     return next((handles[name] for name in names if name in handles), None)
 
@@ -184,7 +184,7 @@ def _find_entry(entries: Iterator[StoredName], value: str, fields: tuple[str, ..
 
 
 def _handles_of(fields: Fields, kind: str) -> dict[str, str]:
-    """What a thing may be asked for by: anything short, since nobody knows what others call it by."""
+    """All values by which an entity may be requested: any short field, since other tools may refer to it by any."""
     inner = [fields[part] for part in PARTS if isinstance(fields.get(part), dict)]
     found: dict[str, str] = {}
     for part in (*inner, fields):
@@ -192,7 +192,7 @@ def _handles_of(fields: Fields, kind: str) -> dict[str, str]:
     link = _find_link(fields) if found.keys().isdisjoint(OWN) else None
     if link is not None:
         *parts, name = link.partition("?")[0].rstrip("/").split("/")
-        # The address of something else, such as that which a webhook calls, is no name.
+        # A link to something else, such as a webhook's target, is not a handle.
         noun = noun_of(kind.partition(" [")[0].split("/")[1:])
         if not noun or noun in (noun_of([part]) for part in parts[3 if "://" in link else 0 :]):
             found["id"] = name
@@ -200,7 +200,7 @@ def _handles_of(fields: Fields, kind: str) -> dict[str, str]:
 
 
 def _find_link(fields: Fields) -> str | None:
-    """Where a thing says that it is to be found, itself or among its links."""
+    """The link of an entity to itself, as a field or among its links."""
     letters = {plain_letters(name): value for name, value in fields.items()}
     for name in LINKS:
         link = letters.get(name)
@@ -222,29 +222,29 @@ def _short_texts(values: dict[str, Any]) -> dict[str, str]:
 
 
 FIRST_ID = 1000
-"""Where the ids of entities begin; they go up one by one."""
+"""The first id of entities; ids are consecutive."""
 _COUNTED = ("id", "pk", "number")
 _WELL = {"ok": True, "success": True, "successful": True}
-"""What an answer says of itself when a call went well."""
+"""Fields that report success."""
 
 
 class AnswerWriter:
-    """Writes what one call says; what it says about an entity is remembered."""
+    """Writes the result of one call, and stores what it says about an entity."""
 
     def __init__(self, profile: Profile, store: EntityStore, seed: int | str, scope: Sequence[Any]) -> None:
         self.profile = profile
         self.store = store
         self.key = encode([seed, store.kind])
-        """What entities of this kind and scope are drawn from, with their number."""
+        """The seed of entities of this kind and scope, used with their number."""
         self._parents = profile.parents(dict(zip(profile.role.scope, scope, strict=False)))
-        """Whose they are, by names in plain letters."""
+        """The entity's parents by normalised name."""
         whose = iter(scope)
         parts = profile.role.kind.split("/")[1:]
         self._address = "".join(f"/{next(whose, part) if part == '{}' else part}" for part in parts)
-        """Where they are to be found."""
+        """The path of the collection."""
 
     def assign_ids(self, number: int, known: Fields, path: AnswerPath | None) -> Fields:
-        """Ids that go up one by one, where whole numbers are ids, or texts of which nothing more is said."""
+        """Consecutive ids for fields that allow whole numbers, or any text."""
         values = self.profile.values
         taken = {plain_letters(name) for name in known}
         if self.profile.is_free or path is None:
@@ -258,19 +258,19 @@ class AnswerWriter:
                 if values.checker(node)(value):
                     found[name] = value
                 elif letters != "number" and values.is_any_text(node):
-                    # Tools that take it may want a number where the answer only says that it is text.
+                    # Other tools may require a number where this result only declares text.
                     found[name] = str(value)
         return found if self._can_be_asked_for({**known, **found}) else {**found, **self._fit_id(number, path, taken)}
 
     def drop_unfit_id(self, known: Fields) -> Fields:
-        """What is sent about a thing, without an id by which nobody could ask for it: it is given another."""
+        """The fields sent for an entity, without an id by which it could not be requested; it gets another one."""
         if self._can_be_asked_for(known) or self.profile.reader is None:
             return known
         ids = {"id", plain_letters(str(self.profile.reader.role.key))}
         return {name: value for name, value in known.items() if plain_letters(name) not in ids}
 
     def choose_id(self, number: int) -> Any:
-        """What a thing is called by that does not say it itself: a number, unless who shows it wants something else."""
+        """The id of an entity that has none: a number, unless the tool that shows it requires another form."""
         reader = self.profile.reader
         if reader is None or reader.role.key is None:
             return FIRST_ID + number
@@ -293,14 +293,14 @@ class AnswerWriter:
         return found
 
     def _can_be_asked_for(self, fields: Fields) -> bool:
-        """Whether who shows such a thing takes what the one that is made is called by."""
+        """True if the tool that shows such entities accepts one of the created entity's handles."""
         reader, handles = self.profile.reader, _handles_of(fields, self.store.kind)
         if reader is None or reader.role.key is None or self.profile.role.verb != "create":
             return True
         return any(reader.accepts_key(handles[field]) for field in reader.role.fields if field in handles)
 
     def _fit_id(self, number: int, path: AnswerPath, taken: set[str]) -> Fields:
-        """The id as the answer has it, where not any text will do as one."""
+        """The id in the form of the result, if its reader does not accept any text."""
         reader, letters = self.profile.reader, path.letters
         if reader is None or reader.accepts_key("any text"):
             return {}
@@ -311,7 +311,7 @@ class AnswerWriter:
         }
 
     def _link_entity(self, number: int, known: Fields, path: AnswerPath) -> Fields:
-        """Where it is to be found: what it calls itself by, or any address where it is shown without an id."""
+        """A link to the entity, by its own link field or, if it has no id, by any link field."""
         role, letters = self.profile.role, path.letters
         links = _SELF if has_own_id(path.properties, role.noun) else LINKS
         name = next((letters[link] for link in links if link in letters), None)
@@ -322,7 +322,7 @@ class AnswerWriter:
         return {} if link is None else {name: link}
 
     def _surround_entity(self, number: int, path: AnswerPath) -> Fields:
-        """What an answer says beside the entity that it is about: where that is, and what was sent beside it."""
+        """Fields beside the entity in the result: its link, and what was sent beside it."""
         root = self.profile.values.root
         around, known = AnswerPath((), root, properties_of(root, root) or {}), self.store.read(number)
         inside = {*map(plain_letters, path.properties), *COMMON}
@@ -330,7 +330,7 @@ class AnswerWriter:
         return {**self._link_entity(number, known, around), **beside}
 
     def _fit_link(self, node: SubSchema, link: str, depth: int = _DEEPEST) -> Any:
-        """The link as that part has it: a text, absolute where others are, or inside of an object or a list."""
+        """The link in the form of that part: text, absolute if others are, or nested in an object or a list."""
         values = self.profile.values
         if not depth:
             return None
@@ -349,21 +349,21 @@ class AnswerWriter:
         return None if inside is None else {name: inside}
 
     def make_entity(self, number: int, known: Fields, path: AnswerPath, fresh: frozenset[str] = frozenset()) -> Any:
-        """An entity as one part of an answer shows it; what it is made of is remembered; `fresh` goes first."""
+        """An entity as one part of a result shows it, stored as shown; fields in `fresh` take precedence."""
         values = self.profile.values
         own = own_names(self.profile.role.noun)
         reader = self.profile.reader
         asked = "" if reader is None else plain_letters(str(reader.role.key))
-        # What is asked for by its `key` may say `contactKey` of itself.
+        # An entity requested by `key` may show that as `contactKey`.
         alike = [name for name, end in own.items() if end == asked and name in path.letters]
         asked = alike[0] if alike and asked not in path.letters else asked
         called = find_name(known, reader.role.fields, self.store.kind) if reader and asked in path.letters else None
         known = {**self._link_entity(number, known, path), **({path.letters[asked]: called} if called else {}), **known}
         well = _WELL if self.profile.role.writes else {}
         echo = {**well, **self._parents, **{plain_letters(name): value for name, value in known.items()}}
-        # What it can be asked for by is not to be left out.
+        # Fields by which it can be requested must be included.
         ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]
-        # Parts are not to be called as the thing is, which has its id from the first numbers.
+        # Nested parts must not get the entity's own id, which is drawn first.
         key = self.key + (b"%d inside" if not echo.keys().isdisjoint(OWN) else b"%d") % number
         draw = Draw(key, echo, frozenset((*echo, *own.values(), *ids, asked, "metadata")))
         shown = {plain_letters(name) for name in path.properties}
@@ -378,13 +378,13 @@ class AnswerWriter:
         value = values.overlay(path.node, value, hidden) if hidden else value
         if isinstance(value, dict):
             value = self._name_entity(number, known, value, path)
-            # What was sent is remembered, where this answer cannot show it, and who shows one of them can.
+            # Store fields that this result cannot show, since the result of another tool may.
             self.store.write(number, merge_fields(known, copied(value)))
             self._hide_fields(number, {**known, **hidden}, value)
         return value
 
     def _hide_fields(self, number: int, known: Fields, value: Fields) -> None:
-        """Remember what this answer cannot show as it is, for those that can; but not what the thing is called by."""
+        """Store fields that this result cannot show, for results that can; ids are not stored."""
         there = {plain_letters(name): item for name, item in value.items()}
         pairs = [(name, item, there.get(plain_letters(name), item)) for name, item in known.items()]
         lost = {
@@ -395,9 +395,9 @@ class AnswerWriter:
         self.store.keep_hidden(number, {name: lost[name] for name in lost if not plain_letters(name).endswith(ID_ENDS)})
 
     def _name_entity(self, number: int, known: Fields, value: Fields, path: AnswerPath) -> Fields:
-        """The entity with what it is called by, though its schema has no name for that: nobody could ask for it."""
+        """The entity with an id, added even if its schema declares none, since it could not be requested otherwise."""
         role, values = self.profile.role, self.profile.values
-        # Once an id was told, another name will not do.
+        # Once an id has been returned, other names do not replace it.
         reader = self.profile.reader or self.profile
         names = (*reader.role.fields, *fields_of("id", role.noun), *(() if "id" in known else ID_ENDS))
         named = has_own_id(value, role.noun) or find_name(value, names, self.store.kind) is not None
@@ -411,7 +411,7 @@ class AnswerWriter:
     def show_entity(
         self, number: int, known: Fields, arguments: dict[str, Any], fresh: frozenset[str] = frozenset()
     ) -> Any:
-        """An answer with the entity in it."""
+        """A result that contains the entity."""
         path = self.profile.entity_path
         if path is None:
             self.store.write(number, known)
@@ -432,7 +432,7 @@ class AnswerWriter:
         must: frozenset[str] = frozenset(),
         around: Fields | None = None,
     ) -> Any:
-        """An answer with these in their place, `around` beside them; others where the schema will not have them."""
+        """A result with these entities in place and `around` beside them; invalid ones are replaced."""
         must = must.union(map(plain_letters, path.names))
         whole = path.wrap(entities)
         whole = {**around, **whole} if around and isinstance(whole, dict) else whole
@@ -446,7 +446,7 @@ class AnswerWriter:
         must: frozenset[str] = frozenset(),
         whole: Any = None,
     ) -> Any:
-        """An answer by the schema of the tool alone, with what is known under its name; `whole` in its very place."""
+        """A result by the tool's schema, with known values under their names; `whole` is the preferred result."""
         values = self.profile.values
         text = self.profile.prefix + encode(arguments) if text is None else text
         draw = Draw(text, {**_WELL, **{plain_letters(name): value for name, value in known.items()}}, must)
@@ -454,18 +454,18 @@ class AnswerWriter:
         return values.overlay(values.root, values.make(draw), whole)
 
     def tell(self, value: Any, arguments: dict[str, Any], known: Fields, text: bytes | None = None) -> Any:
-        """The value itself, where an answer may be any object; else an answer by the schema, with what is known."""
+        """The value itself if the result may be any object; else a result by the schema, with known values."""
         if not self.profile.is_free:
             return self.make_answer(arguments, known, text)
         return self.fit_schema(value, arguments)
 
     def fit_schema(self, value: Any, arguments: dict[str, Any]) -> Any:
-        """The value, or where the schema will not have it, another."""
+        """The value if the schema allows it, else another one."""
         return value if self.profile.values.check(value) else self.make_answer(arguments, arguments)
 
 
 def merge_fields(known: Fields, new: Fields, *, deep: bool = True) -> Fields:
-    """What is known and what is new, one spelling of each name, the new one; `deep`: within objects too."""
+    """Known and new fields merged, spelt as in `new`; with `deep`, nested objects are merged, too."""
     before = {plain_letters(name): value for name, value in known.items()}
     letters = {plain_letters(name) for name in new}
     merged = {name: value for name, value in known.items() if plain_letters(name) not in letters}

@@ -1,4 +1,4 @@
-"""Text by the `format` of a schema, and what the name of a property says: cities for `city`, prices for `price`."""
+"""Text by the `format` of a schema, and values that fit a property's name: cities for `city`, prices for `price`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _FORMATS: Mapping[str, Text] = {
     "duration": lambda draw: f"PT{draw.between(1, 59)}M",
     "uuid": _write_uuid,
     "urn": lambda draw: f"urn:uuid:{_write_uuid(draw)}",
-    # At domains that belong to nobody, and addresses set aside for documentation.
+    # Reserved domains and addresses only.
     "email": lambda draw: f"{_write_person(draw)}@{_DOMAINS[draw.below(3)]}",
     "hostname": lambda draw: f"{_write_person(draw)}.{_DOMAINS[draw.below(3)]}",
     "uri": _write_uri,
@@ -57,9 +57,9 @@ _FORMATS: Mapping[str, Text] = {
     "relative-json-pointer": lambda draw: f"{draw.below(4)}{_write_path(draw)}",
     "regex": one_of(("^[a-z]+$", "^\\d{3}$", "^[A-Z]{2}$")),
     "byte": one_of(("SGVsbG8=", "d29ybGQ=", "dG9vbHlhcmQ=", "c2FtcGxl", "ZGF0YQ==", "dmFsdWU=")),
-    # Letters and digits that are not mistaken for one another.
+    # Letters and digits that are not easily confused.
     "password": lambda draw: draw.letters("abcdefghjkmnpqrstuvwxyz23456789", 12),
-    # Of the kind that is never given to anybody.
+    # A range reserved for fictional use.
     "phone": lambda draw: f"+1555{draw.below(10_000_000):07d}",
     "timezone": one_of(("Europe/Berlin", "America/New_York", "Asia/Tokyo", "Europe/Paris", "Australia/Sydney", "UTC")),
     "currency": one_of(("EUR", "USD", "GBP", "JPY", "CHF", "SEK")),
@@ -68,7 +68,7 @@ _FORMATS: Mapping[str, Text] = {
     "mimetype": one_of(("application/json", "text/plain", "image/png")),
     "digest": lambda draw: f"sha256:{draw.hexadecimal(64)}",
     "decimal": lambda draw: f"{draw.below(10_000)}.{draw.below(100):02d}",
-    # No schema can name these: formats are looked up in small letters.
+    # Capitalised, so that no schema can refer to them: formats are looked up in lower case.
     "Digits": lambda draw: str(draw.between(1, 9_999_999)),
     "Price": lambda draw: f"{draw.between(1, 500)}.{draw.below(100):02d}",
     "Id": lambda draw: draw.hexadecimal(12),
@@ -93,7 +93,7 @@ _ALIASES: Mapping[str, str] = {
 
 
 def text_of(name: object) -> Text | None:
-    """Who writes text of that format; None if it says nothing here."""
+    """The writer of text in that format; None if the format is unknown."""
     if not isinstance(name, str):
         return None
     lower = name.lower()
@@ -235,7 +235,7 @@ def words_for(name: str) -> tuple[str, ...] | None:
 
 
 def format_for(name: str) -> Text | None:
-    """Text of a form that fits a property of that name: addresses, moments, ids."""
+    """A writer of text that fits a property of that name, such as addresses, times and ids."""
     found = split_identifier(name)
     whole = "".join(found)
     for end in (whole, *found[-1:]):
@@ -247,7 +247,7 @@ def format_for(name: str) -> Text | None:
 
 
 def range_for(name: str) -> tuple[float, float] | None:
-    """Numbers that fit a property of that name."""
+    """A range of numbers that fits a property of that name."""
     for piece in reversed(split_identifier(name)):
         found = _RANGES.get(piece) or _RANGES.get(piece.removesuffix("s"))
         if found is not None:

@@ -1,6 +1,6 @@
-"""`ListingCall`: one call that lists or searches entities; `PageRequest`: which part of the list it asks for.
+"""`ListingCall`: a call that lists or searches entities; `PageRequest`: the part of the list that it requests.
 
-What an answer says about its list (totals, pages, cursors) is put right by what is in it.
+Totals, page numbers and cursors in the result are made to agree with the items.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CURSORS = (
     *("after", "startingafter", "continuationtoken", "marker"),
 )
 _USUAL = 20
-"""Items of a page, where only its number or where it begins is given."""
+"""Page size if the arguments give only a page number or an offset."""
 _SHOWN = frozenset(("count", "resultcount", "numresults"))
 _COUNTS = frozenset(("total", "totalcount", "totalresults", "totalitems", "totalelements", "totalsize", "totalhits"))
 _COUNTS |= {"totalentries", "totalrecords", "numberofresults"}
@@ -31,13 +31,13 @@ _LAST = frozenset(("totalpages", "pagecount", "pages", "numpages", "lastpage"))
 _MORE = frozenset(("hasmore", "hasnext", "hasnextpage", "truncated", "istruncated"))
 _NEXT = frozenset(("nextcursor", "nextpagetoken", "nexttoken", "nextpage", "nextoffset", "continuationtoken", "next"))
 _ABOUT = frozenset(("meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"))
-"""Parts of an answer that are about its list."""
+"""Parts of a result with information about its list."""
 SAID = _SHOWN | _COUNTS | _LAST | _MORE | _NEXT | _ABOUT
-"""Names, in plain letters, of what an answer may say about its list, and of the parts in which it says so."""
+"""Normalised names of information about a list, and of the parts that contain it."""
 
 
 class PageRequest:
-    """What the arguments ask for, by their names in plain letters."""
+    """The page that the arguments request, by their normalised names."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         self._page = _read_int(asked, _PAGES)
@@ -54,13 +54,13 @@ class PageRequest:
             self.begin = offset
 
     def cut_page(self, numbers: list[int]) -> list[int]:
-        """Those of the page."""
+        """The entities on the page."""
         return numbers if self._size is None else numbers[self.begin : self.begin + self._size]
 
     def correct_counts(
         self, whole: Any, path: tuple[str, ...], counts: tuple[int, int], check: Callable[[Any], bool]
     ) -> None:
-        """Put right what an answer says about its list; `counts` are those shown and all. What is not allowed stays."""
+        """Correct a result's information about its list, if `check` allows it; `counts` are shown and total items."""
         at = whole
         for name in path[:-1]:
             at = at.get(name) if isinstance(at, dict) else None
@@ -87,7 +87,7 @@ class PageRequest:
             part[name] = before
 
     def _values_for_name(self, letters: str, before: Any, counts: tuple[int, int], kept: bool) -> tuple[Any, ...]:
-        """What may be said under a name, the best first; nothing if it is about something else."""
+        """Candidates for the value of that name, best first; none if it is not about the list."""
         shown, total = counts
         is_number = isinstance(before, int) and not isinstance(before, bool)
         end = self.begin + shown if self._size is not None else total
@@ -129,7 +129,7 @@ def _read_int(asked: dict[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _read_cursor(asked: dict[str, Any]) -> int | None:
-    """Where a list is to go on, as an answer said it."""
+    """The offset in a cursor that an earlier result returned."""
     for name in _CURSORS:
         value = asked.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
@@ -140,22 +140,22 @@ def _read_cursor(asked: dict[str, Any]) -> int | None:
 _QUERIES = ("q", "query", "search", "searchterm", "searchquery", "keyword", "keywords", "term")
 _IDS = ("id", "uuid", "guid", "token", "sha", "etag")
 _WORDS = re.compile(r"[\w\s.@-]+")
-"""A query that is words to be found, and no language of its own."""
+"""Matches a query of plain words, not of a query language."""
 
 
 class ListingCall:
-    """What is asked for, among the entities of a session."""
+    """A listing of the entities of a session, filtered by the arguments."""
 
     def __init__(self, writer: AnswerWriter, arguments: dict[str, Any], *, invents: bool) -> None:
         self._writer = writer
         self._invents = invents
-        """True if some are made up where there are none."""
+        """True if entities are invented where none exist."""
         self._arguments = arguments
         aside = {*writer.profile.role.scope, *writer.profile.ignored}
         self._filters = {plain_letters(name): value for name, value in arguments.items() if name not in aside}
 
     def answer(self) -> Any:
-        """Those that are there and fit; some made up where nobody has made or asked for any."""
+        """The matching entities; invents some if none were created and none match."""
         writer, store = self._writer, self._writer.store
         numbers = self._find_matches()
         if not numbers and self._invents and not store.is_written:
@@ -174,7 +174,7 @@ class ListingCall:
         return whole
 
     def _find_matches(self) -> list[int]:
-        """Those whose fields say nothing else than the arguments."""
+        """Entities whose fields do not contradict the arguments."""
         store = self._writer.store
         filters = {
             name: value for name, value in self._filters.items() if isinstance(value, (str, int, bool)) and value != ""
@@ -205,7 +205,7 @@ class ListingCall:
         return made
 
     def _has_words(self, fields: Fields) -> bool:
-        """Whether a thing has the words that are searched for; things that nobody made have any."""
+        """True if an entity contains the words of the query; invented entities always do."""
         text = None
         for name in _QUERIES:
             query = self._filters.get(name)
@@ -219,7 +219,7 @@ class ListingCall:
 def _text_values(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for name, part in value.items():
-            # Any short word is somewhere in an id.
+            # Ids are excluded, since almost any short text occurs in one.
             if not name.lower().endswith(_IDS):
                 yield from _text_values(part)
     elif isinstance(value, list):
@@ -230,7 +230,7 @@ def _text_values(value: Any) -> Iterator[str]:
 
 
 def _field_matches(field: Any, asked: Any) -> bool:
-    """True unless a thing says otherwise; text that is searched for need only be in it."""
+    """True unless the field contradicts the argument; for text, containing it is enough."""
     if field is None or isinstance(field, (list, dict)):
         return True
     if isinstance(field, str) and isinstance(asked, str):

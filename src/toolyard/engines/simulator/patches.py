@@ -1,4 +1,4 @@
-"""What a call does to an entity step by step: JSON Patch, RFC 6902."""
+"""JSON Patch, RFC 6902, on the fields of an entity."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _OPERATIONS = frozenset(("add", "replace", "remove", "move", "copy", "test"))
 _WRITING = frozenset(("add", "replace", "move", "copy"))
 _MOST_STEPS = 1000
 _LARGEST = 1024 * 1024
-"""Bytes of JSON that the steps of a patch may copy, and of an entity after that."""
+"""Maximum bytes of JSON that a patch may copy, and of the entity after it."""
 
 
 def is_patch(body: Any) -> TypeGuard[list[dict[str, Any]]]:
-    """Whether a body says what is to be done to an entity, step by step."""
+    """True if a body is a JSON Patch."""
     return isinstance(body, list) and all(
         isinstance(step, dict) and step.get("op") in _OPERATIONS and isinstance(step.get("path"), str) for step in body
     )
 
 
 def apply_patch(fields: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
-    """The entity as it is afterwards; names may be spelt otherwise, and a step that leads nowhere does nothing."""
+    """The patched entity. The spelling of names is ignored, and steps with a missing target have no effect."""
     if len(patch) > _MOST_STEPS:
         raise _excess_error(f"has more than {_MOST_STEPS} steps")
     whole: dict[str, Any] = {"": copied(fields)}
@@ -35,7 +35,7 @@ def apply_patch(fields: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str
             parent, key = _find_place(whole, str(step.get("from", "")))
             value = parent[key] if _is_there(parent, key) else None
         if operation == "copy":
-            # Measured before it is copied: a few steps that copy what the steps before them copied fill any memory.
+            # Measured before copying, since repeated copies grow exponentially.
             doubled += len(encode(value))
             if doubled > _LARGEST:
                 raise _excess_error(f"copies more than {_LARGEST} bytes")
@@ -61,7 +61,7 @@ def _excess_error(what: str) -> ToolFailed:
 
 
 def _find_place(whole: dict[str, Any], pointer: str) -> tuple[Any, Any]:
-    """What a pointer leads into, and under which name or number; None for what is not there."""
+    """The container that a pointer leads into, and the key or index there; None where it does not exist."""
     node: Any = None
     key: Any = None
     for part in pointer.split("/"):

@@ -1,6 +1,6 @@
-"""Text that a regular expression accepts, written from the tree that Python's own parser reads it into.
+"""Text that matches a regular expression, generated from the tree of Python's own parser.
 
-Look-around and back-references are read as if they were not there: whoever uses the text checks it.
+Look-around and back-references are ignored, so callers must check the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from toolyard.engines.simulator.draw import Draw
 
 Write = Callable[[Draw, int, bool], str]
-"""Text, with about so many repetitions where any number will do; exactly so many if the flag is set."""
+"""Writes text with about that many repetitions where the pattern allows it; exactly that many if the flag is set."""
 
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 _UPPER = _LOWER.upper()
@@ -26,7 +26,7 @@ _PROPERTIES = {"L": "a-zA-Z", "Lu": "A-Z", "Ll": "a-z", "N": "0-9", "Nd": "0-9",
 _PROPERTIES |= {"Alphabetic": "a-zA-Z", "Letter": "a-zA-Z", "P": r"\-.,:;!?", "S": "+=$", "Punct": r"\-.,:"}
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _MOST = 2000
-"""Repetitions that are ever written."""
+"""Maximum number of repetitions."""
 _DEEPEST = 50
 _TOKEN = re.compile(
     r"(?P<open>\[\^?\]?)|(?P<close>\])|(?P<named>\(\?<(?![=!]))|(?P<flags>\(\?[a-zA-Z-]+\))|(?P<loose>--|[&~|])"
@@ -34,15 +34,15 @@ _TOKEN = re.compile(
     r"|[ux]\{(?P<code>[0-9A-Fa-f]+)\}|(?P<control>c[A-Za-z])|(?P<end>z))|\\.|.",
     re.DOTALL,
 )
-"""What other dialects spell otherwise than Python, and what has to be stepped over to find it."""
+"""Syntax that other dialects spell differently from Python, and the tokens to skip while looking for it."""
 
 
 class Unreadable(ValueError):
-    """The expression uses something that is not understood here."""
+    """The expression uses syntax that is not supported."""
 
 
 def writer_of(pattern: str) -> Write:
-    """Who writes text that the pattern accepts, most of the time; raises `Unreadable`."""
+    """A writer of text that usually matches the pattern; raises `Unreadable`."""
     try:
         return _sequence_writer(_parser.parse(_spell_for_python(pattern)), _DEEPEST)
     except (re.error, RecursionError, OverflowError, ValueError) as error:
@@ -50,12 +50,12 @@ def writer_of(pattern: str) -> Write:
 
 
 def _spell_for_python(pattern: str) -> str:
-    """The same expression as Python writes it, as far as it has a way to."""
+    """The expression in Python's syntax, as far as possible."""
     written, in_set = "", False
     for token in _TOKEN.finditer(pattern):
         text, kind = token[0], token.lastgroup
         if kind == "open":
-            # Python warns of what looks like a set inside a set; there, a bracket may close it at once.
+            # Escape a bracket inside a set, which Python warns about; directly after `[` or `[^`, a `]` may close it.
             text, in_set = (f"\\{text}", text[-1] != "]") if in_set else (text, True)
         elif kind == "close":
             in_set = False
@@ -78,7 +78,7 @@ def _spell_for_python(pattern: str) -> str:
 
 
 def _spell_property(name: str, negated: bool, in_set: bool) -> str:
-    """Some of the letters that have a property of Unicode."""
+    """Some characters with that Unicode property."""
     name = name.rpartition("=")[2]
     letters = _PROPERTIES.get(name) or _PROPERTIES.get(name[:1], "a-z")
     if negated:
@@ -104,13 +104,13 @@ def _part_writer(kind: str, value: Any, depth: int) -> Write:
         return _sequence_writer(value[-1] if kind == "SUBPATTERN" else value, depth)
     if kind in _REPEATS:
         return _repeat_writer(_sequence_writer(value[2], depth), value[0], value[1])
-    # Of anchors and look-around nothing is written.
+    # Anchors and look-around produce no text.
     letters = {"LITERAL": [("LITERAL", value)], "NOT_LITERAL": [("NEGATE", None), ("LITERAL", value)], "IN": value}
     return _one_of(_WORD if kind == "ANY" else _letters_of(letters.get(kind, ())))
 
 
 def _letters_of(members: Any) -> str:
-    """Some of the letters of a set, the readable ones where there are any."""
+    """Some characters of a set, readable ones if it has any."""
     found: list[str] = []
     negated = False
     for member, value in members:

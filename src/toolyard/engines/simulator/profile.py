@@ -1,7 +1,7 @@
-"""`Profile`: all that is worked out once about a tool that is simulated.
+"""`Profile`: everything about a simulated tool that is computed once.
 
-What it seems to do (`Role`), and where the entity is that it is about: in what is sent, inside of which envelopes, and
-in the answer, alone or in a list (`AnswerPath`).
+That is what the tool seems to do (`Role`), and where its entity is: in the arguments, within which envelopes, and in
+the result, alone or in a list (`AnswerPath`).
 """
 
 from __future__ import annotations
@@ -34,44 +34,44 @@ from toolyard.schema.subschemas import SubSchema, allowed_values
 from toolyard.words.identifiers import CrudVerb, plain_letters, singular, split_identifier
 
 _ENVELOPES = ("data", "result", "response", "payload")
-"""What nothing but an envelope is called."""
+"""Names that are used only for envelopes."""
 _WRAPPERS = (*_ENVELOPES, "item", "record", "resource", "object", "value", "body", "content")
 _LISTS = frozenset(("items", "data", "results", "values", "records", "entries", "list", "resources", "content"))
 _LISTS |= {"objects", "rows", "result", "response", "elements", "hits", "matches", "members", "value", "documents"}
 _LISTS |= {"successes", "succeeded", "created"}
 _FILTERS = frozenset(("filter", "filters", "query", "where", "criteria", "sort", "orderby", "limit", "offset"))
-"""What is sent to say which things are wanted, or how many."""
+"""Arguments that select entities, or limit their number."""
 _MAKING = frozenset(("create", "add", "insert", "register"))
-"""Words of a name that say that something is made, whatever else it says: `get_or_create_user`."""
+"""Verbs that mean creation wherever they occur in a name: `get_or_create_user`."""
 _DEEPEST = 4
 
 
 ITEM = "[]"
-"""In a path: the items of the list that is there."""
+"""In a path: the items of a list."""
 _ABOUT = frozenset(("meta", "metadata", "links", "included", "status", "success", "ok", "code", "message", "messages"))
 _ABOUT |= {"errors", "error", "warnings", "requestid", "pagination", "jsonapi", "version", "timestamp"}
-"""What an answer says beside what it is about."""
+"""Fields of a result that are not about its entity."""
 _RESULT = _ABOUT | {"type", "statuscode"}
-"""What is said of how a call went."""
+"""Fields that report the outcome of a call."""
 PARTS = ("metadata", "attributes", "properties", "meta", "sys", "info")
-"""Parts of a thing that are about itself, in which its name may be."""
+"""Parts of an entity that describe the entity itself, and may contain its name."""
 
 
 class AnswerPath(msgspec.Struct, frozen=True, eq=False):
-    """A part of an answer, and the properties and lists that lead to it."""
+    """A part of a result, and the path of properties and lists that leads to it."""
 
     names: tuple[str, ...]
     node: SubSchema
     properties: dict[str, SubSchema]
-    """Of the entity there, or of those in the list."""
+    """The properties of the entity there, or of those in the list."""
 
     @property
     def letters(self) -> dict[str, str]:
-        """The names of the properties by their plain letters; of several that have the same, the first."""
+        """The names of the properties by normalised name; the first of several with the same one."""
         return {plain_letters(name): name for name in reversed(self.properties)}
 
     def wrap(self, entities: list[Any]) -> Any:
-        """An answer that has nothing but them, each in its envelope; the first one, where there is no list."""
+        """A result that contains only these entities, each in its envelope; only the first if it has no list."""
         front, listed, back = self.names, False, self.names
         if ITEM in self.names:
             at, listed = self.names.index(ITEM), True
@@ -87,7 +87,7 @@ def _nest_value(value: Any, names: tuple[str, ...]) -> Any:
 
 
 def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
-    """The thing an answer is about: the whole of it, what it wraps, or the only item of a list."""
+    """The entity in a result: the whole result, the content of an envelope, or the only item of a list."""
     path = _open_envelopes(root, root, noun)
     if path is None or not has_own_id(path.properties, noun):
         listed = find_list(root, noun, among=("data", "result", "results", "items", "response"))
@@ -96,9 +96,9 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
         if listed is not None and not (
             has_own_id(listed.properties, noun) and _is_envelope("data", listed.properties, contents)
         ):
-            listed = None  # the `items` of an order are its parts
+            listed = None  # the `items` of an order are parts of it
         if named is not None and path is not None and not _is_envelope("data", named.properties, contents):
-            named = None  # and so are the `relatedOrders`
+            named = None  # as are `relatedOrders`
         if named is not None or listed is not None:
             return named or listed
         alone = find_list(root, noun)
@@ -108,13 +108,13 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
 
 
 def _is_list(root: dict[str, Any], noun: str) -> bool:
-    """Whether an answer is about several things, and not about one that has lists in it."""
+    """True if a result is about several entities, not about one that contains lists."""
     one = _open_envelopes(root, root, noun)
     return find_list(root, noun) is not None and (one is None or not has_own_id(one.properties, noun))
 
 
 def _tell_contents(root: dict[str, Any], node: SubSchema) -> list[str]:
-    """The properties of an answer that are not about the answer itself."""
+    """The properties of a result, without metadata about the result."""
     letters = {name: plain_letters(name) for name in properties_of(root, node) or ()}
     return [name for name, plain in letters.items() if plain not in _ABOUT and not plain.startswith("total")]
 
@@ -133,9 +133,9 @@ def _open_envelopes(root: dict[str, Any], node: SubSchema, noun: str) -> AnswerP
 
 
 def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: str) -> str | None:
-    """The envelope among the properties: called as the thing is, or as envelopes are, or with nothing beside it."""
+    """The property that is an envelope: named like the entity or like an envelope, or the only one."""
     if has_own_id(properties, noun) and len(properties) > 1:
-        return None  # but `{"Id": {"id": 7}}` holds an id in an envelope of its own
+        return None  # though in `{"Id": {"id": 7}}` the id itself is wrapped
     letters = {plain_letters(name): name for name in reversed(properties)}
     rest = {plain: name for plain, name in letters.items() if plain not in _ABOUT}
     for plain in (*nouns_of(noun), *_WRAPPERS):
@@ -153,7 +153,7 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     beside = {plain: name for plain, name in letters.items() if name != about}
     large = inside and (len(inside) > len(properties) or (beside.keys() <= _RESULT and _has_id(inside)))
     if large and "name" not in letters and all(_is_scalar(root, properties[name]) for name in beside.values()):
-        return about  # where only texts and numbers stand beside it, none a name, it is not about anything else
+        return about  # only scalars beside it, and no name among them
     return None
 
 
@@ -163,13 +163,13 @@ def _is_scalar(root: dict[str, Any], node: SubSchema) -> bool:
 
 
 def _is_envelope(name: str, inside: Collection[str], all_names: Collection[str]) -> bool:
-    """Whether what is called as envelopes are is one, and no part like others: `content` is one of a comment's many."""
+    """True if a part with the name of an envelope is one: `content` may also be a part of a comment."""
     beside = len(all_names) - 1
     return len(inside) >= beside if name in _ENVELOPES else len(inside) > 2 * beside
 
 
 def has_own_id(properties: Iterable[str], noun: str) -> bool:
-    """Whether a thing says by which id it is called."""
+    """True if the properties include the entity's own id."""
     starts = [start for name in nouns_of(noun) if name for start in (name, f"{name}s")]
     ids = {*OWN, "sha", *[f"{thing}id" for thing in THINGS]}
     ids |= {start + end for start in starts for end in (*OWN, "key", "identifier", "number")}
@@ -179,7 +179,7 @@ def has_own_id(properties: Iterable[str], noun: str) -> bool:
 def find_list(
     root: dict[str, Any], noun: str, among: Collection[str] = _LISTS, node: SubSchema | None = None
 ) -> AnswerPath | None:
-    """The list of objects that an answer, or one form of it, is about; `among` are names of lists of anything."""
+    """The list of objects that a result, or one variant of it, is about; `among` are generic names of lists."""
     found: list[tuple[int, int, AnswerPath]] = []
     stack: list[tuple[tuple[str, ...], SubSchema]] = [((), root if node is None else node)]
     while stack:
@@ -204,7 +204,7 @@ def find_list(
 
 
 def is_any_object(schema: dict[str, Any]) -> bool:
-    """True if a schema allows any object and says nothing about it."""
+    """True if a schema allows any object without describing it."""
     kinds = allowed_types(schema)
     said = ("allOf", "anyOf", "oneOf", "$ref", "enum", "const", "items", "required", "not", "if")
     free = (kinds is None or "object" in kinds) and not any(key in schema for key in said)
@@ -228,7 +228,7 @@ def _rank_path(path: tuple[str, ...], noun: str, among: Collection[str]) -> int:
 
 
 class Profile:
-    """What a tool seems to do, who makes its answers, and where the entity is in what it is sent."""
+    """What a tool seems to do, the maker of its results, and where the entity is in its arguments."""
 
     def __init__(
         self, tool: Tool, seed: int | str, shared: SharedParts | None = None, neighbours: Neighbours = ALONE
@@ -238,7 +238,7 @@ class Profile:
         self.prefix = encode([seed, tool.qualified_name])
         self.values = SchemaValues(tool.output_parameters, shared)
         self.is_free = is_any_object(self.values.root)
-        """True if the answer may be any object."""
+        """True if the result may be any object."""
         root = None if self.is_free else self.values.root
         noun = noun_of(tool.binding.path.split("/")) if isinstance(tool.binding, RestBinding) else ""
         self.role = role_of(tool, lists=root is not None and _is_list(root, noun), neighbours=neighbours)
@@ -248,21 +248,21 @@ class Profile:
         if root is not None and self.role.verb != "list":
             self.entity_path = find_entity(root, noun)
         if root is not None and self.role.verb == "create" and self.list_path is None:
-            # Where one or several are made, one form of the answer has the one, and another has several.
+            # Where one or several can be created, the result has a variant for each.
             forms = [find_list(root, noun, node=way.schema) for way in find_ways(root, root)]
             self.list_path = next((path for path in forms if path is not None), None)
         if self.role.verb == "create" and self._is_lookup():
             verb: CrudVerb = "list" if self.list_path is not None else "none"
             self.role = msgspec.structs.replace(self.role, verb=verb, writes=False)
         self._kept = frozenset(self.role.fields)
-        """What no update changes, in plain letters."""
+        """Normalised names of fields that no update changes."""
         shown = self.entity_path.properties if self.entity_path is not None else {}
         nameless = {"name"} == {"name", *self.role.fields}.intersection(map(plain_letters, shown))
         if self.role.key is not None and (nameless or self.role.verb == "delete"):
-            # It has no id at all, so that its name is what it can be asked for by; who deletes it shows nothing.
+            # The entity has no id, so it is requested by name; a delete does not show its fields.
             self.role = msgspec.structs.replace(self.role, fields=(*self.role.fields, "name"))
         self.plain = self.role.verb == "none" and not self.role.writes and not self.is_free
-        """True if nothing but the arguments matters."""
+        """True if the result depends on nothing but the arguments."""
         self.body_argument = _find_body(tool)
         self.ignored = _find_ignored(tool)
         self.envelope = self._find_envelope()
@@ -270,14 +270,14 @@ class Profile:
 
     @cached_property
     def reader(self) -> Profile | None:
-        """Who shows one of the things that this tool makes or changes, if that is another tool."""
+        """The profile of another tool that shows one such entity, if this tool creates or changes them."""
         seed, shared, neighbours = self._beside
         tool = neighbours.readers.get(self.role.kind)
         return None if tool is None or tool is self.tool else Profile(tool, seed, shared, neighbours)
 
     @cached_property
     def shown(self) -> dict[str, frozenset[str] | None]:
-        """What the thing has, in plain letters, as the answer or who shows one has it: what is inside, or None."""
+        """The normalised fields of the entity in this result or the reader's, each with those nested in it, or None."""
         reader = self.reader if self.role.verb in ("create", "update", "replace") else None
         return {**(reader._own_parts if reader is not None else {}), **self._own_parts}
 
@@ -290,7 +290,7 @@ class Profile:
         return found
 
     def choose_shown(self, name: str, merged: Any, sent: Any) -> Any:
-        """What is known of a part after an update: old and new, unless the answer could not show the new then."""
+        """The value of a part after an update: old and new merged, or the new one if only that can be shown."""
         path = self.entity_path
         node = True if path is None else path.properties.get(path.letters.get(plain_letters(name), ""), True)
 
@@ -305,35 +305,35 @@ class Profile:
 
     @cached_property
     def key_values(self) -> SchemaValues:
-        """What the argument may be that says which thing is meant."""
+        """Values allowed for the argument that selects the entity."""
         root, key = self.tool.parameters, self.role.key
         around = {name: value for name, value in root.items() if name in ("$schema", "$defs", "definitions")}
         return SchemaValues({**around, "allOf": [(root.get("properties") or {}).get(key, True)]})
 
     @cached_property
     def key_choices(self) -> list[Any]:
-        """All that the argument may be, where a list says so."""
+        """All values of that argument, if its schema enumerates them."""
         root = self.key_values.root
         return [value for way in find_ways(root, root) for value in allowed_values(way.schema) or ()]
 
     def accepts_key(self, value: Any) -> bool:
-        """Whether a thing that is called so can be asked for."""
+        """True if an entity with that id can be requested."""
         return is_short(value) and any(map(self.key_values.check, spellings_of(value)))
 
     @cached_property
     def shown_key(self) -> SubSchema:
-        """What the answer has as the thing's own id; anything, where it has none."""
+        """The schema of the entity's id in the result; `True` if there is none."""
         letters = self.entity_path.letters if self.entity_path is not None else {}
         names = (letters[field] for field in self.role.fields if field in letters)
         name = next((name for name in names if has_own_id([name], self.role.noun)), None)
         return True if name is None or self.entity_path is None else self.entity_path.properties[name]
 
     def fits_key(self, value: Any) -> bool:
-        """Whether a thing that is called so can be asked for, and says of itself that it is called so."""
+        """True if an entity with that id can be requested, and can show it in the result."""
         return self.accepts_key(value) and any(map(self.values.checker(self.shown_key), spellings_of(value)))
 
     def _is_lookup(self) -> bool:
-        """Whether what is sent by POST asks for things and makes none: it says so, and no one thing comes back."""
+        """True if a POST is a search: its name or filters suggest so, and it does not return a single entity."""
         binding, path = self.tool.binding, self.entity_path
         if not isinstance(binding, RestBinding) or not _MAKING.isdisjoint(split_identifier(self.tool.name)):
             return False
@@ -345,16 +345,16 @@ class Profile:
         filters = not _FILTERS.isdisjoint(map(plain_letters, asked)) and self.list_path is not None
         said = verb_by_name(self.tool, binding.path)
         if said == "list" and self.list_path is None and self.reader is not None:
-            return False  # `index_document` puts one into an index
+            return False  # `index_document` adds one to an index
         return said in ("get", "list") or (filters and said != "create" and self.reader is None)
 
     @property
     def view(self) -> AnswerPath | None:
-        """Where the tool shows entities."""
+        """The part of the result that shows entities."""
         return self.list_path if self.role.verb == "list" else self.entity_path
 
     def parents(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Whose entities are meant, by names in plain letters that mean nothing else in an entity."""
+        """The parents of the entity by normalised name, without names that mean something else in the entity."""
         own = own_names(self.role.noun)
         return {
             plain_letters(name): arguments[name]
@@ -363,13 +363,13 @@ class Profile:
         }
 
     def _find_envelope(self) -> tuple[str, ...]:
-        """In the body: what is called as the thing or as envelopes are, or is all there is, and is no part of it."""
+        """The path to the entity in the body, through envelopes that are not parts of the entity itself."""
         root = self.tool.parameters
         properties = properties_of(root, root) or {}
         if self.body_argument is not None:
             properties = properties_of(root, properties.get(self.body_argument, True)) or {}
         aside = {*self.role.scope, *self.ignored, self.role.key}
-        # A text or a number that is shown under the name of an object that is sent is something else.
+        # A scalar shown under the same name as an object that is sent is something else.
         own = {name for name, inside in self.shown.items() if inside is not None}
         wrapped = {plain_letters(name) for name in (self.entity_path.names if self.entity_path is not None else ())}
         found: tuple[str, ...] = ()
@@ -386,7 +386,7 @@ class Profile:
         return found
 
     def sent_fields(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """What the arguments say about a thing: the object they send, if they send one, opened."""
+        """The fields of an entity in the arguments, taken out of its envelopes."""
         role, binding = self.role, self.tool.binding
         left_out = {*role.scope, *self.ignored, *([role.key] if role.key is not None else [])}
         found = {name: value for name, value in arguments.items() if name not in left_out}
@@ -399,20 +399,20 @@ class Profile:
         if isinstance(binding, RestBinding) and binding.body is not None and not self.envelope:
             found = self._open_brackets({binding.body.properties.get(name, name): found[name] for name in found})
         if role.key is not None:
-            # A list of those to be changed has the one that is meant.
+            # In a list of entities to change, use the one that is meant.
             found = next(iter(self.sent_entities(found)), found)
-            # It keeps its name, whatever the body says.
+            # It keeps its id, whatever the body says.
             found = {name: value for name, value in found.items() if plain_letters(name) not in self._kept}
         return self._sink_fields(found)
 
     @cached_property
     def _main_part(self) -> tuple[str, frozenset[str]]:
-        """`attributes`, or a part like it, of a thing that has most of itself there; and what is inside."""
+        """The part that holds most of an entity's fields, such as `attributes`, and the fields in it."""
         parts = ((name, self.shown.get(name) or frozenset()) for name in PARTS)
         return next((part for part in parts if part[1] and len(part[1]) >= len(self.shown)), ("", frozenset()))
 
     def _sink_fields(self, sent: dict[str, Any]) -> dict[str, Any]:
-        """What is sent, with that in the main part which the thing shows there, unless the part itself can be sent."""
+        """The fields sent, moved into the main part if they are shown there, unless that part can be sent itself."""
         part, inside = self._main_part
         sunk = {name: value for name, value in sent.items() if plain_letters(name) in inside}
         if not sunk or part in self._sendable:
@@ -420,8 +420,8 @@ class Profile:
         return {**{name: value for name, value in sent.items() if name not in sunk}, part: sunk}
 
     def _lift_fields(self, sent: dict[str, Any], name: str) -> dict[str, Any]:
-        """What is sent, with that of an object inside which the thing has and the object, as it shows it, has not."""
-        # What the answer itself shows: one tool may show what is sent within an object, and another the object.
+        """The fields sent, moving up fields of a nested object that the entity shows at its top level."""
+        # Compare with this tool's own result, since tools differ in whether they show the object or its fields.
         shown, letters = self._own_parts or self.shown, plain_letters(name)
         own = shown.get(letters) or ()
         inside = {plain_letters(inner): inner for inner in sent[name]}
@@ -435,7 +435,7 @@ class Profile:
         return {**{inside[plain]: sent[name][inside[plain]] for plain in lifted}, **sent}
 
     def _open_brackets(self, form: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a form whose names say where they belong: `track[title]` is the title of a track."""
+        """The fields of a form with nested names resolved: `track[title]` is the title of a track."""
         found: dict[str, Any] = {}
         for name, value in form.items():
             outer, _, rest = name.partition("[")
@@ -449,10 +449,10 @@ class Profile:
         return found
 
     def sent_entities(self, sent: dict[str, Any]) -> list[dict[str, Any]]:
-        """The entities themselves, where several are sent: the body is a list, `labels` or `new_labels`."""
+        """The entities, if several are sent: the body is a list, or has one named `labels` or `new_labels`."""
         names, path = nouns_of(self.role.noun), self.entity_path
         listed = path is not None and ITEM in path.names
-        # A thing that has an id and shows such a list has it as a part.
+        # In an entity that has an id and shows such a list, the list is a part of it.
         own = not listed and has_own_id(self.shown, self.role.noun)
         parts: Collection[str] = self._main_part[1].union(self.shown) if own else ()
         for name, value in sent.items():
@@ -460,10 +460,10 @@ class Profile:
                 letters = plain_letters(name)
                 several = listed or letters in _LISTS or singular(letters).endswith(names[1:])
                 alone = len(sent) == 1 and several and letters not in parts
-                # Beside one in its envelope, others are something else.
+                # Beside an entity in its envelope, a list is something else.
                 named = letters != names[0] and singular(letters) == names[0] and letters not in parts
                 named = named and (len(sent) == 1 or not self.envelope)
-                # What is sent under the name under which the answer lists what was made is that.
+                # A list with the name under which the result lists created entities holds the entities.
                 named = named or (listed and path is not None and letters == plain_letters(path.names[0]))
                 if name == self.body_argument or alone or named:
                     return value
@@ -474,7 +474,7 @@ _CREDENTIALS = frozenset(("apikey", "accesstoken", "authtoken", "token", "author
 
 
 def _find_ignored(tool: Tool) -> frozenset[str]:
-    """Arguments that are about the call, not about what it deals with."""
+    """Arguments about the call itself, such as credentials."""
     properties = tool.parameters.get("properties")
     found = (
         {name for name in properties if plain_letters(name) in _CREDENTIALS} if isinstance(properties, dict) else set()
@@ -487,7 +487,7 @@ def _find_ignored(tool: Tool) -> frozenset[str]:
 
 
 def _find_body(tool: Tool) -> str | None:
-    """The argument that is the thing itself."""
+    """The argument that contains the whole entity."""
     binding = tool.binding
     if isinstance(binding, RestBinding):
         return binding.body.argument if binding.body is not None else None

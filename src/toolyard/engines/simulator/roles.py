@@ -1,4 +1,4 @@
-"""`Role`: what a tool seems to do, by its path, name and parameters: make, show, list, change or remove something."""
+"""`Role`: what a tool seems to do with entities, derived from its path, name and parameters."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ ID_ENDS = (*OWN, "identifier", "number", "key", "slug", "code", "name", "login",
 _IDS = (*OWN, "key")
 _NAMES = ("name", "slug", "label", "login", "username", "fullname")
 THINGS = ("entity", "object", "resource", "record")
-"""What anything may be called."""
+"""Names that may stand for any entity."""
 _NAMING = frozenset(("book", "schedule", "open", "post", "upload", "place", "start", "issue", "reserve", "index"))
 _NAMING |= {"archive", "pay", "run", "transfer", "merge"}
-"""Verbs with which names of things begin: `/merge_requests`, `/pay-runs`."""
+"""Verbs that also begin names of entities: `/merge_requests`, `/pay-runs`."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
 _BEHIND = re.compile(r"\(('?)(\{[^{}]+\})\1\)")
-"""Which one is meant, as OData says it: `/Products({id})`."""
+"""A key in OData's syntax: `/Products({id})`."""
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """What is to be had beside a tool: by kind who shows one thing of it, and kinds whose things can be changed."""
+    """Related tools: by kind, the tool that shows one entity, and the kinds that can be changed."""
 
     readers: Mapping[str, Tool] = {}
     changed: Collection[str] = ()
@@ -61,7 +61,7 @@ ALONE = Neighbours()
 
 
 def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
-    """What the paths of these tools say."""
+    """The neighbours that the paths of these tools imply."""
     readers: dict[str, Tool] = {}
     changed: set[str] = set()
     for tool in tools:
@@ -76,38 +76,38 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
 
 
 def _split_path(path: str) -> list[str]:
-    # How an answer is written says nothing about what it is about.
+    # Ignore the format of the response.
     path = _BEHIND.sub(r"/\2", path.removesuffix(".json").removesuffix(".xml"))
     return [part for part in path.split("/") if part]
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What a tool does with things of one kind."""
+    """What a tool does with entities of one kind."""
 
     verb: CrudVerb = "none"
     kind: str = ""
-    """Which things; the same for all tools that deal with them."""
+    """The kind of entity; the same for all tools that work with it."""
     noun: str = ""
-    """What to call one of them."""
+    """The singular name of an entity."""
     key: str | None = None
-    """The argument that says which one."""
+    """The argument that selects the entity."""
     fields: tuple[str, ...] = ()
-    """Where such a thing has what the key says, in plain letters, the likeliest first."""
+    """Normalised names of fields that may contain the key, likeliest first."""
     scope: tuple[str, ...] = ()
-    """Arguments that say whose things."""
+    """Arguments that select the parents of the entity."""
     single: bool = False
-    """True if there is only one thing of that kind, for each scope."""
+    """True if there is only one entity of that kind in each scope."""
     writes: bool = False
-    """True if calling it twice is not the same as calling it once."""
+    """True if the tool is not idempotent."""
 
 
 def nouns_of(noun: str) -> tuple[str, ...]:
-    """What a thing may be called in plain letters: as a whole, and by its last word."""
+    """Normalised names of an entity: as a whole, and its last word."""
     return plain_letters(noun), plain_letters(noun.rpartition(" ")[2])
 
 
 def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = ALONE) -> Role:
-    """What the tool seems to do; `lists` says that its output has a list of objects in it."""
+    """The role of a tool; `lists` is true if its result contains a list of objects."""
     binding = tool.binding
     if isinstance(binding, RestBinding):
         role = _role_by_path(tool, binding, lists, neighbours)
@@ -118,10 +118,10 @@ def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = ALONE) -> Role:
 
 
 def fields_of(key: str, noun: str) -> tuple[str, ...]:
-    """Properties in which a thing may have what an argument calls it by."""
+    """Fields of an entity that may contain the value of an argument."""
     name, thing = plain_letters(key), plain_letters(noun)
     if name.endswith(("ids", "identifiers")):
-        name = name.removesuffix("s")  # of several, one will do
+        name = name.removesuffix("s")  # one of several
     found = [name]
     rest = name.removeprefix(thing) if thing else name
     if rest == "" or name in ("username", "user"):
@@ -136,7 +136,7 @@ def fields_of(key: str, noun: str) -> tuple[str, ...]:
 
 
 def own_names(noun: str) -> dict[str, str]:
-    """What a thing calls itself, by what others call it, in plain letters: `petid` is its `id`."""
+    """An entity's own field names by the names that other entities use, normalised: `petid` is its `id`."""
     thing, tail = plain_letters(noun), plain_letters(noun.rpartition(" ")[2])
     return {start + end: end for start in (thing, tail) if start for end in ID_ENDS}
 
@@ -145,7 +145,7 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Nei
     parts = _split_path(binding.path)
     method = binding.method.lower()
     several = method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL
-    # Where one batch can be looked at, a batch is what is made.
+    # If a batch can be shown, the batch is the entity that is created.
     if several and _full_kind(tool, _collection_of(parts, {})[0]) not in neighbours.readers:
         parts.pop()
     named = {item.name: item.argument for item in binding.parameters if item.location == "path"}
@@ -171,7 +171,7 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Nei
 
 
 def _is_own_key(letters: str, noun: str) -> bool:
-    """False for what says which ones rather than which one: `/buckets/{clusterId}`, `/pets/{type}`."""
+    """False for keys that select several entities: `/buckets/{clusterId}`, `/pets/{type}`."""
     stem = letters.removesuffix(max((end for end in ID_ENDS if letters.endswith(end)), key=len, default=""))
     short = len(stem) > 3 and nouns_of(noun)[0].endswith(stem)  # `/usergroups/{groupId}`
     return (
@@ -182,7 +182,7 @@ def _is_own_key(letters: str, noun: str) -> bool:
 
 
 def _verb_of_post(tool: Tool, binding: RestBinding) -> CrudVerb:
-    """What a POST on one thing does: changes it by what is sent, unless the name of the tool says otherwise."""
+    """The verb of a POST on one entity: an update, unless the name of the tool says otherwise."""
     said = verb_by_name(tool, binding.path)
     if binding.body is None or said in ("act", "list"):
         return "act"
@@ -190,8 +190,8 @@ def _verb_of_post(tool: Tool, binding: RestBinding) -> CrudVerb:
 
 
 def verb_by_name(tool: Tool, path: str) -> CrudVerb:
-    """What the name of a tool at a path says that it does, by its first verb."""
-    # Words of the path are names of things: `/transfers/{transfer}`, `/value_lists/{value_list}`.
+    """The verb of a tool by the first verb in its name."""
+    # Words of the path are names of entities: `/transfers/{transfer}`, `/value_lists/{value_list}`.
     things = {singular(word) for part in path.split("/") for word in split_identifier(part)}
     spoken = [word for word in split_identifier(tool.name) if word in CRUD_BY_VERB and singular(word) not in things]
     return CRUD_BY_VERB.get(next((word for word in spoken if word != "post"), ""), "none")
@@ -208,7 +208,7 @@ def _collection_of(parts: list[str], named: Mapping[str, str]) -> tuple[str, tup
 
 
 def noun_of(parts: Iterable[str]) -> str:
-    """What the things are called that a path leads to, one of them."""
+    """The singular name of the entities that a path leads to."""
     plain = [part for part in parts if "{" not in part]
     words = split_identifier(plain[-1]) if plain else []
     return " ".join([*words[:-1], *map(singular, words[-1:])])
@@ -217,7 +217,7 @@ def noun_of(parts: Iterable[str]) -> str:
 def _role_by_last_word(
     tool: Tool, parts: list[str], lists: bool, named: Mapping[str, str], neighbours: Neighbours
 ) -> Role:
-    """A path that ends in a word: all things of a kind, or something that is done."""
+    """The role for a path that ends in a word: a collection, or an action."""
     words = split_identifier(parts[-1]) if parts else []
     binding: Any = tool.binding
     method = binding.method.lower()
@@ -237,7 +237,7 @@ def _role_by_last_word(
             return msgspec.structs.replace(item, verb="act" if method != "get" else item.verb)
         role = _role_by_name(tool, parts[-1], noun_of(parts[:-1]), lists)
         if role.key in scope and "{" not in parts[-2]:
-            role = Role("act")  # which ones, the body says: `POST /suites/{id}/variables/remove`
+            role = Role("act")  # the body selects them: `POST /suites/{id}/variables/remove`
         kind = front if role.noun == noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
         return msgspec.structs.replace(role, kind=kind, scope=scope)
     noun = noun_of(parts)
@@ -267,7 +267,7 @@ def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
     rest = words[:at] + words[at + 1 :]
     cut = next((index for index, word in enumerate(rest) if word in _LINKS), len(rest))
     if verb in ("create", "delete") and rest[:1] in (["to"], ["from"]):
-        return Role("act")  # to what: to something else
+        return Role("act")  # it changes something else
     thing = [word for word in rest[:cut] if word not in _EMPTY and word not in ("id", "list")]
     plural = bool(thing) and singular(thing[-1]) != thing[-1]
     noun = " ".join([*thing[:-1], singular(thing[-1])]) if thing else context
@@ -285,7 +285,7 @@ def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
 
 
 def _find_key(tool: Tool, noun: str, *, loose: bool) -> str | None:
-    """The argument that says which thing is meant."""
+    """The argument that selects the entity."""
     properties = tool.parameters.get("properties")
     names = [str(name) for name in properties] if isinstance(properties, dict) else []
     by_letters: dict[str, str] = {plain_letters(name): name for name in reversed(names)}

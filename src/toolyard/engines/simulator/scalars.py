@@ -1,4 +1,4 @@
-"""Makers of text, numbers and flags."""
+"""Makers of text, numbers and booleans."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from toolyard.words.identifiers import split_identifier
 
 
 class MakerSource(Protocol):
-    """Who makes and checks the parts of one schema."""
+    """Provides makers and checks for the parts of one schema."""
 
     root: dict[str, Any]
 
     def maker(self, node: dict[str, Any] | bool, name: str = "") -> Make:
-        """Who makes values of that part, for a property of that name."""
+        """The maker of values for that part, under a property of that name."""
 
     def checker(self, node: dict[str, Any] | bool) -> Check:
-        """Whether a value is one of that part."""
+        """A check of values for that part."""
 
 
 _LONGEST = 20_000
 _LARGEST = 500_000
-"""Characters of the longest text that is ever asked for."""
+"""Characters of the longest text that can be requested."""
 _FEW = 3
 _GREATEST = Fraction(1.7e308)
 _AGAIN = 8
-"""Numbers that are drawn until one fits."""
+"""Attempts to draw a number that fits."""
 _IDS = frozenset({"id", "ids", "uuid", "guid", "sid", "key", "number", "sha", "token", "etag"})
 OWN = ("id", "uuid", "guid", "sid", "gid", "uid", "pk")
-"""Names, in plain letters, by which most things are called."""
+"""Normalised names of common id fields."""
 _WHOLE: Mapping[str, tuple[int, int]] = {
     "int8": (-128, 127),
     "uint8": (0, 255),
@@ -49,18 +49,18 @@ _WHOLE: Mapping[str, tuple[int, int]] = {
 
 
 def choose_value(values: list[Any]) -> Make:
-    """One of some values, which are copied where somebody could change them."""
+    """Make one of these values, copying them if they are mutable."""
     if any(isinstance(value, (list, dict)) for value in values):
         return lambda draw: copied(values[draw.below(len(values))])
     return one_of(values)
 
 
 flag = one_of((False, True))
-"""True or false."""
+"""Make true or false."""
 
 
 def example_values(schema: Mapping[str, Any], kind: str, check: Check) -> list[Any]:
-    """Examples and defaults of a schema that it allows itself."""
+    """Examples and defaults that the schema itself allows."""
     examples = schema.get("examples")
     found = list(examples) if isinstance(examples, list) else []
     found += [schema[key] for key in ("example", "default") if key in schema]
@@ -73,12 +73,12 @@ def _is_kind(value: Any, kind: str) -> bool:
 
 
 def may_repeat(name: str) -> bool:
-    """Whether two values of that name may well be the same: not ids."""
+    """True if two values under that name may be equal, which ids must not be."""
     return _IDS.isdisjoint(split_identifier(name)[-1:])
 
 
 def mix_values(make: Make, values: list[Any], name: str) -> Make:
-    """What a schema gives as examples, some of the time; never for ids, which must differ."""
+    """Use a schema's examples some of the time, but never for ids, which must differ."""
     if not values or not may_repeat(name):
         return make
     if len(values) > _FEW:
@@ -87,7 +87,7 @@ def mix_values(make: Make, values: list[Any], name: str) -> Make:
 
 
 def text_maker(schema: Mapping[str, Any], name: str, check: Check) -> Make:
-    """Text by pattern, format and name, of the right length."""
+    """Make text by pattern, format and name, within the length limits."""
     low, high = _read_int(schema.get("minLength"), 0), _read_int(schema.get("maxLength"), None)
     if high is not None and high < (low or 0):
         raise GaveUp("no text is that long and that short")
@@ -128,7 +128,7 @@ def _fit_length(write: Text, bounds: tuple[int, int]) -> Make:
 
 
 def _pad_letters(draw: Draw, count: int) -> str:
-    """So many letters; long texts repeat themselves."""
+    """A text of that many letters, repeated if it is long."""
     draw.worked(count // 8)
     return (draw.letters("abcdefghijklmnopqrstuvwxyz", min(count, 64)) * (count // 64 + 1))[:count]
 
@@ -166,10 +166,10 @@ def _pattern_maker(pattern: str, bounds: tuple[int, int], values: list[Any], che
 
 
 def number_maker(schema: Mapping[str, Any], name: str, check: Check, *, whole: bool) -> Make:
-    """A number within its bounds, a multiple of what it must be one of, and of a size that fits its name."""
+    """Make numbers within the bounds, a multiple of the factor, and of a size that fits the name."""
     low, high = _read_bounds(schema, whole=whole)
     factor = _read_factor(schema, whole=whole)
-    # Two decimals where that is fine enough.
+    # Two decimals, unless a factor is given.
     step = factor or Fraction(1, 100)
     wanted = range_for(name) or (1 if whole else 0, 1000)
     narrow = (wanted[0] if low is None else max(wanted[0], low), wanted[1] if high is None else min(wanted[1], high))
@@ -199,7 +199,7 @@ def _multiple_maker(step: Fraction, multiples: tuple[int, int], check: Check, ot
             value = found / below if otherwise is not None or found % below else found // below
             if check(value):
                 return value
-        # Whole multiples come out exactly where fractions may not.
+        # Exact for whole multiples, where fractions may be rounded.
         return otherwise(draw) if otherwise is not None else above * ceil(multiples[0] / below)
 
     return make
@@ -219,20 +219,20 @@ def _float_maker(least: float, most: float, check: Check) -> Make:
 
 
 def _read_factor(schema: Mapping[str, Any], *, whole: bool) -> Fraction | None:
-    """What a number has to be a multiple of."""
+    """The factor that a number must be a multiple of."""
     value = schema.get("multipleOf")
     given = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
     if not whole:
         return Fraction(str(value)) if given else None
-    # The smallest whole number that is a multiple: 3 for 1.5, 1 for 0.5.
+    # The smallest whole multiple: 3 for 1.5, 1 for 0.5.
     return Fraction(Fraction(str(value)).numerator if given else 1)
 
 
 def _read_bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Fraction | None, Fraction | None]:
-    """The least and the greatest number; for an excluded end of whole numbers, the next one inside."""
+    """The least and the greatest allowed number; exclusive bounds of whole numbers are moved inside."""
     low, high = _read_number(schema.get("minimum")), _read_number(schema.get("maximum"))
     above, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    # True is what draft 4 has there.
+    # Draft 4 has booleans here.
     edge = low if above is True else _read_number(above)
     top = high if under is True else _read_number(under)
     if edge is not None and (low is None or edge >= low):

@@ -1,7 +1,7 @@
-"""`Simulator`: answers tools without a model and without anything behind them.
+"""`Simulator`: generates results of tools without a model or a backend.
 
-`CrudCall` is one call to a tool that creates, shows, lists, changes or deletes entities that a session remembers.
-`World` are those that a session has from the beginning, where reads find things and never make them up.
+`CrudCall` is one call of a tool that creates, shows, lists, changes or deletes entities of a session. `World` holds the
+entities that a session has from the beginning; with one, reads never invent entities.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from toolyard.schema.options import check_keys, option_type, read_value
 from toolyard.words.identifiers import plain_letters
 
 _MADE = ("created", "createdcount", "inserted", "insertedcount", "added", "count", "total", "totalcount", "processed")
-"""What an answer calls the number of entities that were created."""
+"""Names under which a result reports the number of created entities."""
 ENTITIES = 3
-"""Of each kind, where a world does not say how many."""
+"""Default number of entities of each kind in a world."""
 
 
 class CrudCall:
-    """What a session knows, as one call sees and changes it."""
+    """One call of a tool on the entities of a session."""
 
     def __init__(
         self, profile: Profile, seed: int | str, state: MutableMapping[str, Any], *, closed: bool = False
@@ -44,10 +44,10 @@ class CrudCall:
         self._seed = seed
         self._state = state
         self._closed = closed
-        """True if there is nothing but what was there at first or has been created."""
+        """True if only initial and created entities exist, so that none are invented."""
 
     def answer(self, arguments: dict[str, Any]) -> Any:
-        """The call's value, what it does to the entities of the session done."""
+        """The result of the call, after applying it to the session's entities."""
         role = self._profile.role
         scope = [arguments.get(name) for name in role.scope]
         self._store = EntityStore(self._state, store_key(role.kind, scope))
@@ -63,7 +63,7 @@ class CrudCall:
         return self._answer_one(arguments)
 
     def _answer_one(self, arguments: dict[str, Any]) -> Any:
-        """Show, change or delete the one that is asked for."""
+        """Show, change or delete the requested entity."""
         role, store = self._profile.role, self._store
         given = None if role.key is None else arguments.get(role.key)
         key: Any = ONLY if given is None else given
@@ -91,7 +91,7 @@ class CrudCall:
         elif role.verb in ("update", "replace"):
             reader = self._profile.reader
             name = None if reader is None else find_name(known, reader.role.fields, store.kind)
-            # It stays what it was called by, if this gives it a new name.
+            # Keep the old id as a handle if this changes it.
             store.write(number, store.read(number), {"@": name or given, **called})
             sent = copied(self._profile.sent_fields(arguments))
             known = self._merge_sent(known, sent)
@@ -101,7 +101,7 @@ class CrudCall:
         return self._writer.show_entity(number, known, arguments, fresh)
 
     def _merge_sent(self, known: Fields, sent: Fields) -> Fields:
-        """What is known after an update; an object is replaced where the old and the new one do not go together."""
+        """The fields after an update; an object is replaced if old and new fields cannot be combined."""
         merged = merge_fields(known, sent, deep=self._profile.role.verb == "update")
         view = self._profile.reader or self._profile
         for name, value in sent.items():
@@ -127,9 +127,9 @@ class CrudCall:
         called = named or self._writer.choose_id(number)
         for bare in spellings_of(called) if self._profile.list_path is None else ():
             answer = [bare] if values.root.get("type") == "array" else bare
-            # An object need not say that it is one, so that a number would do.
+            # Require an explicit type: without one, a bare id would be accepted where an object is meant.
             if values.root.get("type") in ("integer", "string", "array") and values.check(answer):
-                # The answer is nothing but what to call it by.
+                # The result is only the id.
                 self._store.write(number, {**known, "id": bare})
                 return answer
         return self._writer.show_entity(number, {**ids, **known}, arguments)
@@ -166,7 +166,7 @@ class CrudCall:
         return self._writer.tell(answer, arguments, {**fields, **arguments, "deleted": True})
 
     def _answer_other(self, arguments: dict[str, Any]) -> Any:
-        """A tool without entities: by its arguments, and by how often it was called if it does something."""
+        """The result of a tool without entities: by its arguments, and if it is not idempotent, by the call count."""
         profile = self._profile
         text = profile.prefix + encode(arguments)
         if profile.role.writes:
@@ -178,7 +178,7 @@ class CrudCall:
         return self._writer.tell({"status": "success", **simple}, arguments, arguments, text)
 
     def _fields_by_key(self, key: Any) -> Fields:
-        """An entity of which only its name is known."""
+        """The fields of an entity of which only the key is known."""
         profile = self._profile
         role, path, values = profile.role, profile.entity_path or profile.list_path, profile.values
         if key is None:
@@ -203,17 +203,17 @@ def _absence_error(role: Role, given: Any, *, gone: bool) -> ToolFailed:
 
 
 _KEPT = 20_000
-"""Tools whose profiles are kept."""
+"""Maximum number of cached profiles."""
 
 
 class Simulator:
-    """Values that fit a tool's output schema, the same for the same seed, tool, arguments and session so far.
+    """Generates results that conform to a tool's schema, determined by seed, tool, arguments and session history.
 
-    Entities that calls create, change and delete are kept in the session's state, and later calls show them. Which
-    tools belong together is worked out from their paths, names and parameters. May be called from any thread.
+    Entities that calls create, change and delete are kept in the session's state, and later calls show them. Related
+    tools are recognised by their paths, names and parameters. Thread-safe.
 
-    Without a `world`, what is asked for and nobody made is made up, and is there from then on. With one, a session
-    begins with so many entities of each kind (`first_state`), and nothing is there but these and what calls create.
+    Without a `world`, requested entities that do not exist are invented, and exist from then on. With one, a session
+    starts with a number of entities of each kind (`first_state`), and only these and created ones exist.
     """
 
     def __init__(self, seed: int | str = 0, *, stateful: bool = True, world: WorldOptions | None = None) -> None:
@@ -231,7 +231,7 @@ class Simulator:
         self._lock = Lock()
 
     def meet(self, tools: Sequence[Tool]) -> None:
-        """Learn which tools there are: what one does may only show beside others, and has to agree with them."""
+        """Set the current tools: the role of a tool may depend on the others in its namespace."""
         if tools is self._tools:
             return
         with self._lock:
@@ -240,7 +240,7 @@ class Simulator:
             spaces: dict[str, list[Tool]] = {}
             for tool in tools:
                 spaces.setdefault(tool.namespace, []).append(tool)
-            # Where nothing has changed, what was worked out stays.
+            # Keep what was computed for unchanged namespaces.
             same = {name for name, own in spaces.items() if self._spaces.get(name) == own}
             self._neighbours = {name: found for name, found in self._neighbours.items() if name in same}
             self._shared = {name: parts for name, parts in self._shared.items() if name in same}
@@ -248,7 +248,7 @@ class Simulator:
             self._tools, self._spaces = tools, spaces
 
     def answer(self, invocation: Invocation) -> Any:
-        """The call's value; raises `ToolFailed` where a real service would not find what is asked for."""
+        """The result of a call; raises `ToolFailed` if the requested entity does not exist."""
         tool, arguments = invocation.tool, invocation.arguments
         profile = self.profile(tool)
         if profile.plain or not self._stateful:
@@ -260,18 +260,18 @@ class Simulator:
             raise _contradiction_error(tool, error) from None
 
     def first_state(self, tools: Iterable[Tool]) -> dict[str, Any]:
-        """What the state of a session is at first, if these are the tools."""
+        """The initial state of a session with these tools."""
         if self.world is None:
             return {}
         profiles = [self.profile(tool) for tool in tools]
         return self.world.populate(profile for profile in profiles if profile.role.verb != "none")
 
     def value(self, tool: Tool, arguments: dict[str, Any]) -> Any:
-        """A value for these arguments, as if nothing had happened before."""
+        """A result for these arguments in a new session."""
         return self._value_by_arguments(self.profile(tool), arguments)
 
     def profile(self, tool: Tool) -> Profile:
-        """What is worked out about a tool."""
+        """The profile of a tool, cached."""
         found = self._profiles.get(id(tool))
         if found is not None and found.tool is tool:
             return found
@@ -308,13 +308,13 @@ def _read_world(world: Any, seed: int | str) -> World:
 def _contradiction_error(tool: Tool, error: GaveUp) -> InvalidOutput:
     return InvalidOutput(
         f"no result of {tool.qualified_name} was found that its output schema allows: {error}",
-        hint="look at the tool's output_parameters: they contradict themselves, or ask for more than is made up here",
+        hint="check the tool's output_parameters: they contradict themselves, or require too large values",
         effect="none",
     )
 
 
 def echo_of(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Values by their names in plain letters; those inside an object by theirs, where nothing else has it."""
+    """Values by normalised name, including those nested in an object if their names are unused."""
     found = {}
     inside = None
     for name, value in arguments.items():
@@ -328,20 +328,20 @@ def echo_of(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 _ORDER = ("create", "get", "list", "update", "replace", "act", "delete")
-"""Whose view of an entity counts, where views differ: the first ones."""
+"""Precedence of tools whose views of an entity differ."""
 ONLY = "it"
-"""What the one entity is called of which there is only one."""
+"""The handle of an entity that is the only one of its kind."""
 
 Scope = tuple[str, ...]
-"""Names of the entities that others are inside of, the outermost first."""
+"""Names of the entities that contain others, outermost first."""
 
 
 class World(msgspec.Struct, frozen=True):
-    """How many entities of each kind there are at first, and what they are drawn from.
+    """How many entities of each kind exist at first, and the seed they are generated from.
 
-    Each is as if it had been created: its fields are those that a create takes, completed by what every tool of the
-    kind shows of it, so that no read has anything to add. Entities inside of others (`/users/{}/pets`) are shared out
-    among those; where nothing tells what they are inside of, there are none.
+    Each looks as if it had been created by a call: it has the fields that a create takes, and all that other tools of
+    the kind show of it, so that reads add nothing. Nested entities (`/users/{}/pets`) are distributed among their
+    parents; if the parents are unknown, there are none.
     """
 
     seed: int | str
@@ -389,12 +389,12 @@ class World(msgspec.Struct, frozen=True):
                 try:
                     writer.make_entity(number, known, profile.view)
                 except GaveUp:
-                    continue  # whoever asks this tool is told why
+                    continue  # calls of this tool report why
                 known = store.read(number)
 
 
 def _created_fields(profile: Profile, key: bytes) -> Fields:
-    """What a call that creates one would send."""
+    """The fields that a call would send to create one."""
     if profile.role.verb != "create":
         return {}
     try:
@@ -405,7 +405,7 @@ def _created_fields(profile: Profile, key: bytes) -> Fields:
 
 
 def _names_of(store: EntityStore, profiles: list[Profile]) -> Iterator[str]:
-    """What those inside of each entity call it by."""
+    """The ids by which nested entities refer to each entity."""
     role = next((profile.role for profile in profiles if profile.role.key is not None), profiles[0].role)
     fields = role.fields or fields_of("id", role.noun)
     for number in store.numbers():

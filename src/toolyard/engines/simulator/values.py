@@ -1,7 +1,7 @@
-"""`SchemaValues`: values that a JSON Schema allows.
+"""`SchemaValues`: values that conform to a JSON Schema.
 
-A schema is turned into functions once; each makes a value from a `Draw`. Where that alone cannot promise that the
-value is allowed (`oneOf`, `not`, `if` and the like), the value is checked on the spot and others are tried.
+A schema is compiled once into functions, each of which makes a value from a `Draw`. Where that cannot guarantee
+validity (`oneOf`, `not`, `if` and similar), the value is checked immediately and others are tried.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _TEXT = frozenset({"pattern", "minLength", "maxLength", "format"})
 _NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _LIMITS = (_TEXT | _NUMBER | _ARRAY | _OBJECT) - {"items", "properties", "additionalProperties", "format"}
 _TRIES = ((0, False), (0, False), (LEAVES + 1, False), (-10 * LEAVES, False), (1, False), (LEAVES + 1, True))
-"""How values of a whole schema are tried: as usual, with little in them, with all, and by any means."""
+"""Attempts for a whole schema, as (values spent, loose): normal, minimal, complete, and finally without guarantee."""
 _ANNOTATIONS = frozenset({"description", "title", "default", "example", "examples", "deprecated"})
 _ANNOTATIONS |= {"readOnly", "writeOnly", "$comment"}
 _PLAIN = frozenset({"$ref", "anyOf", "type", "properties", "required", "items", "additionalProperties"})
 _KEPT = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
 _FOLLOWED = 40
-"""Parts in place that are looked at."""
+"""Maximum number of subschemas followed at one place."""
 _LAID = 500
-"""Names of an object that are laid over one that was made."""
+"""Maximum number of known properties laid over a generated object."""
 _TRIED = 200
-"""Objects without one of their names that are looked at for that."""
+"""Maximum number of objects with a property removed that are tried for that."""
 _MENDED = 6
-"""Values that are kept on the way to one that fits."""
+"""Candidates kept while searching for a valid value."""
 
 
 class SharedParts:
-    """Makers and checks of parts, by identity, for schemas of one document: these refer to the very same definitions.
+    """Makers and checks of subschemas, by identity, shared by the schemas of one document with the same definitions.
 
-    An API of 500 definitions that refer to one another would have all of them once more for each of its tools.
+    Otherwise each tool of a large API would have its own copy for every definition.
     """
 
     def __init__(self) -> None:
@@ -55,10 +55,10 @@ class SharedParts:
         self.made: dict[tuple[int, str], Make] = {}
         self.checks: dict[int, Check] = {}
         self.kept: list[SubSchema] = []
-        """Nodes whose ids are in use."""
+        """Subschemas kept alive because their ids are used as keys."""
 
     def fits(self, root: dict[str, Any]) -> bool:
-        """Whether every name means the same to this schema as to those before it; if so, it is one of them."""
+        """True if every definition is the same object as in earlier schemas; if so, the schema is added."""
         own = {f"{key}/{name}": node for key in _KEPT[1:] for name, node in (root.get(key) or {}).items()}
         if any(self._definitions.get(name, node) is not node for name, node in own.items()):
             return False
@@ -67,7 +67,7 @@ class SharedParts:
 
 
 class SchemaValues:
-    """Values of one schema, and of its parts."""
+    """Makes values of one schema and of its subschemas."""
 
     def __init__(self, schema: dict[str, Any], shared: SharedParts | None = None) -> None:
         self.root = _move_into_definitions(schema)
@@ -78,7 +78,7 @@ class SchemaValues:
         self._names: dict[int, dict[str, tuple[str, SubSchema]]] = {}
 
     def maker(self, node: SubSchema, name: str = "") -> Make:
-        """Who makes values of that part; what refers to something else is looked at when it is needed."""
+        """The maker of values for that part; parts with references or alternatives are built on first use."""
         key = (id(node), name)
         if key not in self._made:
             self._kept.append(node)
@@ -87,12 +87,12 @@ class SchemaValues:
         return self._made[key]
 
     def build(self, node: SubSchema, name: str) -> Make:
-        """Who makes values of that part, now."""
+        """Build the maker of values for that part."""
         makers: list[tuple[int, Make]] = []
         why = "nothing is allowed"
         ways = find_ways(self.root, node)
         checked = not ways or any(way.checked for way in ways)
-        # The same part may be reached in many ways.
+        # Different ways may lead to the same schema.
         for way in {id(way.schema): way for way in ways}.values():
             for kind in _value_kinds(way.schema):
                 try:
@@ -102,7 +102,7 @@ class SchemaValues:
         if not makers:
             return _fail_with(f"{name}: {why}" if name else why)
         if plain_letters(name) in OWN and not checked:
-            # A thing without a name cannot be asked for.
+            # Avoid null as an id: the entity could not be requested.
             makers = [pair for pair in makers if pair[1] is not nothing] or makers
         if len(makers) == 1 and not checked:
             return makers[0][1]
@@ -112,7 +112,7 @@ class SchemaValues:
     def _tell_apart(
         self, choices: list[list[SubSchema]], value: Any, known: Any, tries: Iterator[int]
     ) -> Iterator[Any]:
-        """Values like this one, of fewer branches, first of one choice, then of more; what is known is changed last."""
+        """Variants that satisfy fewer branches, of one `oneOf` first and then of more; known fields change last."""
         sent = {plain_letters(name) for name in known} if isinstance(known, dict) else set()
         there = list(value) if isinstance(value, dict) else []
         for kept in (frozenset(there), frozenset(name for name in there if plain_letters(name) in sent), frozenset()):
@@ -125,7 +125,7 @@ class SchemaValues:
     def _keep_branch(
         self, branches: list[SubSchema], value: Any, kept: frozenset[str], tries: Iterator[int]
     ) -> list[Any]:
-        """The value as it may be if one branch is to hold: what only others speak of is made to contradict them."""
+        """Variants that satisfy only one branch, with properties that only others declare changed to violate them."""
         found = []
         for _, own in zip(tries, branches, strict=False):
             if self.checker(own)(value):
@@ -149,7 +149,7 @@ class SchemaValues:
             for first in self._variants(value[0] if value else {}, mine, theirs, kept):
                 yield [first, *value[1:]]
         elif isinstance(value, dict):
-            # Branches may differ by nothing but what they require.
+            # Branches may differ only in what they require.
             yield from (_leave_out(value, name) for name in value.keys() - kept)
             said, declared = properties_of(self.root, own) or {}, properties_of(self.root, other) or {}
             for name in sorted(declared, key=lambda name: name in said):
@@ -162,7 +162,7 @@ class SchemaValues:
             yield from SIMPLE
 
     def _kind_maker(self, way: SchemaWay, node: SubSchema, kind: str, name: str) -> tuple[int, Make]:
-        """A maker, and how much more it takes than the simplest value."""
+        """A maker for one type, and its cost compared with the simplest value."""
         schema = way.schema
         values = allowed_values(schema)
         if values is not None:
@@ -170,7 +170,7 @@ class SchemaValues:
             if not _LIMITS.isdisjoint(schema) or kind in ("array", "object"):
                 allowed = list(filter(self.checker(node), allowed))
             if not allowed:
-                raise GaveUp("no value is among those allowed")
+                raise GaveUp("none of the allowed values fits")
             return 0, choose_value(allowed)
         if kind == "object":
             needed = schema.get("required")
@@ -190,7 +190,7 @@ class SchemaValues:
         return not _LIMITS.isdisjoint(schema) or "not" in schema
 
     def is_any_text(self, node: SubSchema) -> bool:
-        """Whether a part is text of which neither form nor examples are given, but for numerals."""
+        """True if a part allows any text, with no format and no examples other than numerals."""
         schemas = [way.schema for way in find_ways(self.root, node)]
         texts = [schema for schema in schemas if allowed_types(schema) in (("string",), ("string", "null"))]
         shown = [example for schema in texts for example in (*schema.get("examples", ()), schema.get("example", "0"))]
@@ -198,7 +198,7 @@ class SchemaValues:
         return bool(texts) and numerals and all(schema.keys() <= _ANNOTATIONS | {"type"} for schema in texts)
 
     def checker(self, node: SubSchema) -> Check:
-        """Whether a value is one of that part; compiled when it is first asked."""
+        """A check for that part, compiled on first use."""
         found = self._checks.get(id(node))
         if found is None:
             self._kept.append(node)
@@ -206,9 +206,9 @@ class SchemaValues:
         return found
 
     def compile_check(self, node: SubSchema) -> Check:
-        """A check for that part, compiled now; one that refers to definitions is put together from their checks.
+        """Compile a check for that part; a part that refers to definitions combines their checks.
 
-        A validator holds all that its schema can lead to: of an API of 500 definitions, each part would hold them all.
+        A validator would hold all that its schema refers to, so in a large API each part would hold every definition.
         """
         if node == {}:
             return _accept_any
@@ -219,13 +219,13 @@ class SchemaValues:
             return partial(self._accepts, node)
         around = {key: self.root[key] for key in _KEPT if key in self.root and (refers or key == "$schema")}
         try:
-            # The bare verdict: to weigh a large schema takes longer than to make its values, which are small.
+            # Skip the cost estimate, which would take longer than checking these small values.
             return compile_schema({**around, "allOf": [node]}).judge_small
         except InvalidSchemaError:
-            return _accept_any  # the whole is checked in the end
+            return _accept_any  # the whole value is checked in the end
 
     def _is_plain(self, node: dict[str, Any]) -> bool:
-        """Whether a part says nothing but what `_accepts` reads, and does not lead back to itself in place."""
+        """True if a part uses only keywords that `_accepts` handles, and does not refer back to itself in place."""
         said = node.keys() - _ANNOTATIONS
         if not said <= _PLAIN or ("$ref" in said and len(said) > 1) or isinstance(node.get("items"), list):
             return False
@@ -251,13 +251,13 @@ class SchemaValues:
         )
 
     def make(self, draw: Draw) -> Any:
-        """A value of the whole schema; one that is not quite allowed if none was found that is, or `GaveUp`."""
+        """A value of the whole schema, an invalid one if no valid one was found; raises `GaveUp` if there is none."""
         if self._whole is None:
             self._whole = self.build(self.root, "")
         return self.make_part(self._whole, self.check, draw)
 
     def make_part(self, maker: Make, check: Check, draw: Draw) -> Any:
-        """A value by that maker that passes the check, if there is any; `GaveUp` if none at all can be made."""
+        """A value by that maker that passes the check, or else the first one made; raises `GaveUp` if there is none."""
         found: list[Any] = []
         why, known = GaveUp("the schema allows nothing"), draw.known
         for spent, loose in _TRIES:
@@ -271,7 +271,7 @@ class SchemaValues:
                 continue
             if check(value):
                 return value
-            # What is known may be what is not allowed.
+            # The known value itself may be invalid, so try without it.
             known = None if found else known
             found = [value]
         if not found:
@@ -279,9 +279,10 @@ class SchemaValues:
         return found[0]
 
     def overlay(self, node: SubSchema, value: Any, known: Any, fresh: frozenset[str] = frozenset()) -> Any:
-        """The value with all that is known and may be there, though the branch that it was made by has no such name.
+        """The value with all known properties that are allowed, even those not declared by the branch it was made by.
 
-        `fresh` are names, in plain letters, for which one that is not may have to go: of some, only one is to be there.
+        To make room for names in `fresh` (normalised), others may be removed, since alternatives may exclude each
+        other.
         """
         if type(value) is list and type(known) is list and len(value) == len(known):
             items = item_node(self.root, node)
@@ -306,7 +307,7 @@ class SchemaValues:
         return value
 
     def _name_parts(self, node: SubSchema) -> dict[str, tuple[str, SubSchema]]:
-        """What objects there may have, by any branch: names and parts, by names as they are and in plain letters."""
+        """Properties of objects at that node, in any branch: name and schema, by exact and by normalised name."""
         found = self._names.get(id(node))
         if found is None:
             self._kept.append(node)
@@ -325,7 +326,7 @@ def _leave_out(value: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def item_node(root: dict[str, Any], node: SubSchema) -> SubSchema | None:
-    """What the items of an array there are; None if there is no array."""
+    """The schema of an array's items; None if the node allows no array."""
     for way in find_ways(root, node):
         kinds = allowed_types(way.schema)
         items = way.schema.get("items")
@@ -335,7 +336,7 @@ def item_node(root: dict[str, Any], node: SubSchema) -> SubSchema | None:
 
 
 def properties_of(root: dict[str, Any], node: SubSchema) -> dict[str, Any] | None:
-    """What an object there has; None if there is no object, or nothing is said about it."""
+    """The properties of an object; None if the node allows no object, or declares none."""
     for way in find_ways(root, node):
         kinds = allowed_types(way.schema)
         properties = way.schema.get("properties")
@@ -345,13 +346,13 @@ def properties_of(root: dict[str, Any], node: SubSchema) -> dict[str, Any] | Non
 
 
 def _list_choices(root: dict[str, Any], node: SubSchema) -> list[list[SubSchema]]:
-    """Branches of which exactly one must hold, wherever a node has such in place."""
+    """All `oneOf` lists that apply to values of a node."""
     parts = [node, *_walk_in_place(root, node)]
     return [part["oneOf"] for part in parts if isinstance(part, dict) and isinstance(part.get("oneOf"), list)]
 
 
 def _walk_in_place(root: dict[str, Any], node: SubSchema) -> list[SubSchema]:
-    """What else a value of a node is judged by, the node itself if that leads back to it; the first of very many."""
+    """Other subschemas that apply to values of a node, up to a limit; includes the node itself if it is recursive."""
     found: list[SubSchema] = []
     stack = [node]
     while stack and len(found) < _FOLLOWED:
@@ -377,7 +378,7 @@ def _accept_any(value: Any) -> bool:
 
 
 def _value_kinds(schema: dict[str, Any]) -> list[str]:
-    """The types of value to make of a schema, the one that it seems to mean where it names none."""
+    """The types of values to make for a schema; inferred from its keywords if it names none."""
     kinds = allowed_types(schema)
     if kinds is not None:
         return list(dict.fromkeys(kinds))
@@ -391,7 +392,7 @@ def _value_kinds(schema: dict[str, Any]) -> list[str]:
 
 
 def _kind_of(value: Any) -> str:
-    """The type of a value as schemas count: 1.0 is an integer."""
+    """The JSON Schema type of a value: 1.0 is an integer."""
     return "integer" if isinstance(value, float) and value.is_integer() else json_type(value)
 
 
@@ -401,7 +402,7 @@ def _is_kind(value: Any, kind: str) -> bool:
 
 
 def _move_into_definitions(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with every reference into definitions, so that its parts can be checked alone."""
+    """The schema with all references pointing into definitions, so that its parts can be checked separately."""
     if all(
         ref.startswith(("#/$defs/", "#/definitions/")) or not ref.startswith("#") for ref in _list_references(schema)
     ):
