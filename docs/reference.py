@@ -48,7 +48,7 @@ A failed call is a result with `error_info`:
 | `code` | one of the codes below; the same from Python, the command line, HTTP and MCP |
 | `message` | what went wrong |
 | `retryable` | whether the same call may succeed later |
-| `effect` | `none`: nothing was changed. `unknown`: something may have been changed |
+| `effect` | `none`: nothing was changed. `unknown`: something may have been changed. `done`: it was changed |
 | `retry_after`, `hint`, `details` | optional |
 
 Over HTTP the status expresses the code, too. In Python each code has [an exception class](python-api.md#errors).

@@ -256,7 +256,7 @@ _REMEDIES = {
     "found a tab character that violates indentation": _TAB,
     "found a tab character where an indentation space is expected": _TAB,
     "mapping values are not allowed in this context": "': ' is not allowed here; quote the text or fix the indentation",
-    "block sequence entries are not allowed in this context": "'- ' cannot stand here; begin the list on a new line",
+    "block sequence entries are not allowed in this context": "'- ' is not allowed here; begin the list on a new line",
     "could not find expected ':'": "expected ': ' after the key above, on its line",
     "did not find expected key": "the indentation fits no line above",
     "did not find expected '-' indicator": "the indentation fits no line above, or a '- ' is missing",

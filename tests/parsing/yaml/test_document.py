@@ -143,7 +143,7 @@ def test_aliases_in_proportion_to_the_document_are_fine() -> None:
         ("a: b\n\tc: d\n", "2:1", "tab cannot indent"),
         ("a:\n\t- b\n", "2:1", "tab cannot indent"),
         ("a: |\n\tb\n", "2:1", "tab cannot indent"),
-        ("a: b: c\n", "1:5", "': ' cannot stand here"),
+        ("a: b: c\n", "1:5", "': ' is not allowed here"),
         ("deny: *\n", "1:8", "quote a text"),
         ("a: @b\n", "1:4", "'@' cannot begin a plain value"),
         ("a: 'b\n", "2:1", "never ends"),
