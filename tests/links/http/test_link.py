@@ -80,13 +80,6 @@ def test_no_compressed_answer_is_asked_for_and_one_that_is_none_is_refused(serve
     assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
-def test_a_lost_reading_request_had_no_effect(server, send):
-    server.acts["GET", "/x"] = [hang_up]
-    with pytest.raises(Unavailable) as failed:
-        send(HttpLink(server.url), GET)
-    assert failed.value.info.effect == "none"
-
-
 def test_a_server_that_never_accepts_had_nothing_sent_to_it(send):
     with socket.socket() as listening, contextlib.ExitStack() as queue:
         listening.bind(("127.0.0.1", 0))
