@@ -94,10 +94,9 @@ $(VENV)/.compiled: $(STAMP)
 unit: rig $(VENV)/.compiled
 	$(BIN)/python $(PYTEST)
 
-# Fewer examples of what hypothesis draws, too.
 check: setup
 	@$(MAKE) --no-print-directory -j lint $(VENV)/.compiled
-	TOOLYARD_HYPOTHESIS=check $(BIN)/python $(PYTEST) -m 'not process and not soak'
+	$(BIN)/python $(PYTEST) -m 'not process and not soak'
 
 # One virtual environment with the lowest version of everything that pyproject.toml names, and the newest of the rest.
 $(FLOORS)/.ready: pyproject.toml tests/floors.py
@@ -110,9 +109,9 @@ $(FLOORS)/.ready: pyproject.toml tests/floors.py
 	@touch $@
 
 test-floors: $(FLOORS)/.ready rig
-	@# The plugin of an anyio as old as httpx2 allows does not load under the newest pytest. Login and the other client of
-	@# MCP are the MCP SDK's, which writes addresses in another way on a pydantic older than it asks for.
-	$(FLOORS)/bin/python $(PYTEST) -p no:anyio --ignore tests/links/mcp/test_authorization.py \
+	@# Login and the other client of MCP are the MCP SDK's, which writes addresses in another way on a pydantic older than
+	@# it asks for.
+	$(FLOORS)/bin/python $(PYTEST) --ignore tests/links/mcp/test_authorization.py \
 		--deselect tests/mcp_rig/test_other_clients.py::test_the_client_of_the_sdk \
 		--deselect 'tests/mcp_rig/test_conformance.py::test_our_client_passes[2026-07-28-auth/'
 

@@ -18,11 +18,10 @@ SOAK = bool(os.environ.get("TOOLYARD_SOAK"))
 
 _UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 # The same draws in every run: whoever runs the tests of a change learns of that change, not of a lucky draw.
-settings.register_profile("test", **_UNHURRIED, derandomize=True, max_examples=20)
-settings.register_profile("check", **_UNHURRIED, derandomize=True, max_examples=15)
+_EXAMPLES = 15
+settings.register_profile("test", **_UNHURRIED, derandomize=True, max_examples=_EXAMPLES)
 settings.register_profile("soak", **_UNHURRIED, max_examples=1000)
-_PROFILE = "soak" if SOAK else os.environ.get("TOOLYARD_HYPOTHESIS") or "test"
-settings.load_profile(_PROFILE)
+settings.load_profile("soak" if SOAK else "test")
 
 # What a shell starts in the background ignores interrupts, and so would all that it starts; some tests send some.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -59,7 +58,7 @@ def material(pattern: str) -> list[Path]:
 
 def examples(number: int) -> int:
     """How many examples a test draws that has a number of its own, as a state machine has: ten times as many in `make soak`."""
-    return number * 10 if SOAK else min(number, 15 if _PROFILE == "check" else 20)
+    return number * 10 if SOAK else min(number, _EXAMPLES)
 
 
 def ways_to_try(*ways: str) -> list[str]:

@@ -4,7 +4,6 @@ import jsonschema_rs
 import pytest
 
 from toolyard import ConfigError, DomainToolLoader, MalformedSource, ToolCall, Toolyard
-from toolyard.app import survey
 from toolyard.app.schema import config_schema
 
 AIR = "from toolyard import Tool\ndef load_tools():\n    return [Tool('rain', 'yard_conf_air')]\n"
@@ -22,11 +21,6 @@ def test_a_config_enables_domains_and_their_tools_are_answered(domains):
         made.tool_engine.setup("s")
         result = made.tool_engine.execute("s", [ToolCall("core::calc", {"expression": "19*23"})])[0]
         assert result.result == {"expression": "19*23", "value": 437}
-
-
-def test_without_a_list_core_is_enabled():
-    with yard({"type": "domains"}) as made:
-        assert made.domains == {"core"}
 
 
 def test_a_yard_without_domains_has_none():
@@ -85,11 +79,6 @@ def test_a_domain_may_have_an_engine_of_its_own():
     with Toolyard.from_config({"tools": tools}) as made:
         made.tool_engine.setup("s")
         assert made.tool_engine.execute("s", [ToolCall("core::echo", {"text": "a"})])[0].result == {"text": "a"}
-
-
-def test_a_survey_reports_the_domains():
-    registry, report = survey({"tools": [{"type": "domains", "domains": "core,nope"}]})
-    assert (len(registry), report.ok, report.sources[0].state) == (3, False, "ok")
 
 
 def test_editors_are_told_what_domains_may_be():

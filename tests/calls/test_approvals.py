@@ -11,6 +11,7 @@ import pytest
 from calls.call_support import Listener, call, codes, engine_of, executions, in_threads
 from waiting import Clock, until
 
+from conftest import chosen_way, ways_to_try
 from toolyard.calls import approvals as approvals_module
 from toolyard.calls.approval import ANONYMOUS, OPERATOR, PROGRAM, Approval, Decider, Outcome, check_decider, may_see
 from toolyard.calls.approvals import KEEP, Approvals
@@ -49,9 +50,9 @@ def _nothing_paid():
     PAID.clear()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=ways_to_try("memory", "sqlite"))
 def sessions(request, tmp_path):
-    return Sessions() if request.param == "memory" else Sessions(SqliteStore(tmp_path / "s.db"))
+    return Sessions() if chosen_way(request) == "memory" else Sessions(SqliteStore(tmp_path / "s.db"))
 
 
 def asking(sessions, session="s", **rule):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cli import running
+from conftest import chosen_way, ways_to_try
 from toolyard import PythonToolEngine, ReplayToolEngine, ToolCall, ToolRegistry, function_tool
 
 CATALOG = """\
@@ -23,9 +24,10 @@ def clean(tmp_path, monkeypatch):
     (tmp_path / "tools.yaml").write_text(CATALOG)
 
 
-@pytest.fixture(params=["tape.jsonl", "tape.yaml"])
+@pytest.fixture(params=ways_to_try("tape.jsonl", "tape.yaml"))
 def tape(request, tmp_path):
     """Two answers and an error of the catalog's tool."""
+    name = chosen_way(request)
     (tool,) = ToolRegistry.from_file(tmp_path / "tools.yaml").get("n::look")
 
     def look(place: str) -> dict:
@@ -36,13 +38,13 @@ def tape(request, tmp_path):
 
     made = function_tool(look, namespace="n", description=tool.description, parameters=tool.parameters)
     registry = ToolRegistry([made])
-    with ReplayToolEngine(registry, cassette=request.param, mode="record", engine=PythonToolEngine(registry)) as engine:
+    with ReplayToolEngine(registry, cassette=name, mode="record", engine=PythonToolEngine(registry)) as engine:
         engine.setup("s")
         engine.execute("s", [ToolCall("n::look", {"place": place}) for place in ("a", "nowhere", "\x1b[31mb")])
-    text = (tmp_path / request.param).read_text()
+    text = (tmp_path / name).read_text()
     assert made.definition_hash in text
-    (tmp_path / request.param).write_text(text.replace(made.definition_hash, tool.definition_hash))
-    return request.param
+    (tmp_path / name).write_text(text.replace(made.definition_hash, tool.definition_hash))
+    return name
 
 
 def output(capsys, *arguments):

@@ -159,23 +159,6 @@ def test_it_is_a_context_manager_with_a_registry_and_a_name_like_an_engine_in_pr
         assert hasattr(RemoteToolEngine, name)
 
 
-def test_calls_give_what_they_give_in_process_and_are_recorded_just_so(local, driven):
-    for engine in (local, driven):
-        engine.setup("s")
-    assert alike(driven.execute("s", MIXED)) == alike(local.execute("s", MIXED))
-    assert driven.get_session_state("s") == local.get_session_state("s")
-    assert driven.state_hash("s") == local.state_hash("s")
-
-
-def test_simulate_leaves_the_session_as_it_was(local, driven):
-    for engine in (local, driven):
-        engine.setup("s")
-        engine.execute("s", [ADD])
-    before = driven.state_hash("s")
-    assert alike(driven.simulate("s", MIXED[1:])) == alike(local.simulate("s", MIXED[1:]))
-    assert driven.state_hash("s") == before
-
-
 def test_coercions_are_told(driven):
     driven.setup("s")
     (result,) = driven.execute("s", [MIXED[1]])

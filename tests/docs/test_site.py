@@ -41,7 +41,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def url(site):
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

@@ -174,13 +174,13 @@ def test_an_answer_that_comes_at_the_very_moment_of_the_deadline_is_the_answer(m
 
 
 def test_a_stubborn_coroutine_keeps_the_session_until_it_ends():
-    ended = []
+    may_end, ended = threading.Event(), []
 
     async def stubborn() -> int:
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(SOON)
         except asyncio.CancelledError:
-            await asyncio.sleep(0.2)
+            await asyncio.to_thread(may_end.wait, SOON)
             ended.append(True)
             raise
 
@@ -190,6 +190,7 @@ def test_a_stubborn_coroutine_keeps_the_session_until_it_ends():
     engine = engine_of(stubborn, look)
     results = engine.execute("s", [ToolCall("t::stubborn"), ToolCall("t::look")], timeout=0.01)
     assert [result.error_info.code for result in results] == ["tool.timeout", "tool.unavailable"]
+    may_end.set()
     assert engine.execute("s", [ToolCall("t::look")])[0].result is True
     engine.close()
 

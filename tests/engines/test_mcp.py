@@ -149,24 +149,6 @@ class TestWaiting:
             assert slow.is_alive()
             assert len(pids(folder)) == 1
 
-    async def test_tasks_of_a_loop_share_it_too(self, folder):
-        with yard(folder) as (_, engine):
-            requests = [CallRequest(calls=[ToolCall("raw::echo", {"text": str(n)})]) for n in range(50)]
-            found = await asyncio.gather(*map(engine.arun, requests))
-            assert [results[0].result for results in found] == [str(n) for n in range(50)]
-
-    async def test_sync_code_inside_a_running_loop_works(self, folder):
-        with yard(folder) as (_, engine):
-            assert (await asyncio.to_thread(call, engine, "echo", {"text": "a"})).result == "a"
-            assert call(engine, "echo", {"text": "b"}).result == "b"
-
-    def test_several_loops_one_after_the_other_use_it(self, folder):
-        with yard(folder) as (_, engine):
-            for text in ("a", "b"):
-                (result,) = asyncio.run(engine.aexecute("s", [ToolCall("raw::echo", {"text": text})]))
-                assert result.result == text
-            assert len(pids(folder)) == 1
-
 
 class TestProgress:
     def test_progress_reaches_the_callback_with_its_call(self, folder):
@@ -210,11 +192,6 @@ class TestProgress:
 
 
 class TestAsking:
-    def test_what_nobody_handles_is_refused_and_the_call_goes_on(self, folder):
-        with yard(folder) as (_, engine):
-            for method in ("sampling/createMessage", "elicitation/create", "roots/list"):
-                assert json.loads(call(engine, "ask", {"method": method}).result)["code"] in (-32601, -32600)
-
     def test_handlers_answer_from_sync_and_async_code(self, folder, tmp_path):
         async def elicit(params):
             return {"action": "decline"}

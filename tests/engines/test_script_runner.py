@@ -9,6 +9,7 @@ import threading
 import pytest
 from waiting import SOON
 
+from conftest import chosen_way, ways_to_try
 from engines.scripts.support import acall, call, code, put, yard
 from toolyard import PythonToolEngine, ScriptToolEngine
 
@@ -18,10 +19,10 @@ HERE = {"isolation": "inprocess"}
 PID = "import os\ndef run():\n    return os.getpid()\n"
 
 
-@pytest.fixture(params=[ScriptToolEngine, PythonToolEngine], ids=["scripts", "python"])
+@pytest.fixture(params=ways_to_try("scripts", "python"))
 def engine_class(request):
-    """Both engines that answer scripts."""
-    return request.param
+    """Either engine that answers scripts: both by the same runner."""
+    return ScriptToolEngine if chosen_way(request) == "scripts" else PythonToolEngine
 
 
 def test_only_who_asks_for_it_runs_here(tmp_path, engine_class):

@@ -41,7 +41,7 @@ class EmbeddingServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self.block = {"type": "openai", "model_id_or_path": "embed-1", "base_url": self.url}
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def texts(self):

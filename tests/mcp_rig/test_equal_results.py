@@ -137,30 +137,24 @@ def exact(value):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_in_process_it_is_what_the_table_says(answers, call):
-    result = answers("here", call)
-    assert (result.error_info and result.error_info.code) == CODES.get(call)
+def test_it_is_what_the_table_says_in_process_and_the_same_by_every_other_way(answers, call):
+    here = answers("here", call)
+    assert (here.error_info and here.error_info.code) == CODES.get(call)
     if CALLS[call][0] == "give":
-        assert exact(result.result) == exact(CALLS[call][1]["value"])
-
-
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("way", WAYS)
-def test_elsewhere_it_is_the_same(answers, way, call):
-    here, there = answers("here", call), answers(way, call)
-    if call == "denied" and way != "http":
-        # A tool that the policy denies whatever is sent is not in the list that our MCP source reads. Other clients that
-        # call it all the same are told `tool.denied`: test_other_clients.py.
-        assert there.error_info.code == "tool.not_found"
-        return
-    assert (there.error_info and there.error_info.code) == (here.error_info and here.error_info.code), there
-    assert exact(there.result) == exact(here.result)
-    assert there.metadata.get("content") == here.metadata.get("content")
-    if here.error_info is not None and call != "unknown":
-        assert (there.error_info.retryable, there.error_info.effect) == (
-            here.error_info.retryable,
-            here.error_info.effect,
-        )
-    if call in {"raises", "unavailable", "denied"}:
-        assert there.error == here.error
-        assert exact(there.error_info.details) == exact(here.error_info.details)
+        assert exact(here.result) == exact(CALLS[call][1]["value"])
+    for way in WAYS:
+        there = answers(way, call)
+        if call == "denied" and way != "http":
+            # A tool that the policy denies whatever is sent is not in the list that our MCP source reads. Other clients
+            # that call it all the same are told `tool.denied`: test_other_clients.py.
+            assert there.error_info.code == "tool.not_found", way
+            continue
+        assert (there.error_info and there.error_info.code) == CODES.get(call), (way, there)
+        assert exact(there.result) == exact(here.result), way
+        assert there.metadata.get("content") == here.metadata.get("content"), way
+        if here.error_info is not None and call != "unknown":
+            told = (here.error_info.retryable, here.error_info.effect)
+            assert (there.error_info.retryable, there.error_info.effect) == told, way
+        if call in {"raises", "unavailable", "denied"}:
+            assert there.error == here.error, way
+            assert exact(there.error_info.details) == exact(here.error_info.details), way

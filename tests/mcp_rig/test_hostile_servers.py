@@ -153,7 +153,7 @@ class TestListing:
                 pass
 
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bait) as bait:
-            threading.Thread(target=bait.serve_forever, daemon=True).start()
+            threading.Thread(target=bait.serve_forever, args=(0.02,), daemon=True).start()
             env = {"BAIT": f"http://127.0.0.1:{bait.server_port}"}
             with bad_source(way, "remote_ref", env) as bad, yard_of(bad, GOOD) as yard:
                 assert yard.value("bad::fine") == "fine"

@@ -29,11 +29,12 @@ def yard(request):
         yield made
 
 
-@pytest.fixture
-def files(tmp_path):
-    (tmp_path / "a.txt").write_text("hello")
-    with yard_of(stdio_source("files", npm("server-filesystem", tmp_path))) as made:
-        yield made, tmp_path
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "a.txt").write_text("hello")
+    with yard_of(stdio_source("files", npm("server-filesystem", folder))) as made:
+        yield made, folder
 
 
 class TestEverything:

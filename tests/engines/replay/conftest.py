@@ -2,7 +2,9 @@
 
 import pytest
 
+from conftest import chosen_way, ways_to_try
 
-@pytest.fixture(params=["tape.jsonl", "tape.yaml"])
+
+@pytest.fixture(params=ways_to_try("tape.jsonl", "tape.yaml"))
 def tape(request, tmp_path):
-    return tmp_path / request.param
+    return tmp_path / chosen_way(request)

@@ -122,18 +122,6 @@ def test_new_changed_and_deleted_files_take_effect_in_one_reload(folder):
         assert answers == {"stays": "old", "changes": "new", "comes": "new"}
 
 
-def test_a_broken_edit_keeps_the_last_good_version_and_is_reported(folder):
-    put(folder, "a", SAYS.format("good"))
-    with serving(folder) as server:
-        put(folder, "a", "import no_such_module_anywhere\n" + SAYS.format("bad"))
-        report = server.reload()
-        assert "no_such_module_anywhere" in json.dumps(report) and "a.py" in json.dumps(report)
-        assert server.invoke("y::a")["result"] == "good"
-        put(folder, "a", SAYS.format("better"))
-        assert "no_such_module_anywhere" not in json.dumps(server.reload())
-        assert server.invoke("y::a")["result"] == "better"
-
-
 @pytest.mark.parametrize("flags", [(), ("--watch",)], ids=["reload", "watch"])
 def test_a_request_in_flight_is_answered_by_the_old_code(folder, meeting, flags):
     put(folder, "a", MEET.format("old"))
@@ -147,16 +135,6 @@ def test_a_request_in_flight_is_answered_by_the_old_code(folder, meeting, flags)
         assert not flying.done()
         (meeting / "go").touch()
         assert flying.result()["result"] == "old"
-
-
-def test_a_hung_script_is_an_error_of_its_request_and_the_next_is_answered(folder):
-    put(folder, "hang", "TOOL_TIMEOUT = 0.5\ndef run(hang=True):\n    while hang: pass\n    return 'fine'\n")
-    put(folder, "dies", "import os\ndef run():\n    os._exit(1)\n")
-    with serving(folder) as server:
-        assert "tool.timeout" in json.dumps(server.invoke("y::hang"))
-        assert until(lambda: server.invoke("y::hang", hang=False).get("result") == "fine")
-        assert "tool.execution_error" in json.dumps(server.invoke("y::dies"))
-        assert server.ask("/v1/health")["status"] == "ok"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -92,29 +92,6 @@ def test_the_next_process_embeds_nothing(tmp_path):
     assert np.array_equal(first.matrix, again.matrix)
 
 
-def test_a_changed_set_is_made_of_the_items_that_are_there(tmp_path):
-    embedded(TOOLS, HashEmbedder(), tmp_path)
-    embedder = HashEmbedder()
-    changed = [TOOLS[0].replace(description="Does another thing."), *TOOLS[1:], tool("more")]
-    embedded(changed, embedder, tmp_path)
-    assert sorted(embedder.texts) == sorted([text_of(changed[0]), text_of(changed[-1])])
-
-
-def test_the_same_text_in_another_namespace_is_not_embedded_again(tmp_path):
-    embedder = HashEmbedder()
-    embedded([tool("a", "one"), tool("a", "two")], embedder, tmp_path)
-    assert len(embedder.texts) == 1
-
-
-@pytest.mark.parametrize("other", [{"name": "another"}, {"version": "2"}])
-def test_another_model_has_vectors_of_its_own(tmp_path, other):
-    embedded(TOOLS, HashEmbedder(), tmp_path)
-    embedder = HashEmbedder(**other)
-    _, found = embedded(TOOLS, embedder, tmp_path)
-    assert len(embedder.texts) == 12
-    assert np.array_equal(found.vector(TOOLS[0]), embedder.one(text_of(TOOLS[0])))
-
-
 def test_force_embeds_again(tmp_path):
     embedded(TOOLS, HashEmbedder(), tmp_path)
     embedder = HashEmbedder()

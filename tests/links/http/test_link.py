@@ -2,15 +2,10 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
-import os
 import socket
-import subprocess
-import sys
 import threading
 import traceback
-import warnings
 
 import pytest
 from hypothesis import given, strategies as st
@@ -57,15 +52,6 @@ def test_paths_and_queries_arrive_as_they_were_written(server, send):
     assert server.requests[0].target == "/base/a%2Fb/%2E%2E/%25?q=%C3%A4+%26%2F%2B&q=2"
 
 
-def test_the_environment_adds_nothing(server, send, monkeypatch, tmp_path):
-    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login someone password hunter2")
-    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    assert send(HttpLink(server.url), GET).status == 200
-    assert "authorization" not in server.requests[0].headers
-
-
 def test_redirects_are_not_followed_and_cookies_not_kept(server):
     server.acts["GET", "/x"] = [whole(302, b"", "Location: /elsewhere", "Set-Cookie: a=1; Path=/")]
     with HttpLink(server.url) as link:
@@ -92,79 +78,6 @@ def test_no_compressed_answer_is_asked_for_and_one_that_is_none_is_refused(serve
     with pytest.raises(Unavailable, match="not encoded as it says"):
         send(HttpLink(server.url), GET)
     assert server.requests[0].headers["accept-encoding"] == "identity"
-
-
-def test_a_refused_connection_had_no_effect(send):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with pytest.raises(Unavailable, match=f"cannot connect to http://127.0.0.1:{port}") as failed:
-        send(HttpLink(f"http://127.0.0.1:{port}"), POST)
-    assert (failed.value.info.effect, failed.value.info.retryable) == ("none", True)
-
-
-@pytest.mark.parametrize("act", [hang_up, raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")])
-def test_a_connection_lost_on_the_way_leaves_the_effect_unknown(server, send, act):
-    server.acts["POST", "/x"] = [act]
-    with pytest.raises(Unavailable, match="lost the connection|ends before it is whole") as failed:
-        send(HttpLink(server.url), POST)
-    assert (failed.value.info.effect, failed.value.info.retryable) == ("unknown", True)
-
-
-def test_a_lost_reading_request_had_no_effect(server, send):
-    server.acts["GET", "/x"] = [hang_up]
-    with pytest.raises(Unavailable) as failed:
-        send(HttpLink(server.url), GET)
-    assert failed.value.info.effect == "none"
-
-
-def test_what_is_not_http_is_said_to_be_so(server, send):
-    server.acts["GET", "/x"] = [raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n\r\n")]
-    with pytest.raises(Unavailable, match="does not answer in HTTP") as failed:
-        send(HttpLink(server.url), GET)
-    assert not failed.value.info.retryable
-
-
-@pytest.mark.parametrize("beginning", [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
-def test_one_deadline_holds_for_the_whole_exchange_however_it_drips(server, send, beginning):
-    over = threading.Event()
-
-    def drip(connection, request):
-        connection.sendall(beginning)
-        with contextlib.suppress(OSError):
-            while not over.wait(0.02):
-                connection.sendall(b"x")
-        return False
-
-    server.acts["POST", "/x"] = [drip]
-    try:
-        with pytest.raises(CallTimeout, match="within 0.3 s") as late:
-            send(HttpLink(server.url, timeout=0.3), POST)
-    finally:
-        over.set()
-    assert late.value.info.effect == "unknown"
-
-
-def test_a_peer_that_takes_a_body_in_drips_is_cut_off_too(send):
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        over = threading.Event()
-
-        def sip():
-            connection, _ = listening.accept()
-            with connection, contextlib.suppress(OSError):
-                while not over.wait(0.01):
-                    connection.recv(1024)
-
-        peer = threading.Thread(target=sip)
-        peer.start()
-        try:
-            with pytest.raises(CallTimeout, match="within 0.3 s") as late:
-                link = HttpLink(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=0.3)
-                send(link, {"method": "POST", "path": "/x", "body": b"x" * 50_000_000})
-        finally:
-            over.set()
-            peer.join()
-    assert late.value.info.effect == "unknown"
 
 
 def test_a_server_that_never_accepts_had_nothing_sent_to_it(send):
@@ -240,44 +153,6 @@ def test_secrets_are_in_no_text_of_the_link_its_errors_or_its_logs(server, send,
     assert SECRET not in caplog.text
 
 
-def test_threads_share_a_link(server):
-    with HttpLink(server.url) as link:
-        seen = []
-
-        def work(number):
-            for step in range(20):
-                seen.append(link.send("GET", f"/{number}/{step}").json()["path"])
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(seen) == sorted(f"/{number}/{step}" for number in range(8) for step in range(20))
-
-
-def test_connections_are_kept_and_used_again(server):
-    with HttpLink(server.url) as link:
-        for _ in range(5):
-            link.send(**GET)
-    assert len(server.connections) == 1
-
-
-def test_every_loop_has_a_pool_of_its_own_that_ends_with_it(server):
-    link = HttpLink(server.url)
-
-    async def main():
-        return [(await link.asend(**GET)).status for _ in range(3)]
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert [asyncio.run(main()) for _ in range(3)] == [[200] * 3] * 3
-        gc.collect()
-    assert len(server.connections) == 3
-    until(lambda: all(_is_closed(connection) for connection in server.connections))
-    link.close()
-
-
 def test_loops_in_several_threads_use_one_link_at_once(server):
     link = HttpLink(server.url)
     statuses = []
@@ -327,72 +202,9 @@ async def test_a_closed_link_says_so(server):
         link.send(**GET)
 
 
-def test_closing_ends_what_is_under_way_in_other_threads(server):
-    release = threading.Event()
-    server.acts["POST", "/x"] = [lambda connection, request: release.wait(SOON) and False] * 8
-    link, faults = HttpLink(server.url, timeout=SOON), []
-
-    def work():
-        try:
-            link.send(**POST)
-        except ToolyardError as error:
-            faults.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    until(lambda: len(server.requests) == 8)
-    link.close()
-    release.set()
-    for thread in threads:
-        thread.join(SOON)
-    assert [type(fault) for fault in faults] == [Unavailable] * 8
-    assert {(fault.info.effect, fault.info.retryable) for fault in faults} == {("unknown", False)}
-
-
-async def test_closing_ends_what_is_under_way_in_other_tasks(server):
-    release = threading.Event()
-    server.acts["POST", "/x"] = [lambda connection, request: release.wait(SOON) and False]
-    link = HttpLink(server.url, timeout=SOON)
-    task = asyncio.create_task(link.asend(**POST))
-    await asyncio.to_thread(until, lambda: server.requests)
-    await link.aclose()
-    release.set()
-    with pytest.raises(Unavailable, match="was closed while") as fault:
-        await task
-    assert fault.value.info.effect == "unknown"
-
-
-async def test_a_cancelled_request_gives_its_connection_up(server):
-    release = threading.Event()
-    server.acts["GET", "/x"] = [lambda connection, request: release.wait(SOON) and False]
-    async with HttpLink(server.url) as link:
-        task = asyncio.create_task(link.asend(**GET))
-        await asyncio.to_thread(until, lambda: server.requests)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (await link.asend(**GET)).status == 200
-    release.set()
-
-
-def test_an_unknown_certificate_is_refused_before_anything_is_sent(tls_server, send):
-    with pytest.raises(Unavailable, match="certificate") as refused:
-        send(HttpLink(tls_server.url), POST)
-    assert (refused.value.info.effect, refused.value.info.retryable) == ("none", False)
-    assert tls_server.requests == []
-
-
 def test_a_certificate_is_trusted_by_file_or_unseen_if_so_asked(tls_server, certificate, send):
     assert send(HttpLink(tls_server.url, verify=str(certificate[1])), GET).status == 200
     assert send(HttpLink(tls_server.url, verify=False), GET).status == 200
-
-
-def test_a_file_of_certificates_that_is_none_is_a_config_error(tls_server, tmp_path, send):
-    (tmp_path / "empty.pem").write_text("nothing")
-    for path in (tmp_path / "empty.pem", tmp_path / "missing.pem"):
-        with pytest.raises(ConfigError, match=r"verify='.*\.pem'"):
-            send(HttpLink(tls_server.url, verify=str(path)), GET)
 
 
 @pytest.mark.parametrize(
@@ -429,12 +241,6 @@ def test_the_warning_comes_once_however_many_requests_there_are(server, caplog, 
         for _ in range(3):
             link.send(**GET)
     assert [record.levelname for record in caplog.records if record.name == "toolyard.links.http.link"] == ["WARNING"]
-
-
-@pytest.mark.process
-def test_the_http_library_is_imported_with_the_first_request():
-    code = "import toolyard.links.http.link, sys; assert 'httpx2' not in sys.modules and 'httpcore2' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
 
 
 def _is_closed(connection):

@@ -7,9 +7,11 @@ import os
 import threading
 import time
 import urllib.request
+from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
+from waiting import SOON, until
 
 from links.fake_server import whole
 from links.mcp.conftest import free_port, text_of
@@ -216,10 +218,17 @@ def test_several_servers_share_a_token_file(tmp_path):
     assert "access_token" not in repr(first)
 
 
+def is_listened_at(port):
+    """Told by the system: a connection would be taken for the browser's."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
+
+
 async def test_the_login_turns_away_what_it_is_not_waiting_for():
-    redirect = f"http://127.0.0.1:{free_port()}/back"
-    waiting = asyncio.create_task(Quiet().log_in("", redirect, 10))
-    await asyncio.sleep(0.05)
+    port = free_port()
+    redirect = f"http://127.0.0.1:{port}/back"
+    waiting = asyncio.create_task(Quiet().log_in("", redirect, SOON))
+    await asyncio.to_thread(until, lambda: is_listened_at(port))
 
     def fetch(path):
         try:
@@ -242,8 +251,8 @@ async def test_the_login_ends_in_time_and_only_on_this_machine():
     with pytest.raises(Denied, match="no address on this machine"):
         await Quiet().log_in("", "http://example.com/back", 1)
     port = free_port()
-    waiting = asyncio.create_task(Quiet().log_in("", f"http://127.0.0.1:{port}/", 5))
-    await asyncio.sleep(0.05)
+    waiting = asyncio.create_task(Quiet().log_in("", f"http://127.0.0.1:{port}/", SOON))
+    await asyncio.to_thread(until, lambda: is_listened_at(port))
     with pytest.raises(Unavailable, match="cannot wait for the login"):
         await Quiet().log_in("", f"http://127.0.0.1:{port}/", 5)
     waiting.cancel()

@@ -92,9 +92,11 @@ def test_whatever_a_script_does_to_itself_its_call_fails_and_the_next_finds_a_wo
 
 async def test_a_script_without_end_is_ended_at_its_deadline_and_holds_nobody_up(pools, ending_level):
     pool = pools(ending_level, workers=2)
-    code = script(NAMING + "def run(name):\n    call_yourself(name)\n    while True: pass\ndef ok():\n    return 1\n")
+    still_works(pool)  # its processes are there: the time below is that of the call
+    sleeping = "import time\ndef run(name):\n    call_yourself(name)\n    time.sleep(600)\ndef ok():\n    return 1\n"
+    code = script(NAMING + sleeping)
     name = uuid.uuid4().hex[:15]
-    hung = threading.Thread(target=times_out, args=(pool, code, name, 3))
+    hung = threading.Thread(target=times_out, args=(pool, code, name, 5))
     hung.start()
     until(lambda: named(name))
     for _ in range(10):
@@ -120,6 +122,7 @@ def test_a_script_that_never_ends_while_it_is_loaded_is_ended_too(ending_pool):
 def test_a_fork_bomb_is_bounded_and_ended_with_its_call(pools, ending_level, way):
     # A uid of its own: the kernel counts all processes of one, whoever started them.
     pool = pools(ending_level, processes=20, uid=50000 + os.getpid() % 10000 if IS_ROOT else None)
+    still_works(pool)
     name = uuid.uuid4().hex[:15]
     code = script(f"""{NAMING}
 import os

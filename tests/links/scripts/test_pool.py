@@ -297,7 +297,7 @@ async def test_a_cancelled_call_ends_its_worker_and_the_next_finds_another(pools
     pool = pools("rlimits", workers=1)
     before = (await pool.acall(BASIC, "pid", {}, deadline=soon())).value
     task = asyncio.create_task(pool.acall(BASIC, "sleep", {"seconds": 600}, deadline=soon(600)))
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(until, lambda: not pool._slots._idle)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -306,8 +306,9 @@ async def test_a_cancelled_call_ends_its_worker_and_the_next_finds_another(pools
 
 async def test_a_call_cancelled_while_it_waits_gives_its_place_to_the_next(pools):
     pool = pools("rlimits", workers=1)
+    await pool.acall(BASIC, "pid", {}, deadline=soon())
     running = asyncio.create_task(pool.acall(BASIC, "sleep", {"seconds": 0.3}, deadline=soon()))
-    await asyncio.sleep(0.1)
+    await asyncio.to_thread(until, lambda: not pool._slots._idle)
     waiting = [asyncio.create_task(pool.acall(BASIC, "echo", {"value": n}, deadline=soon())) for n in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()

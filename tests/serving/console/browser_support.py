@@ -26,7 +26,7 @@ def focused(page):
     return page.evaluate("document.activeElement.textContent.trim()")
 
 
-def audit(page, axe):
+def audit(page, axe, dark=("color-contrast", "link-in-text-block")):
     """What axe calls serious or worse, with the first element of each, in both colour schemes.
 
     In the second only by the rules that look at colours: no other finds anything else there.
@@ -35,7 +35,5 @@ def audit(page, axe):
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     found = page.evaluate("axe.run().then(result => result.violations)")
     page.emulate_media(color_scheme="dark")
-    found += page.evaluate(
-        "axe.run({runOnly: ['color-contrast', 'link-in-text-block']}).then(found => found.violations)"
-    )
+    found += page.evaluate("only => axe.run({runOnly: only}).then(found => found.violations)", list(dark))
     return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]

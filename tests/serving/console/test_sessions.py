@@ -2,15 +2,18 @@
 
 import pytest
 
+from conftest import chosen_way, ways_to_try
 from serving.console.page_app import form_token, sign_in
 from serving.service_support import CORE, served
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=ways_to_try("memory", "sqlite"))
 def yard(request, tmp_path):
-    store = {"sessions": {"store": "sqlite", "path": str(tmp_path / "yard.db")}} if request.param == "sqlite" else {}
+    store = (
+        {"sessions": {"store": "sqlite", "path": str(tmp_path / "yard.db")}} if chosen_way(request) == "sqlite" else {}
+    )
     with served({**CORE, **store}, page=True) as server:
         yield server
 

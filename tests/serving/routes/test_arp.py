@@ -1,7 +1,5 @@
 """ARP v1 under /arp."""
 
-import threading
-
 import pytest
 
 from serving.service_support import RAN, desk_tools, served
@@ -177,21 +175,6 @@ def test_a_repeated_invocation_id_with_another_body_is_a_conflict(yard):
     assert "arp-else" not in RAN
 
 
-def test_concurrent_duplicates_run_once(yard):
-    answers = []
-
-    def call():
-        answers.append(yard.arp("many", "desk::count", {"word": "arp-many"}))
-
-    threads = [threading.Thread(target=call) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert RAN.count("arp-many") == 1
-    assert len({answer.body for answer in answers}) == 1
-
-
 def test_one_wires_ids_are_not_the_others(yard):
     assert yard.arp("same-id", "echo", {"text": "a"}).status == 200
     assert yard.invoke("echo", {"text": "b"}, headers={"idempotency-key": "same-id"}).json["result"] == {"text": "b"}
@@ -257,9 +240,3 @@ def test_an_id_and_a_name_of_different_tools_run_neither(yard):
     different = yard.post(INVOKE, {**both, "invocation_id": "08b", "tool_id": "tool_echo"})
     assert (different.status, different.error["code"]) == (400, "request.conflict")
     assert "08" not in RAN
-
-
-def test_a_repeated_invocation_id_runs_nothing_again(yard):
-    one, two = (yard.arp("09", "desk::count", {"word": "09"}) for _ in range(2))
-    assert one.body == two.body and RAN.count("09") == 1
-    assert yard.arp("09", "desk::count", {"word": "09b"}).status == 409

@@ -3,6 +3,7 @@
 import pytest
 from waiting import until
 
+from conftest import chosen_way, ways_to_try
 from serving.service_support import CORE, served
 
 
@@ -13,9 +14,9 @@ def config_of(kind, folder, **tracing):
     return config
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=ways_to_try("memory", "sqlite"))
 def yard(request, tmp_path):
-    with served(config_of(request.param, tmp_path)) as server:
+    with served(config_of(chosen_way(request), tmp_path)) as server:
         yield server
 
 

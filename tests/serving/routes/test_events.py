@@ -9,6 +9,7 @@ import pytest
 from sessions.conftest import postgres_place  # noqa: F401 - fixtures
 from waiting import SOON, until
 
+from conftest import chosen_way, ways_to_try
 from serving.routes.test_approvals import bank, decide, held_id, invoke
 from serving.service_support import CORE, served
 
@@ -54,9 +55,9 @@ def config_of(kind, folder):
     return CORE if kind == "memory" else {**CORE, "sessions": {"store": "sqlite", "path": str(folder / "s.db")}}
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=ways_to_try("memory", "sqlite"))
 def yard(request, tmp_path):
-    with served(config_of(request.param, tmp_path)) as server:
+    with served(config_of(chosen_way(request), tmp_path)) as server:
         yield server
 
 

@@ -6,17 +6,21 @@ from urllib.parse import quote
 
 import pytest
 
-from serving.service_support import RAN, desk_tools, served
+from conftest import chosen_way, ways_to_try
+from serving.service_support import CORE, RAN, desk_tools, served
 from toolyard import Tool
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite"])
-def yard(request, tmp_path_factory):
-    config = {"tools": [{"type": "domains", "domains": ["core"]}]}
-    if request.param == "sqlite":
-        config["sessions"] = {"store": "sqlite", "path": str(tmp_path_factory.mktemp("sessions") / "s.db")}
-    with served(config, tools=desk_tools()) as server:
-        yield server
+@pytest.fixture(scope="module")
+def yards(tmp_path_factory):
+    stored = {"store": "sqlite", "path": str(tmp_path_factory.mktemp("sessions") / "s.db")}
+    with served(CORE, tools=desk_tools()) as memory, served({**CORE, "sessions": stored}, tools=desk_tools()) as sqlite:
+        yield {"memory": memory, "sqlite": sqlite}
+
+
+@pytest.fixture(params=ways_to_try("memory", "sqlite"))
+def yard(request, yards):
+    return yards[chosen_way(request)]
 
 
 GIVEN = {"tool_call": {"name": "core::echo", "arguments": {}}, "tool_output": {"call_id": None, "name": "core::echo"}}

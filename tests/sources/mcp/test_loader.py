@@ -5,10 +5,11 @@ import logging
 import socket
 import sys
 import threading
+from contextlib import ExitStack, suppress
 
 import pytest
 from engines.mcp.support import OBJECT, call, comes, entry, kill, names, pids, put_tools, raw, state, web, yard
-from waiting import until
+from waiting import SOON, until
 
 from toolyard import (
     ConfigError,
@@ -315,8 +316,9 @@ class TestConnection:
                     raise
 
         holes = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-        for hole in holes:
-            threading.Thread(target=_swallow, args=(hole, happened), daemon=True).start()
+        threads = [threading.Thread(target=_swallow, args=(hole, happened)) for hole in holes]
+        for thread in threads:
+            thread.start()
         deaf = tmp_path / "deaf"
         deaf.mkdir()
         mark = f"import pathlib, time; pathlib.Path({str(deaf / 'begun')!r}).touch(); time.sleep(60)"
@@ -334,7 +336,9 @@ class TestConnection:
         # All had begun to connect before the first gave up, so all gave up together.
         assert len(set(happened[: happened.index("failed")])) == 2
         registry.close()
-        for hole in holes:
+        for hole, thread in zip(holes, threads, strict=True):
+            hole.shutdown(socket.SHUT_RDWR)  # to close it alone would leave its thread waiting, with all it has taken
+            thread.join(SOON)
             hole.close()
 
     def test_a_list_that_never_comes_delays_no_other_source(self, folder, tmp_path):
@@ -543,11 +547,8 @@ def _runs(pid):
 
 
 def _swallow(hole, happened):
-    kept = []
-    try:
+    """Take every connection and say nothing, until the listener is shut down."""
+    with ExitStack() as kept, suppress(OSError):
         while True:
-            kept.append(hole.accept()[0])
+            kept.enter_context(hole.accept()[0])
             happened.append(hole.getsockname()[1])
-    except OSError:
-        for connection in kept:
-            connection.close()

@@ -304,15 +304,6 @@ def test_an_alias_hides_no_tool_and_no_other_alias(folder, load, first, second):
     assert "a.py" in rejected.reason and "b.py" in rejected.reason and rejected.tool == "one"
 
 
-def test_aliases_resolve_but_are_no_further_tools(folder, load):
-    folder.put("greet.py", script("greet") + "TOOL_ALIASES = ['hi', 'hello']")
-    folder.allow("greet.py")
-    with ToolRegistry.from_loaders([ScriptToolLoader(folder.path)]) as registry:
-        assert len(registry) == 1 and registry.tool_names() == ["greet"]
-        for name in ("default::hi", "hello", "default::greet"):
-            assert registry.bind(ToolCall(name)).tool.qualified_name == "default::greet"
-
-
 def test_arguments_are_checked_before_anything_runs(folder):
     folder.put("greet.py", script("greet"))
     folder.allow("greet.py")

@@ -107,13 +107,6 @@ def test_one_bad_entry_of_an_edited_file_keeps_all_of_its_last_good_version(fold
     assert loader.report.rejected[0].tool == "bad::name"
 
 
-def test_a_file_that_failed_and_is_mended_loads(folder, loader):
-    folder.put("a.py", "x = 1\nraise RuntimeError('no')")
-    assert set(said(loader)) == {"b"}
-    folder.put("a.py", script("a", "mended"))
-    assert said(loader)["a"] == "Says mended."
-
-
 def test_a_file_that_failed_is_tried_again_since_its_surroundings_may_be_others(folder, monkeypatch):
     loader = ScriptToolLoader(folder.path, env=["YARD_IS_READY"])
     folder.put("a.py", script("a") + "import os\nos.environ['YARD_IS_READY']")
