@@ -86,6 +86,10 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
         filled = _fill_defaults(fields)
         draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session, at=at)
         return Shown(_TEMPLATE, _show_draft(service, request, draft), 409)
+    if data.get("mode") in ("form", _JSON):
+        return _turn_form(
+            service, request, data, _Draft(tool, found, form_fields(tool.parameters), session=session, at=at)
+        )
     if not caller_of(request).principal.may(mode, tool):
         raise HttpFault(403, Denied.code, f"this key may not {mode} tools of {tool.namespace}")
     fields = form_fields(tool.parameters)
@@ -100,6 +104,29 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
     mistakes = {} if as_json else _group_by_control(fields, answer["result"])
     draft = msgspec.structs.replace(draft, answer=answer, mistakes=mistakes)
     return Shown(_TEMPLATE, _show_draft(service, request, draft))
+
+
+def _turn_form(service: Service, request: Request, data: Mapping[str, str], draft: _Draft) -> Shown:
+    """The form as JSON, or JSON as the form, with what was filled in so far; secrets have to be typed again."""
+    fields, was_json = draft.fields, _JSON in data
+    form = read_json_form(_JSON, data[_JSON]) if was_json else read_form(fields, data)
+    filled: dict[str, str] | None = {**data}
+    notice = ""
+    if not was_json:
+        secret = {field.name for field in fields if field.kind == "secret"}
+        # What is not filled in yet is no mistake here, but a place to fill in.
+        arguments = {**skeleton(fields), **form.arguments}
+        filled = {_JSON: pretty({name: value for name, value in arguments.items() if name not in secret})}
+    elif not form.mistakes and (filled := fill_form(fields, _with_defaults(fields, form.arguments))) is None:
+        filled, notice = {**data}, "The form cannot show these arguments: some of them do not fit its fields."
+    as_json = not was_json or bool(form.mistakes or notice)
+    mistakes = form.mistakes if was_json else {}
+    turned = msgspec.structs.replace(draft, as_json=as_json, filled=filled or {}, mistakes=mistakes, notice=notice)
+    return Shown(_TEMPLATE, _show_draft(service, request, turned))
+
+
+def _with_defaults(fields: list[FormField], arguments: Data) -> Data:
+    return {**{field.name: field.default for field in fields if field.has_default}, **arguments}
 
 
 def _fill_defaults(fields: list[FormField]) -> dict[str, str]:
