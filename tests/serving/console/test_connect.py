@@ -30,6 +30,29 @@ def test_every_client_is_told_the_address_of_this_server_in_its_own_format(brows
         assert yard.url in found[language]
 
 
+def paste(program):
+    names = {}
+    exec(program, names)
+    names["registry"].close()
+
+
+def test_what_is_pasted_runs_and_does_so_again(browse, capsys):
+    with served(CORE, page=True) as yard:
+        client = browse(yard)
+        found = clients_of(client)
+        for _ in range(2):
+            paste(found["python"])
+            assert "core::echo" in capsys.readouterr().out
+        [call] = [
+            one for one in client.get("/console/tools/core::echo.json").json()["snippets"] if one["id"] == "python"
+        ]
+        paste(call["text"])
+        url = found["curl"].partition("'")[2].rstrip("'")
+        assert url.startswith(yard.url) and yard.get(url.removeprefix(yard.url)).json["tools"]
+        listing = yard.get("/v1/tools?format=openai&limit=20").json
+        assert 'params={"format": "openai", "limit": 20}' in found["openai"] and listing["tools"] and listing["names"]
+
+
 def test_where_a_key_is_needed_it_is_named_and_never_written(tmp_path, browse):
     config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "yard.db")}}
     with served(config, page=True) as yard:

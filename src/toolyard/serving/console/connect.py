@@ -78,12 +78,13 @@ def write_client_snippets(url: str, *, with_key: bool, with_mcp: bool) -> list[S
     """What makes this server's tools those of a client; the key is named, never written."""
     found = _write_mcp_clients(f"{url}/mcp", with_key) if with_mcp else []
     authorized = f' -H "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
-    imports = "from toolyard import ToolCall\nfrom toolyard.client import RemoteToolEngine"
-    call = 'engine.setup("s1")\nprint(engine.execute("s1", [ToolCall("core::echo", {"text": "hello"})]))'
-    python = _write_program(imports, "engine = RemoteToolEngine", url, call, with_key)
+    imports = "from toolyard.client import RemoteToolRegistry"
+    use = "for tool in registry.all_tools():\n    print(tool.qualified_name, tool.parameters)\n"
+    use += "# registry.dispatch(name, arguments) calls one of them."
+    python = _write_program(imports, "registry = RemoteToolRegistry", url, use, with_key)
     return [
         *found,
-        Snippet("curl", "curl", f"curl{authorized} '{url}/v1/tools?q=what+you+need&limit=5'", "a shell"),
+        Snippet("curl", "curl", f"curl{authorized} '{url}/v1/tools?limit=5'", "a shell"),
         Snippet("python", "Python", python, "a program with toolyard installed"),
         Snippet("openai", "OpenAI", _write_openai_loop(url, with_key), "a program with openai and httpx"),
     ]
@@ -126,7 +127,7 @@ import httpx
 import openai
 
 yard = httpx.Client(base_url={url!r}{headers})
-found = yard.get("/v1/tools", params={{"format": "openai", "q": "what you need"}}).json()
+found = yard.get("/v1/tools", params={{"format": "openai", "limit": 20}}).json()
 messages = [{{"role": "user", "content": "..."}}]
 answer = openai.OpenAI().chat.completions.create(model="gpt-5", messages=messages, tools=found["tools"])
 for call in answer.choices[0].message.tool_calls or []:
