@@ -64,11 +64,11 @@ _TOKEN = re.compile(
 )
 _BADGES = {
     "read": ("read", "Reads only: running it changes nothing."),
-    "write": ("write", "Writes: running it changes something outside of here."),
-    "unknown": ("effects unknown", "Nobody has said whether running it changes anything."),
-    "stale": ("stale", "Its source could not be loaded again; this is what it gave last."),
-    "held": ("held", "A rule of the policy asks: its calls wait until somebody approves them."),
-    "simulated": ("simulated", "Nothing was changed by it, and nothing is kept of it."),
+    "write": ("write", "Writes: running it has side effects."),
+    "unknown": ("effects unknown", "Not declared: running it may or may not change something."),
+    "stale": ("stale", "Its source could not be reloaded; this is the last version that loaded."),
+    "held": ("needs approval", "A policy rule holds calls of this tool until they are approved."),
+    "simulated": ("simulated", "A simulated call: nothing was changed or recorded."),
 }
 
 
@@ -225,6 +225,13 @@ def first_line(text: str) -> str:
     return " ".join(text.strip().partition("\n\n")[0].split())[:300]
 
 
+def moment(text: str) -> Markup:
+    """A time in UTC; the page's script says how long ago, or in how long, that is."""
+    from markupsafe import Markup
+
+    return Markup('<time datetime="{}" data-moment>{} UTC</time>').format(text, text[:19].replace("T", " "))
+
+
 def took(milliseconds: float) -> str:
     """A duration in the unit people would say it in."""
     if milliseconds < 0.1:
@@ -244,7 +251,9 @@ def badge(kind: str) -> Markup:
 
 def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
     """Rows of calls as their template wants them, escaped: value by value in there would be most of a page's time."""
+    day = ""
     for call in calls:
+        new_day, day = call["time"][:10] if call["time"][:10] != day else "", call["time"][:10]
         code, effects, began = call.get("code"), call.get("effects", "unknown"), call["time"]
         marks: list[str] = [] if effects == "unknown" else [badge(effects)]
         if call["mode"] == "simulate":
@@ -255,7 +264,8 @@ def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[obj
             marks.append(f'<span class="fine">{escape(call["session_id"])}</span>')
         yield (
             *(
-                code is not None,
+                new_day,
+                code is not None and code != Held.code,
                 escape(f"{root}{CONSOLE}/calls/{call['id']}"),
                 began,
                 began[11:23],
@@ -278,7 +288,7 @@ def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[s
         if row.stale:
             marks.append(badge("stale"))
         if row.score is not None:
-            meter = f'<meter min="0" max="1" value="{row.score}">{row.score}</meter> {row.fit} {row.score:.2f}'
+            meter = f'<meter min="0" max="1" value="{row.score}">{row.score}</meter> {row.fit} {row.score:.0%}'
             marks.append(f'<span class="score" title="How likely it is what you look for">{meter}</span>')
         link = root + tool_path(row.name) + more
         yield link, escape(row.namespace), escape(row.label), "".join(marks), escape(row.text)
@@ -339,7 +349,7 @@ def _environment(root: str = "") -> Environment:
         coloured=coloured,
         runs_of=runs_of,
         thousands="{:,}".format,
-        moment=lambda text: f"{text[:19].replace('T', ' ')} UTC",
+        moment=moment,
     )
     environment.globals.update(
         version=VERSION,
