@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 
+from toolyard.cli.help_text import HelpText, show_default
 from toolyard.cli.options import OUTPUT, VerbOptions, describe_unused, name_file
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_either, set_verbosity, warn
 from toolyard.constants import VERSION
@@ -27,55 +28,57 @@ app = App(
     help="One definition, one name and one call path for every tool an agent can call.",
     version=VERSION,
     version_flags=["--version"],
+    default_parameter=Parameter(show_default=show_default),
+    help_formatter=HelpText(),
 )
 _GROUPS = {
-    "session": "Look at sessions and branch them.",
-    "approvals": "See which calls wait for approval, and decide.",
-    "key": "Say who may use a server.",
-    "cassette": "Look at recorded calls and check them against the tools.",
-    "manifest": "Say which scripts of a directory may be loaded.",
-    "embeddings": "The embedding model that search and enrichments use by default.",
+    "session": "Inspect, compare and fork sessions.",
+    "approvals": "List the calls that wait for approval, and decide.",
+    "key": "Manage the API keys of a server.",
+    "cassette": "Inspect recorded calls and check them against the tools.",
+    "manifest": "Manage which scripts of a directory may be loaded.",
+    "embeddings": "Manage the embedding model that search and enrichments use by default.",
 }
 _VERBS = {
-    "config:init": "Make a small yard that runs at once.",
+    "config:init": "Create a small example config that runs at once.",
     "config:add": "Add an API, an MCP server, functions or a catalog to a config.",
-    "catalog:check": "Load a config, catalog or Python file and say what was loaded, rewritten and rejected.",
+    "catalog:check": "Check a config, catalog or Python file, and report what was loaded, rewritten and rejected.",
     "catalog:tools": "List the tools.",
-    "catalog:show": "Show one tool, whole.",
+    "catalog:show": "Show one tool in full.",
     "catalog:search": "Find tools by what they do.",
     "calls:call": "Call a tool and print its result.",
     "calls:calls": "List the calls that were made, newest last.",
-    "sample:sample": "Draw tools that belong together.",
-    "graph:graph": "Draw which tools feed which: as a page, or for Graphviz, Mermaid or another program.",
+    "sample:sample": "Sample tools that belong together.",
+    "graph:graph": "Draw which tools feed which: as a web page, or for Graphviz or Mermaid.",
     "serve:serve": "Serve the tools over HTTP.",
-    "serve:open": "Show the tools in a browser.",
+    "serve:open": "Open the console of the tools in a browser.",
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
-    "clients:install": "Let a client such as Claude Desktop or Cursor start a yard.",
-    "clients:uninstall": "Take a yard out of a client again.",
+    "clients:install": "Add the tools to a client such as Claude Desktop or Cursor.",
+    "clients:uninstall": "Remove the tools from a client.",
     "config:schema": "Print the JSON Schema of config files.",
     "session:list_": "List the sessions.",
     "session:show_": "Show a session, call by call.",
-    "session:fork_": "Begin a session where another one now is, or was.",
-    "session:diff_": "Show where two sessions part, and how their worlds differ.",
-    "session:export_": "Print a session as JSON that `setup` takes back.",
-    "session:delete_": "End a session.",
+    "session:fork_": "Fork a session, at its end or after an earlier call.",
+    "session:diff_": "Compare the histories and the state of two sessions.",
+    "session:export_": "Print a session as JSON, which `setup` can import.",
+    "session:delete_": "Delete a session.",
     "approvals:list_": "List the calls that wait for approval.",
-    "approvals:show_": "Show one, with what it would change.",
-    "approvals:approve_": "Let a call run, once.",
-    "approvals:deny_": "Refuse a call.",
-    "key:create_": "Make a key and print its token, this once.",
+    "approvals:show_": "Show one call, and what it would change.",
+    "approvals:approve_": "Approve a call, so that it runs once.",
+    "approvals:deny_": "Deny a call.",
+    "key:create_": "Create a key and print its token, which is not shown again.",
     "key:list_": "List the keys.",
-    "key:revoke_": "End a key.",
+    "key:revoke_": "Revoke a key.",
     "cassette:show_": "List the recordings.",
-    "cassette:check_": "Say where cassette and tools have moved apart.",
-    "manifest:init_": "Make a manifest that allows the scripts which are there now.",
+    "cassette:check_": "Check whether the recordings still match the tools.",
+    "manifest:init_": "Create a manifest that allows the scripts now in the directory.",
     "manifest:list_": "List the files that the manifest allows.",
-    "manifest:add_": "Allow files, or approve what they say now.",
-    "manifest:remove_": "Allow files no longer.",
+    "manifest:add_": "Allow files, or approve their current contents.",
+    "manifest:remove_": "Remove files from the manifest.",
     "manifest:verify_": "Check that every allowed file can be loaded.",
-    "manifest:diff_": "Show where directory and manifest part.",
-    "embeddings:install_": "Install its weights, and what runs them without torch.",
-    "embeddings:status_": "Say whether it is installed, and where.",
+    "manifest:diff_": "Show how directory and manifest differ.",
+    "embeddings:install_": "Install the model and its runtime, which needs no torch.",
+    "embeddings:status_": "Show whether the model is installed, and where.",
 }
 """Every verb by its file and function: those of a group have its name for a file, and end in `_`."""
 
@@ -102,7 +105,7 @@ def completion(
     install: Annotated[bool, Parameter(negative="")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Print what completes this command in a shell: `eval "$(toolyard completion bash)"`.
+    """Print the completion script for a shell: `eval "$(toolyard completion bash)"`.
 
     Parameters
     ----------
@@ -121,6 +124,18 @@ def completion(
 
 
 _INTERRUPTED = 130
+
+
+def _describe_usage(error: CycloptsError) -> CycloptsError:
+    """What is wrong with the words of a command, and where to read on."""
+    verb = " ".join(["toolyard", *(error.command_chain or ())])
+    if isinstance(error, UnusedCliTokensError):
+        return CycloptsError(describe_unused(app, error))
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        return CycloptsError(f"`{verb}` needs {error.argument.name}; see `{verb} --help`")
+    return error
+
+
 _NOT_FOUND = (
     *(CallError, NotFoundError, UnknownApprovalError, UnknownEntryError, UnknownScriptError, UnknownSessionError),
 )
@@ -132,8 +147,6 @@ def run(arguments: Sequence[str]) -> int:
     3 is for a call that waits for approval, 130 for a command that was interrupted.
     """
     prepare_streams()
-    if not sys.stdout.isatty():
-        app.help_formatter = "plain"
     as_json = "--json" in arguments
     try:
         command, bound, _ = app.parse_args(name_file(app, arguments), exit_on_error=False, print_error=False)
@@ -142,8 +155,7 @@ def run(arguments: Sequence[str]) -> int:
                 set_verbosity(quiet=value.quiet, verbose=value.verbose)
         answer = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
-        unused = isinstance(error, UnusedCliTokensError)
-        fail(CycloptsError(describe_unused(app, error)) if unused else error, as_json=as_json)
+        fail(_describe_usage(error), as_json=as_json)
         return 2
     except ToolyardError as error:
         fail(error, as_json=as_json)

@@ -22,13 +22,13 @@ from toolyard.model.errors import ConfigError
 class VerbOptions:
     """What every verb takes."""
 
-    json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, errors included.")] = False
+    json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, also for errors.")] = False
     quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", help="Nothing but errors on standard error.")
+        bool, Parameter(name=["--quiet", "-q"], negative="", help="Print only errors on standard error.")
     ] = False
     verbose: Annotated[
         bool,
-        Parameter(name=["--verbose", "-v"], negative="", help="Say on standard error what is done, as it is done."),
+        Parameter(name=["--verbose", "-v"], negative="", help="Log details on standard error."),
     ] = False
 
 
@@ -41,9 +41,8 @@ class YardOptions(VerbOptions):
         Path | None,
         Parameter(
             name=["--config", "-c"],
-            help="Config, catalog or Python file; it may also stand as the first word, without -c. Default: "
-            "$TOOLYARD_CONFIG, ./toolyard.yaml, or the domains of $TOOL_REGISTRY_DOMAINS, which are the core tools "
-            "if it is not set.",
+            help="Config, catalog or Python file; may also be given as the first word, without -c. Default: "
+            "$TOOLYARD_CONFIG, else ./toolyard.yaml, else the domains in $TOOL_REGISTRY_DOMAINS (core).",
         ),
     ] = None
 
@@ -56,7 +55,7 @@ SkipOption = Annotated[
         name="--skip-bad", negative="", help="Leave out bad entries and duplicates instead of refusing the file."
     ),
 ]
-OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Whose session it is.")]
+OwnerOption = Annotated[str | None, Parameter(name="--owner", help="The owner of the session.")]
 
 
 def read_word(text: str) -> Any:
