@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from toolyard.dialects.wire_names import wire_names_of
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.console.form import pretty
+from toolyard.serving.middleware import is_loopback
 from toolyard.serving.routing import base_url
 from toolyard.serving.service import Service
 
@@ -47,7 +49,7 @@ def write_call_snippets(
     return [
         Snippet("curl", "curl", _write_curl(f"{url}/v1/tools/{path}:invoke", {"args": arguments}, with_key)),
         Snippet("python", "Python", _write_python(url, tool.qualified_name, arguments, with_key)),
-        Snippet("mcp", "MCP", pretty(message), f"a message to {url}/mcp"),
+        Snippet("mcp", "MCP", pretty(message), f"what an MCP client sends to {url}/mcp, once it is connected"),
         Snippet("openai", "OpenAI", pretty(openai), "for the `tools` of a chat completion"),
     ]
 
@@ -98,6 +100,9 @@ def _write_mcp_clients(url: str, with_key: bool) -> list[Snippet]:
         return {word: {"toolyard": entry}}
 
     bridge: dict[str, Any] = {"command": "npx", "args": ["-y", "mcp-remote", url]}
+    if url.startswith("http://") and not is_loopback(urlsplit(url).hostname or ""):
+        # Without it the bridge refuses to send anything unencrypted to another machine.
+        bridge["args"].append("--allow-http")
     if with_key:
         # Clients differ in how they split arguments with spaces, so that the space comes with the variable.
         bridge["args"] += ["--header", "Authorization:${AUTHORIZATION}"]
