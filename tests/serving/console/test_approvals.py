@@ -119,7 +119,7 @@ def test_each_state_is_said_in_words_with_its_time(yard, order, browse):
     page = decide(client, waiting["id"], "approve", reason="fine", **{"from": "inbox"}).text
     assert "the caller sends the same call again" in page
     approved = client.get("/console/approvals?state=approved").text
-    assert "approved by" in approved and ": fine; the call may run once until <time" in approved
+    assert "approved by" in approved and ": fine; the call may run once, and the approval expires <time" in approved
     call(yard, "shop::update_order", order)
     assert "ended with <code>ok</code>" in client.get("/console/approvals?state=used").text
     assert "No expired approvals" in client.get("/console/approvals?state=expired").text
