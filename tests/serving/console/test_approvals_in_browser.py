@@ -111,9 +111,10 @@ def test_a_key_that_is_held_down_decides_once_and_the_next_call_is_focused(page,
 def test_a_click_that_was_meant_for_the_call_before_decides_nothing(page, yard):
     call(yard, "core::echo", {"text": "one"})
     page.goto(f"{yard.url}/console/approvals")
-    styles = page.locator("[data-approval] .actions").evaluate(
-        """form => {
-            const fresh = form.cloneNode(true);
+    page.locator("[data-approval] .actions").wait_for()
+    styles = page.evaluate(
+        """() => {
+            const form = document.querySelector("[data-approval] .actions"), fresh = form.cloneNode(true);
             form.replaceWith(fresh);  // as every change of the list puts another one there
             const [animation] = fresh.getAnimations();
             const at = time => { animation.currentTime = time; return getComputedStyle(fresh).pointerEvents; };
