@@ -23,7 +23,6 @@ _log = logging.getLogger("toolyard")
 
 
 _WRITTEN_TIME = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:\+00:00|Z)$")
-"""A moment in UTC, in whose place a person reads its seconds."""
 _GAP, _NARROWEST = 2, 8
 
 
@@ -86,10 +85,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     shown = [index for index in range(len(columns)) if not cells or any(row[index] for row in cells)]
     console = Console()
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    texts = [[columns[index], *(row[index] for row in cells)] for index in shown]
-    widths = _fit_columns(
-        [max(map(len, "\n".join(column).splitlines())) for column in texts], console.width - 2 - _GAP * len(shown)
-    )
+    texts = ["\n".join([columns[index], *(row[index] for row in cells)]) for index in shown]
+    room = console.width - 2 - _GAP * len(shown)
+    widths = _fit_columns([max(map(len, text.splitlines())) for text in texts], room)
     for index, width in zip(shown, widths, strict=True):
         table.add_column(columns[index], overflow="fold", width=width)
     for row in cells:

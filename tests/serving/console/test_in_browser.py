@@ -351,7 +351,7 @@ def test_loading_again_happens_in_place(page, url):
     page.goto(f"{url}/console/sources")
     page.evaluate("window.stayed = true")
     page.get_by_role("button", name="Reload all").click()
-    page.get_by_text("All sources were reloaded.").wait_for()
+    page.get_by_text("Sources reloaded.").wait_for()
     assert page.evaluate("window.stayed") and focused(page) == "Reload all"
 
 

@@ -188,8 +188,10 @@ def test_arguments_may_be_written_as_json(client, service):
 
 
 def test_what_was_filled_in_is_kept_between_the_form_and_json(client, service):
-    page = run(client, service, "desk::split_bill", {"a0": "90", "a1": "four", "mode": "json"})
+    page = run(client, service, "desk::split_bill", {"a0": "90", "a1": "", "mode": "json"})
     assert page.status_code == 200 and 'name="json"' in page.text and "&#34;total&#34;: 90" in page.text
+    typed = run(client, service, "desk::split_bill", {"a0": "90", "a1": "four", "mode": "json"}).text
+    assert 'value="four"' in typed and "write a whole number" in typed, "what JSON has no place for is not dropped"
     page = run(client, service, "desk::split_bill", {"json": '{"total": 12.5, "people": 3}', "mode": "form"})
     assert 'name="a0"' in page.text and 'value="12.5"' in page.text and 'value="3"' in page.text
     unfit = run(client, service, "desk::split_bill", {"json": '{"total": {"x": 1}}', "mode": "form"})

@@ -27,11 +27,7 @@ _FILTERS = ("tool", "session", "code", "mode", "effects", "key", "errors")
 _CALLS, _SESSIONS, _ENTRIES, _APPROVALS = 50, 100, 50, 50
 """On a page."""
 _MOST = 2**53
-_NEXT = {
-    "approve": "A request that is waiting continues now; otherwise the caller sends the same call again, and it runs.",
-    "deny": "The caller gets the error tool.denied.",
-}
-"""What happens after a decision."""
+_WAITED = "A request that is waiting continues now; otherwise the caller sends the same call again, and it runs."
 
 
 async def show_calls(service: Service, request: Request) -> Row:
@@ -213,7 +209,8 @@ async def decide_approval(
     if form.get("from") != "inbox":
         return redirect(request, item_path("approvals", approval_id))
     page = await _list_approvals(service, principal, None, None)
-    return Shown("approvals.html", {**page, "notice": f"{decided['tool']} is {decided['state']}. {_NEXT[choice]}"})
+    notice = f"{decided['tool']} is {decided['state']}. {_WAITED if choice == 'approve' else 'The caller is told.'}"
+    return Shown("approvals.html", {**page, "notice": notice})
 
 
 async def _list_approvals(service: Service, principal: Principal, state: str | None, cursor: str | None) -> Row:

@@ -159,9 +159,7 @@ def _field(control: str, name: str, part: Any, refs: References, steps: Iterator
         options = ()
     examples = core.get("examples")
     example = examples[0] if isinstance(examples, list) and examples else core.get("example")
-    sample = default if has_default else example
-    if sample is None:
-        sample = make_sample(core, refs, steps)
+    sample = make_sample(core, refs, steps)
     return FormField(
         control=control,
         name=name,

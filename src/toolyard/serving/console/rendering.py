@@ -225,13 +225,6 @@ def first_line(text: str) -> str:
     return " ".join(text.strip().partition("\n\n")[0].split())[:300]
 
 
-def moment(text: str) -> Markup:
-    """A time in UTC; the page's script says how long ago, or in how long, that is."""
-    from markupsafe import Markup
-
-    return Markup('<time datetime="{}" data-moment>{} UTC</time>').format(text, text[:19].replace("T", " "))
-
-
 def took(milliseconds: float) -> str:
     """A duration in the unit people would say it in."""
     if milliseconds < 0.1:
@@ -262,17 +255,9 @@ def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[obj
             marks.append(f'<span class="badge {"waits" if code == Held.code else "bad"}">{escape(code)}</span>')
         if "session_id" in call:
             marks.append(f'<span class="fine">{escape(call["session_id"])}</span>')
-        yield (
-            *(
-                new_day,
-                code is not None and code != Held.code,
-                escape(f"{root}{CONSOLE}/calls/{call['id']}"),
-                began,
-                began[11:23],
-                escape(call["tool"]),
-            ),
-            *("".join(marks), call["duration_ms"], took(call["duration_ms"])),
-        )
+        is_wrong, link = code not in (None, Held.code), escape(f"{root}{CONSOLE}/calls/{call['id']}")
+        cells = new_day, is_wrong, link, began, began[11:23], escape(call["tool"]), "".join(marks)
+        yield *cells, call["duration_ms"], took(call["duration_ms"])
 
 
 def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[str, ...]]:
@@ -330,6 +315,7 @@ def _static_url(name: str) -> str:
 def _environment(root: str = "") -> Environment:
     """The templates, with links for an application that is mounted at `root`."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
 
     def load(name: str) -> str:
         return files("toolyard.serving.console").joinpath("templates", name).read_text("utf-8")
@@ -342,6 +328,7 @@ def _environment(root: str = "") -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    moment = Markup('<time datetime="{}" data-moment>{} UTC</time>')
     environment.filters.update(
         first_line=first_line,
         shown_json=shown_json,
@@ -349,7 +336,8 @@ def _environment(root: str = "") -> Environment:
         coloured=coloured,
         runs_of=runs_of,
         thousands="{:,}".format,
-        moment=moment,
+        # The page's script says how long ago, or in how long, that is.
+        moment=lambda text: moment.format(text, text[:19].replace("T", " ")),
     )
     environment.globals.update(
         version=VERSION,

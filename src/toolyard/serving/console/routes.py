@@ -95,7 +95,6 @@ SCREENS = (
     Screen(f"{CONSOLE}/connect", "connect.html", show_clients, "Connect"),
 )
 _ELSEWHERE = (f"{CONSOLE}/{{screen}}", f"{CONSOLE}/{{screen}}/{{item}}")
-"""Where no screen is: a person who mistyped an address gets a page that leads on."""
 _SIGN_IN, _SIGN_OUT = f"{CONSOLE}/sign-in", f"{CONSOLE}/sign-out"
 
 

@@ -30,9 +30,8 @@ def make_sample(part: Any, refs: References, steps: Iterator[int], depth: int = 
         branches = (fold_part(one, refs) for one in core.get(keyword) or ())
         core = {**core, **next((one for one in branches if one.get("type") != "null"), {})}
     values = core.get("examples") or allowed_values(core)
-    for given in ("default", "example"):
-        if given in core:
-            return core[given]
+    if given := [core[keyword] for keyword in ("default", "example") if keyword in core]:
+        return given[0]
     if isinstance(values, list) and values:
         return values[0]
     kind = next((one for one in types_of(core.get("type")) if one != "null"), None)
@@ -52,10 +51,9 @@ def make_sample(part: Any, refs: References, steps: Iterator[int], depth: int = 
 
 
 def _sample_object(core: Schema, refs: References, steps: Iterator[int], depth: int) -> Schema:
-    known = core.get("properties")
-    known = known if isinstance(known, dict) else {}
-    demanded = core.get("required")
-    wanted = [name for name in known if isinstance(demanded, list) and name in demanded] or list(known)
-    return {
-        name: make_sample(known[name], refs, steps, depth + 1) for name in wanted[:_WIDTH] if known[name] is not False
-    }
+    properties, demanded = core.get("properties"), types_of(core.get("required"))
+    known = (
+        {name: part for name, part in properties.items() if part is not False} if isinstance(properties, dict) else {}
+    )
+    wanted = [name for name in known if name in demanded] or list(known)
+    return {name: make_sample(known[name], refs, steps, depth + 1) for name in wanted[:_WIDTH]}
