@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from cyclopts.help import HelpEntry, HelpPanel
     from rich.console import Console, ConsoleOptions
 
-_WIDEST = 100
-_NAMES = 26
-"""Columns of the names; what stands beside a longer one begins on the next line."""
+_WIDEST, _NAMES = 100, 26
+"""Columns: of a page, and of the names; what stands beside a longer name begins on the next line."""
 
 
 def show_default(value: Any) -> str | None:

@@ -19,7 +19,7 @@ LINE = {"type": "object", "properties": {"sku": {"type": "string"}, "gift": {}},
     [
         ({"type": "array", "items": LINE}, [{"sku": ""}]),
         ({"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}, "b": LINE}}, {"a": 3, "b": {"sku": ""}}),
-        ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "boolean"}]}, []),
+        ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "boolean"}]}, ["", False]),
         ({"type": "object", "properties": {"pair": {"prefixItems": [{"enum": ["x"]}, {"type": "number"}], "type": "array"}}}, {"pair": ["x", 0]}),
         ({"oneOf": [{"type": "null"}, {"properties": {"kind": {"const": "card"}}}]}, {"kind": "card"}),
         ({"type": "object", "properties": {"day": {"type": "string", "format": "date"}}}, {"day": "2026-01-31"}),

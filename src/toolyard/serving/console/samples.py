@@ -12,8 +12,7 @@ Schema = dict[str, Any]
 
 MAX_STEPS = 200
 """Values in all samples of one form together: schemas may be deep and wide, and go round in circles."""
-_DEPTH = 4
-_WIDTH = 8
+_DEPTH, _WIDTH = 4, 8
 _BY_FORMAT = {"date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z"}
 
 
@@ -38,9 +37,9 @@ def make_sample(part: Any, refs: References, steps: Iterator[int], depth: int = 
     if kind == "object" or "properties" in core:
         return {} if is_over else _sample_object(core, refs, steps, depth)
     if kind == "array":
-        items = core.get("prefixItems") or [core.get("items")]
+        items, each = core.get("prefixItems") or [core.get("items")], core.get("items")
         # A list of plain text has a control for it, which is empty at first.
-        is_empty = is_over or (depth == 0 and isinstance(items[0], dict) and items[0].get("type") == "string")
+        is_empty = is_over or (depth == 0 and isinstance(each, dict) and each.get("type") == "string")
         return [] if is_empty else [make_sample(one, refs, steps, depth + 1) for one in items[:_WIDTH] if one]
     if kind in ("integer", "number"):
         least = core.get("minimum", 0)
