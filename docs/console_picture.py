@@ -102,7 +102,7 @@ def _take_picture(url: str, out: Path) -> None:
         page.goto(f"{url}/console/approvals")
         page.get_by_text("What it would change").click()
         page.get_by_role("link", name="shop::update_order").click()
-        page.get_by_text("foreseen by").wait_for()
+        page.get_by_text("predicted by").wait_for()
         page.screenshot(path=out)
         browser.close()
     size = out.stat().st_size

@@ -67,10 +67,8 @@ def write_commands() -> str:
 
     from toolyard.cli.main import app
 
-    app.help_formatter = "plain"
-
     def ask(words: list[str]) -> str:
-        console = Console(file=StringIO(), width=110, color_system=None)
+        console = Console(file=StringIO(), width=100, color_system=None)
         app.help_print(words, console=console)
         return re.sub(r"[ \t]+$", "", console.file.getvalue(), flags=re.MULTILINE).strip()
 

@@ -319,7 +319,7 @@ def test_a_usage_error_is_one_json_document_if_json_was_asked_for(capsys, argume
 def test_without_json_a_usage_error_is_told_on_standard_error(capsys):
     code, out, err = output(capsys, "show")
     assert (code, out) == (2, "")
-    assert err == 'toolyard: Command "show" parameter NAME requires an argument.\n'
+    assert err == "toolyard: `toolyard show` needs NAME; see `toolyard show --help`\n"
 
 
 @pytest.mark.parametrize(

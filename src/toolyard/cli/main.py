@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 
+from toolyard.cli.help_text import HelpText, show_default
 from toolyard.cli.options import OUTPUT, VerbOptions, describe_unused, name_file
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_either, set_verbosity, warn
 from toolyard.constants import VERSION
@@ -27,6 +28,8 @@ app = App(
     help="A tool layer for LLM agents: load, call, simulate, record and serve tools.",
     version=VERSION,
     version_flags=["--version"],
+    default_parameter=Parameter(show_default=show_default),
+    help_formatter=HelpText(),
 )
 _GROUPS = {
     "session": "Inspect and fork sessions.",
@@ -121,6 +124,18 @@ def completion(
 
 
 _INTERRUPTED = 130
+
+
+def _describe_usage(error: CycloptsError) -> CycloptsError:
+    """What is wrong with the words of a command, and where to read on."""
+    verb = " ".join(["toolyard", *(error.command_chain or ())])
+    if isinstance(error, UnusedCliTokensError):
+        return CycloptsError(describe_unused(app, error))
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        return CycloptsError(f"`{verb}` needs {error.argument.name}; see `{verb} --help`")
+    return error
+
+
 _NOT_FOUND = (
     *(CallError, NotFoundError, UnknownApprovalError, UnknownEntryError, UnknownScriptError, UnknownSessionError),
 )
@@ -133,8 +148,6 @@ def run(arguments: Sequence[str]) -> int:
     that waits for approval, 130 an interrupt.
     """
     prepare_streams()
-    if not sys.stdout.isatty():
-        app.help_formatter = "plain"
     as_json = "--json" in arguments
     try:
         command, bound, _ = app.parse_args(name_file(app, arguments), exit_on_error=False, print_error=False)
@@ -143,8 +156,7 @@ def run(arguments: Sequence[str]) -> int:
                 set_verbosity(quiet=value.quiet, verbose=value.verbose)
         answer = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
-        unused = isinstance(error, UnusedCliTokensError)
-        fail(CycloptsError(describe_unused(app, error)) if unused else error, as_json=as_json)
+        fail(_describe_usage(error), as_json=as_json)
         return 2
     except ToolyardError as error:
         fail(error, as_json=as_json)

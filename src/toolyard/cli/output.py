@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -15,10 +16,14 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.errors import CallError, ErrorInfo, ToolyardError, UnknownToolError
+from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, ToolyardError, UnknownToolError
 from toolyard.model.names import closest
 
 _log = logging.getLogger("toolyard")
+
+
+_WRITTEN_TIME = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:\+00:00|Z)$")
+_GAP, _NARROWEST = 2, 8
 
 
 class NotFoundError(ToolyardError, KeyError):
@@ -70,16 +75,32 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         for row in ([column.upper() for column in columns], *rows):
             sys.stdout.write("\t".join(visible(cell).replace("\n", " ") for cell in row) + "\n")
         return
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for index, column in enumerate(columns):
-        table.add_column(column, overflow="fold", ratio=None if index == 0 else 1)
-    for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
-    Console().print(table)
+    cells = [[_WRITTEN_TIME.sub(r"\1 \2", visible(cell)) for cell in row] for row in rows]
+    # A terminal is narrow: columns that say nothing are left out.
+    shown = [index for index in range(len(columns)) if not cells or any(row[index] for row in cells)]
+    console = Console()
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    texts = ["\n".join([columns[index], *(row[index] for row in cells)]) for index in shown]
+    room = console.width - 2 - _GAP * len(shown)
+    widths = _fit_columns([max(map(len, text.splitlines())) for text in texts], room)
+    for index, width in zip(shown, widths, strict=True):
+        table.add_column(columns[index], overflow="fold", width=width)
+    for row in cells:
+        table.add_row(*(Text(row[index]) for index in shown))
+    console.print(table)
+
+
+def _fit_columns(widths: list[int], room: int) -> list[int]:
+    """As wide as each needs to be, or where that is too much together, none wider than the others must bear."""
+    most = max(widths, default=0)
+    while most > _NARROWEST and sum(min(width, most) for width in widths) > room:
+        most -= 1
+    return [min(width, most) for width in widths]
 
 
 def print_text(text: str) -> None:
@@ -149,8 +170,11 @@ def fail_call(info: ErrorInfo) -> None:
 
 
 def _print_hint(info: ErrorInfo) -> None:
-    unknown = "`toolyard tools` lists those there are" if info.code == UnknownToolError.code else None
-    if hint := info.hint or unknown:
+    others = {
+        UnknownToolError.code: "`toolyard tools` lists those there are",
+        InvalidArguments.code: "`toolyard show NAME` shows the arguments of a tool",
+    }
+    if hint := info.hint or others.get(info.code):
         sys.stderr.write(f"  hint: {visible(hint)}\n")
 
 

@@ -28,7 +28,7 @@ def test_the_log_is_listed_newest_first_and_narrowed_down(yard, browse):
     assert [row["code"] for row in shown(client, errors="true")] == ["tool.execution_error"]
     assert len(shown(client, tool="core::c*")) == len(shown(client, session="trip")) == 2
     assert shown(client, tool="", session="", code="", mode="", effects="") == shown(client), "as a form sends it"
-    assert shown(client, tool="nothing") == [] and "Show all" in client.get("/console/calls?tool=nothing").text
+    assert shown(client, tool="nothing") == [] and "Clear the filters" in client.get("/console/calls?tool=nothing").text
     page = client.get("/console/calls").text
     assert page.count('class="row call"') == 3 and "tool.execution_error" in page
 

@@ -112,6 +112,19 @@ def test_denying_from_the_inbox_stays_in_the_inbox_and_the_call_is_refused(yard,
     ]
 
 
+def test_each_state_is_said_in_words_with_its_time(yard, order, browse):
+    client = browse(yard)
+    [waiting] = pending(client)
+    assert "expires <time" in client.get("/console/approvals").text
+    page = decide(client, waiting["id"], "approve", reason="fine", **{"from": "inbox"}).text
+    assert "the caller sends the same call again" in page
+    approved = client.get("/console/approvals?state=approved").text
+    assert "approved by" in approved and ": fine; the call may run once, and the approval expires <time" in approved
+    call(yard, "shop::update_order", order)
+    assert "ended with <code>ok</code>" in client.get("/console/approvals?state=used").text
+    assert "No expired approvals" in client.get("/console/approvals?state=expired").text
+
+
 def test_deciding_twice_and_deciding_nothing_say_so(yard, order, browse):
     client = browse(yard)
     [waiting] = pending(client)
@@ -163,7 +176,7 @@ def test_a_key_sees_and_decides_what_is_its_own_to_see_and_decide(tmp_path, brow
         client = browse(yard)
         sign_in(client, agent)
         [mine] = pending(client)
-        assert not mine["may_decide"] and "somebody else" in client.get("/console/approvals").text
+        assert not mine["may_decide"] and "another person" in client.get("/console/approvals").text
         assert decide(client, mine["id"], "approve").status_code == 403
         sign_in(client, other)
         assert pending(client) == [] and client.get(f"/console/approvals/{mine['id']}").status_code == 404

@@ -91,3 +91,46 @@ def test_what_is_focused_and_what_was_said_outlive_the_next_event(page, yard):
     call(yard, "shop::update_order", {"order_id": made["order_id"], "status": "sold"})
     page.get_by_text("sold").first.wait_for()
     assert page.get_by_text("shop::update_order is approved.").is_visible()
+
+
+def test_a_key_that_is_held_down_decides_once_and_the_next_call_is_focused(page, yard):
+    for text in ("one", "two", "three"):
+        call(yard, "core::echo", {"text": text})
+    page.goto(f"{yard.url}/console/approvals")
+    page.keyboard.press("j")
+    page.keyboard.down("d")
+    page.get_by_text("core::echo is denied.").wait_for()
+    page.wait_for_function("document.querySelectorAll('[data-approval]').length === 2")
+    page.keyboard.down("d")  # a browser says of this that it repeats
+    assert page.evaluate("document.activeElement.closest('[data-approval]') !== null")
+    page.keyboard.up("d")
+    states = [one["state"] for one in yard.get("/v1/approvals").json["approvals"]]
+    assert sorted(states) == ["denied", "pending", "pending"] and page.problems == []
+
+
+def test_a_click_that_was_meant_for_the_call_before_decides_nothing(page, yard):
+    call(yard, "core::echo", {"text": "one"})
+    page.goto(f"{yard.url}/console/approvals")
+    page.locator("[data-approval] .actions").wait_for()
+    styles = page.evaluate(
+        """() => {
+            const form = document.querySelector("[data-approval] .actions"), fresh = form.cloneNode(true);
+            form.replaceWith(fresh);  // as every change of the list puts another one there
+            const [animation] = fresh.getAnimations();
+            const at = time => { animation.currentTime = time; return getComputedStyle(fresh).pointerEvents; };
+            return [at(0), at(400), at(600)];
+        }"""
+    )
+    assert styles == ["none", "none", "auto"]
+
+
+def test_a_list_that_grows_by_itself_stays_where_it_is_read(page, yard):
+    for number in range(40):
+        yard.invoke("core::calc", {"expression": str(number)})
+    page.goto(f"{yard.url}/console/calls")
+    page.evaluate("scrollTo(0, 600)")
+    seen = "[...document.querySelectorAll('.rows a')].find(row => row.getBoundingClientRect().top > 0).href"
+    before, count = page.evaluate(seen), page.locator(".rows a").count()
+    yard.invoke("core::calc", {"expression": "6 * 7"})
+    page.wait_for_function("count => document.querySelectorAll('.rows a').length > count", arg=count)
+    assert page.evaluate(seen) == before and page.problems == []

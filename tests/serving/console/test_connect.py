@@ -9,6 +9,7 @@ import pytest
 from serving.console.page_app import sign_in
 from serving.service_support import CORE, served
 from toolyard.app.blocks import McpBlock
+from toolyard.serving.console.connect import write_client_snippets
 
 
 def clients_of(client):
@@ -28,6 +29,38 @@ def test_every_client_is_told_the_address_of_this_server_in_its_own_format(brows
     for language in ("python", "openai"):
         ast.parse(found[language])
         assert yard.url in found[language]
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [("http://tools.example.org", True), ("https://tools.example.org", False), ("http://[::1]:8000", False)],
+)
+def test_the_bridge_is_allowed_plain_http_where_the_server_has_nothing_else(url, allowed):
+    [desktop] = [one for one in write_client_snippets(url, with_key=True, with_mcp=True) if one.id == "claude-desktop"]
+    assert ("--allow-http" in json.loads(desktop.text)["mcpServers"]["toolyard"]["args"]) == allowed
+
+
+def paste(program):
+    names = {}
+    exec(program, names)
+    names["registry"].close()
+
+
+def test_what_is_pasted_runs_and_does_so_again(browse, capsys):
+    with served(CORE, page=True) as yard:
+        client = browse(yard)
+        found = clients_of(client)
+        for _ in range(2):
+            paste(found["python"])
+            assert "core::echo" in capsys.readouterr().out
+        [call] = [
+            one for one in client.get("/console/tools/core::echo.json").json()["snippets"] if one["id"] == "python"
+        ]
+        paste(call["text"])
+        url = found["curl"].partition("'")[2].rstrip("'")
+        assert url.startswith(yard.url) and yard.get(url.removeprefix(yard.url)).json["tools"]
+        listing = yard.get("/v1/tools?format=openai&limit=20").json
+        assert 'params={"format": "openai", "limit": 20}' in found["openai"] and listing["tools"] and listing["names"]
 
 
 def test_where_a_key_is_needed_it_is_named_and_never_written(tmp_path, browse):

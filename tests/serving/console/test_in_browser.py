@@ -160,6 +160,39 @@ def test_json_that_can_be_folded_reads_as_it_was(page, url):
     assert shown.split() == text.split() and page.locator(".fold").count() > 3
 
 
+def test_an_example_is_put_into_an_empty_control_and_what_is_typed_stays_when_the_form_turns_into_json(page, url):
+    page.goto(f"{url}/console/tools/desk::book_room")
+    page.get_by_role("button", name="Insert example").click()
+    assert json.loads(page.get_by_label("options").input_value()) == {"chairs": 0}
+    assert not page.get_by_role("button", name="Insert example").is_visible()
+    page.get_by_label("guests").fill("ann@example.org")
+    page.get_by_role("button", name="Edit as JSON").click()
+    arguments = json.loads(page.get_by_label("Arguments as JSON").input_value())
+    assert arguments["guests"] == ["ann@example.org"] and arguments["options"] == {"chairs": 0}
+    page.get_by_role("button", name="Use the form").click()
+    page.get_by_label("guests").wait_for()
+    assert page.get_by_label("guests").input_value() == "ann@example.org"
+    assert page.problems == [] and fits(page)
+
+
+def test_bytes_are_read_from_a_file(page):
+    schema = {"type": "object", "properties": {"image": {"type": "string", "format": "binary"}}}
+    tool = function_tool(lambda image: len(image), namespace="a", name="b", parameters=schema)
+    with served(app_of(service_of([tool]))) as url:
+        page.goto(f"{url}/console/tools/a::b")
+        page.get_by_label("Read the bytes of a file").set_input_files(
+            {"name": "x.bin", "mimeType": "application/octet-stream", "buffer": bytes([0, 255, 1])}
+        )
+        page.wait_for_function("document.getElementById('f-a0').value === 'AP8B'")
+        assert page.problems == [] and fits(page)
+
+
+def test_times_are_said_as_people_say_them_and_keep_the_exact_one(page, url):
+    page.goto(f"{url}/console/sessions")
+    time = page.locator("time[data-moment]").first
+    assert time.inner_text() in ("just now", "1 minute ago") and "UTC" in time.get_attribute("title")
+
+
 def test_a_phone_shows_every_place_of_the_navigation(page, url):
     page.goto(f"{url}/console/connect")
     for link in page.locator(".places a").all():
@@ -288,9 +321,9 @@ def test_forks_can_be_put_away(page, url):
 def test_loading_again_happens_in_place(page, url):
     page.goto(f"{url}/console/sources")
     page.evaluate("window.stayed = true")
-    page.get_by_role("button", name="Load again").click()
-    page.get_by_text("Every source was loaded again.").wait_for()
-    assert page.evaluate("window.stayed") and focused(page) == "Load again"
+    page.get_by_role("button", name="Reload all").click()
+    page.get_by_text("Sources reloaded.").wait_for()
+    assert page.evaluate("window.stayed") and focused(page) == "Reload all"
 
 
 def test_axe_finds_nothing_serious_and_text_stands_out_on_any_screen(browser, url, axe):

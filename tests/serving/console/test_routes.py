@@ -107,7 +107,7 @@ def test_hostile_names_and_descriptions_are_only_text(client):
 
 def test_hostile_values_come_back_as_text_and_unchanged(client, service):
     page = run(client, service, f"hostile::{HOSTILE}", {"a0": HOSTILE, "a1": "1", "mode": "execute"})
-    assert page.status_code == 200 and "Answered." in page.text and is_clean(page.text)
+    assert page.status_code == 200 and "Done." in page.text and is_clean(page.text)
     assert "<i>" not in page.text
 
 
@@ -173,11 +173,33 @@ def test_arguments_may_be_written_as_json(client, service):
     assert 'name="json"' in client.get("/console/tools/desk::split_bill?as=json").text
     page = run(client, service, "desk::split_bill", {"json": '{"total": 10, "people": "2"}', "mode": "execute"})
     assert page.text.count('<span class="j-number">5.0</span>') == 2
-    assert "Repaired on the way in" in page.text and "<code>/people</code> from string to integer" in page.text
+    assert "Arguments converted" in page.text and "<code>/people</code> from string to integer" in page.text
     wrong = run(client, service, "desk::split_bill", {"json": "{", "mode": "execute"})
     assert wrong.status_code == 400 and "not valid JSON at line 1" in wrong.text
     refused = run(client, service, "desk::split_bill", {"json": '{"total": "x"}', "mode": "execute"})
     assert "<code>/total</code>" in refused.text
+
+
+def test_what_was_filled_in_is_kept_between_the_form_and_json(client, service):
+    page = run(client, service, "desk::split_bill", {"a0": "90", "a1": "", "mode": "json"})
+    assert page.status_code == 200 and 'name="json"' in page.text and "&#34;total&#34;: 90" in page.text
+    typed = run(client, service, "desk::split_bill", {"a0": "90", "a1": "four", "mode": "json"}).text
+    assert 'value="four"' in typed and "write a whole number" in typed, "what JSON has no place for is not dropped"
+    page = run(client, service, "desk::split_bill", {"json": '{"total": 12.5, "people": 3}', "mode": "form"})
+    assert 'name="a0"' in page.text and 'value="12.5"' in page.text and 'value="3"' in page.text
+    unfit = run(client, service, "desk::split_bill", {"json": '{"total": {"x": 1}}', "mode": "form"})
+    assert "The form cannot show these arguments" in unfit.text and 'name="json"' in unfit.text
+    broken = run(client, service, "desk::split_bill", {"json": "{", "mode": "form"})
+    assert "not valid JSON at line 1" in broken.text and 'name="json"' in broken.text
+
+
+def test_an_address_of_no_page_is_a_page_that_leads_on(client, signed_out):
+    for path in ("/console/nothing", "/console/nothing/at-all"):
+        page = client.get(path)
+        assert page.status_code == 404 and 'href="/console/tools">All tools' in page.text and path in page.text
+        assert client.get(f"{path}.json").json()["error"]["code"] == "route.not_found"
+        assert signed_out.get(path).headers["location"].startswith("/console/sign-in")
+    assert 'href="/console/sessions">All sessions' in client.get("/console/sessions/nothing").text
 
 
 def test_each_overload_has_its_own_form(client, service):
@@ -206,7 +228,8 @@ def test_a_secret_is_not_shown_again():
     service = service_of([function_tool(sign_in_there, namespace="a", name="b", parameters=schema)])
     with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         page = run(client, service, "a::b", {"a0": "hunter2", "mode": "execute"})
-        assert "Answered." in page.text and "hunter2" not in page.text
+        assert "Done." in page.text and "hunter2" not in page.text
+        assert "hunter2" not in run(client, service, "a::b", {"a0": "hunter2", "mode": "json"}).text
 
 
 def test_a_huge_answer_is_cut_and_says_so():
@@ -412,9 +435,9 @@ def test_a_script_is_told_of_progress_and_then_given_the_page():
         assert answer.headers["content-type"] == "text/event-stream"
         assert [event["event"] for event in events][-1] == "page" and len(events) > 1
         assert json.loads(events[0]["data"])["total"] == 3
-        assert "Answered." in json.loads(events[-1]["data"])["html"]
+        assert "Done." in json.loads(events[-1]["data"])["html"]
         plain = client.post(path, data=data)
-        assert plain.headers["content-type"].startswith("text/html") and "Answered." in plain.text
+        assert plain.headers["content-type"].startswith("text/html") and "Done." in plain.text
 
 
 LINK = re.compile(r'(?:href|action|src|data-events|data-url)="([^"#]+)')

@@ -129,7 +129,7 @@ def test_the_world_is_shown_behind_any_entry_and_so_is_what_a_call_changed(shop,
     client = browse(shop)
     worlds = [client.get(f"/console/sessions/desk.json?at={at}").json() for at in (0, 1, 2)]
     assert [len({str(one["world"]) for one in worlds}), worlds[0]["world"]] == [3, {}]
-    assert "behind entry 1" in client.get("/console/sessions/desk?at=1").text
+    assert "after call 1" in client.get("/console/sessions/desk?at=1").text
     diff = client.get("/console/sessions/desk/diff.json?at_a=1&at_b=2").json()
     assert not diff["equal"] and {("paid", "refunded")} <= {
         (change.get("before"), change.get("after")) for change in diff["changes"] if change["kind"] == "changed"
@@ -166,7 +166,7 @@ def test_a_call_is_simulated_behind_an_entry_and_leaves_nothing(shop, browse):
     data = {"form_token": form_token(client, path), "definition": shown["tool"]["definition_hash"], "session": "desk"}
     sent = {"a0": str(shop.order["order_id"]), "a1": "shipped", "mode": "execute", "at": "1"}
     page = client.post(path, data={**data, **sent})
-    assert page.status_code == 200 and "shipped" in page.text and "Answered" in page.text
+    assert page.status_code == 200 and "shipped" in page.text and "nothing was changed or recorded" in page.text
     assert client.get("/console/sessions/desk.json").json()["length"] == 2
     assert [one["session_id"] for one in client.get("/console/sessions.json").json()["sessions"]] == ["desk"]
 

@@ -40,7 +40,7 @@ def test_loading_again_shows_what_is_there_now_and_a_source_that_fails_is_stale(
     catalog.write_text(json.dumps([GOOD]))
     token = form_token(client, "/console/sources")
     page = client.post("/console/sources", data={"form_token": token})
-    assert page.status_code == 200 and "Every source was loaded again." in page.text
+    assert page.status_code == 200 and "Sources reloaded." in page.text
     assert client.get("/console/sources.json").json()["ok"]
     catalog.write_text("{")
     client.post("/console/sources", data={"form_token": token})

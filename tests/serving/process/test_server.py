@@ -68,7 +68,7 @@ def test_the_three_requests_that_are_suggested_work(tmp_path):
     assert code == 0
     lines = [line.strip() for line in err.splitlines() if line.startswith("  curl ")]
     assert len(lines) == 3
-    assert "there are no API keys" in err
+    assert "there are no API keys" in err and f"console: {server.said['url']}/console/" in err
     with served(tmp_path, "--port", str(server.said["port"])) as server:
         for line in lines:
             done = subprocess.run([*shlex.split(line), "-sS", "-f"], capture_output=True, text=True, timeout=SOON)

@@ -28,6 +28,7 @@ _FILTERS = ("tool", "session", "code", "mode", "effects", "key", "errors")
 _CALLS, _SESSIONS, _ENTRIES, _APPROVALS = 50, 100, 50, 50
 """On a page."""
 _MOST = 2**53
+_WAITED = "A request that is waiting continues now; otherwise the caller sends the same call again, and it runs."
 
 
 async def show_calls(service: Service, request: Request) -> Row:
@@ -165,7 +166,7 @@ async def fork_session(service: Service, request: Request, form: Mapping[str, st
     text = form.get("at", "").strip()
     at = read_count(text)
     if text and at is None:
-        raise HttpFault(400, "request.invalid_form", "the entry to fork behind must be a whole number, 0 or more")
+        raise HttpFault(400, "request.invalid_form", "the call to fork after must be a whole number, 0 or more")
     return await _begin(service, request, form, fork_of=path_value(request), at=at)
 
 
@@ -209,7 +210,8 @@ async def decide_approval(
     if form.get("from") != "inbox":
         return redirect(request, item_path("approvals", approval_id))
     page = await _list_approvals(service, principal, None, None)
-    return Shown("approvals.html", {**page, "notice": f"{decided['tool']} is {decided['state']}."})
+    notice = f"{decided['tool']} is {decided['state']}. {_WAITED if choice == 'approve' else 'The caller is told.'}"
+    return Shown("approvals.html", {**page, "notice": notice})
 
 
 async def _list_approvals(service: Service, principal: Principal, state: str | None, cursor: str | None) -> Row:

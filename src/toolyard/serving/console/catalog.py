@@ -209,7 +209,7 @@ async def reload_sources(service: Service, request: Request, form: Mapping[str, 
     """`POST /console/sources`: every source again; one that fails keeps its last good tools."""
     check_admin(request)
     await service.loaded.reload()
-    return Shown("sources.html", await show_sources(service, request, "Every source was loaded again."))
+    return Shown("sources.html", await show_sources(service, request, "Sources reloaded."))
 
 
 def _describe_source(source: SourceReport) -> Data:

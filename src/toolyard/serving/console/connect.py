@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from toolyard.dialects.wire_names import wire_names_of
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.console.form import pretty
+from toolyard.serving.middleware import is_loopback
 from toolyard.serving.routing import base_url
 from toolyard.serving.service import Service
 
@@ -47,7 +49,7 @@ def write_call_snippets(
     return [
         Snippet("curl", "curl", _write_curl(f"{url}/v1/tools/{path}:invoke", {"args": arguments}, with_key)),
         Snippet("python", "Python", _write_python(url, tool.qualified_name, arguments, with_key)),
-        Snippet("mcp", "MCP", pretty(message), f"a message to {url}/mcp"),
+        Snippet("mcp", "MCP", pretty(message), f"what an MCP client sends to {url}/mcp, once it is connected"),
         Snippet("openai", "OpenAI", pretty(openai), "for the `tools` of a chat completion"),
     ]
 
@@ -78,12 +80,13 @@ def write_client_snippets(url: str, *, with_key: bool, with_mcp: bool) -> list[S
     """What makes this server's tools those of a client; the key is named, never written."""
     found = _write_mcp_clients(f"{url}/mcp", with_key) if with_mcp else []
     authorized = f' -H "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
-    imports = "from toolyard import ToolCall\nfrom toolyard.client import RemoteToolEngine"
-    call = 'engine.setup("s1")\nprint(engine.execute("s1", [ToolCall("core::echo", {"text": "hello"})]))'
-    python = _write_program(imports, "engine = RemoteToolEngine", url, call, with_key)
+    imports = "from toolyard.client import RemoteToolRegistry"
+    use = "for tool in registry.all_tools():\n    print(tool.qualified_name, tool.parameters)\n"
+    use += "# registry.dispatch(name, arguments) calls one of them."
+    python = _write_program(imports, "registry = RemoteToolRegistry", url, use, with_key)
     return [
         *found,
-        Snippet("curl", "curl", f"curl{authorized} '{url}/v1/tools?q=what+you+need&limit=5'", "a shell"),
+        Snippet("curl", "curl", f"curl{authorized} '{url}/v1/tools?limit=5'", "a shell"),
         Snippet("python", "Python", python, "a program with toolyard installed"),
         Snippet("openai", "OpenAI", _write_openai_loop(url, with_key), "a program with openai and httpx"),
     ]
@@ -97,6 +100,9 @@ def _write_mcp_clients(url: str, with_key: bool) -> list[Snippet]:
         return {word: {"toolyard": entry}}
 
     bridge: dict[str, Any] = {"command": "npx", "args": ["-y", "mcp-remote", url]}
+    if url.startswith("http://") and not is_loopback(urlsplit(url).hostname or ""):
+        # Without it the bridge refuses to send anything unencrypted to another machine.
+        bridge["args"].append("--allow-http")
     if with_key:
         # Clients differ in how they split arguments with spaces, so that the space comes with the variable.
         bridge["args"] += ["--header", "Authorization:${AUTHORIZATION}"]
@@ -126,7 +132,7 @@ import httpx
 import openai
 
 yard = httpx.Client(base_url={url!r}{headers})
-found = yard.get("/v1/tools", params={{"format": "openai", "q": "what you need"}}).json()
+found = yard.get("/v1/tools", params={{"format": "openai", "limit": 20}}).json()
 messages = [{{"role": "user", "content": "..."}}]
 answer = openai.OpenAI().chat.completions.create(model="gpt-5", messages=messages, tools=found["tools"])
 for call in answer.choices[0].message.tool_calls or []:

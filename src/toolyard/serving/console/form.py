@@ -17,8 +17,8 @@ import msgspec
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
-from toolyard.schema.fold import fold_schema
 from toolyard.schema.subschemas import References, allowed_values, declared_properties, types_of
+from toolyard.serving.console.samples import MAX_STEPS, fold_part, make_sample
 
 Kind = Literal["text", "long", "secret", "integer", "number", "date", "datetime", "choice", "lines", "json"]
 Schema = dict[str, Any]
@@ -93,6 +93,8 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = ""
     """The schema of what must be written as JSON, to be read by people."""
     deprecated: bool = False
+    base64: bool = False
+    """True for bytes, which a browser can read from a file."""
 
     @property
     def must(self) -> bool:
@@ -110,13 +112,14 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 def form_fields(schema: Schema) -> list[FormField]:
     """The controls for an input schema, in its own order; the last one is for what has no control, if anything."""
     refs = References(schema)
-    root = _fold(schema, refs)
+    steps = iter(range(MAX_STEPS))
+    root = fold_part(schema, refs)
     properties = root.get("properties")
     known = properties if isinstance(properties, dict) else {}
     required = root.get("required")
     demanded = frozenset(required) if isinstance(required, list) else frozenset()
     fields = [
-        _field(f"a{number}", name, part, refs, name in demanded)
+        _field(f"a{number}", name, part, refs, steps, name in demanded)
         for number, (name, part) in enumerate(list(known.items())[:MAX_FIELDS])
         if part is not False
     ]
@@ -138,18 +141,13 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2) if _FRAGILE.search(text) else text
 
 
-def _fold(part: Any, refs: References) -> Schema:
-    # What cannot be folded makes no control worse: the call is checked by the whole schema.
-    return fold_schema(part, refs, lambda lost: None)[0] if isinstance(part, dict) else {}
-
-
 def _takes_more(schema: Schema, root: Schema, known: Schema) -> bool:
     extra = root.get("additionalProperties", False)
     return extra not in (False, None) or bool(_BRANCHING & root.keys()) or not declared_properties(schema) <= set(known)
 
 
-def _field(control: str, name: str, part: Any, refs: References, required: bool) -> FormField:
-    core, nullable = _unwrap_null(_fold(part, refs), refs)
+def _field(control: str, name: str, part: Any, refs: References, steps: Iterator[int], required: bool) -> FormField:
+    core, nullable = _unwrap_null(fold_part(part, refs), refs)
     options = _options(core, nullable)
     kind: Kind = "choice" if options else _kind(name, core)
     has_default = "default" in core
@@ -161,6 +159,7 @@ def _field(control: str, name: str, part: Any, refs: References, required: bool)
         options = ()
     examples = core.get("examples")
     example = examples[0] if isinstance(examples, list) and examples else core.get("example")
+    sample = make_sample(core, refs, steps)
     return FormField(
         control=control,
         name=name,
@@ -173,10 +172,11 @@ def _field(control: str, name: str, part: Any, refs: References, required: bool)
         default=default,
         shown=shown,
         options=options,
-        placeholder=_example(kind, example),
-        sample=default if has_default else _sample(core, kind, options, example),
+        placeholder=_example(kind, sample if kind == "json" else example),
+        sample=sample,
         schema=pretty(part) if kind == "json" and isinstance(part, dict) and len(part) > 1 else "",
         deprecated=core.get("deprecated") is True,
+        base64=kind in ("text", "long") and _is_base64(core),
     )
 
 
@@ -188,7 +188,7 @@ def _unwrap_null(part: Schema, refs: References) -> tuple[Schema, bool]:
         branches = part.get(keyword)
         if not isinstance(branches, list):
             continue
-        folded = [_fold(branch, refs) for branch in branches]
+        folded = [fold_part(branch, refs) for branch in branches]
         kept = [branch for branch in folded if branch.get("type") != "null"]
         nullable = nullable or len(kept) < len(folded)
         outer = {key: value for key, value in part.items() if key != keyword}
@@ -285,17 +285,8 @@ def _when(kind: Kind, default: str) -> tuple[Kind, str]:
     return "text", default
 
 
-def _sample(core: Schema, kind: Kind, options: tuple[Option, ...], example: Any) -> Any:
-    if example is not None:
-        return example
-    if options:
-        return options[0].value
-    if kind in ("integer", "number"):
-        least = core.get("minimum", 0)
-        return least if isinstance(least, int | float) and least > 0 else 0
-    if kind == "json":
-        return [] if core.get("type") == "array" else {}
-    return {"lines": [], "date": "2026-01-31", "datetime": "2026-01-31T12:00:00Z"}.get(kind, "")
+def _is_base64(core: Schema) -> bool:
+    return core.get("contentEncoding") == "base64" or core.get("format") in ("binary", "byte")
 
 
 def _example(kind: Kind, example: Any) -> str:
@@ -308,7 +299,9 @@ def _example(kind: Kind, example: Any) -> str:
 
 def _rules(core: Schema, kind: Kind) -> tuple[str, ...]:
     rules = [words.format(core[key]) for key, words in _LIMITS.items() if _is_rule(core.get(key))]
-    if kind in ("text", "long") and isinstance(core.get("format"), str):
+    if kind in ("text", "long") and _is_base64(core):
+        rules.insert(0, "bytes, as base64")
+    elif kind in ("text", "long") and isinstance(core.get("format"), str):
         rules.insert(0, f"in the format {core['format']}")
     if kind == "datetime":
         rules.insert(0, "in UTC")

@@ -64,11 +64,11 @@ _TOKEN = re.compile(
 )
 _BADGES = {
     "read": ("read", "Reads only: running it changes nothing."),
-    "write": ("write", "Writes: running it changes something outside of here."),
-    "unknown": ("effects unknown", "Nobody has said whether running it changes anything."),
-    "stale": ("stale", "Its source could not be loaded again; this is what it gave last."),
-    "held": ("held", "A policy rule `ask` holds its calls until they are approved."),
-    "simulated": ("simulated", "Nothing was changed by it, and nothing is kept of it."),
+    "write": ("write", "Writes: running it has side effects."),
+    "unknown": ("effects unknown", "Not declared: running it may or may not change something."),
+    "stale": ("stale", "Its source could not be reloaded; this is the last version that loaded."),
+    "held": ("needs approval", "A policy rule holds calls of this tool until they are approved."),
+    "simulated": ("simulated", "A simulated call: nothing was changed or recorded."),
 }
 
 
@@ -244,7 +244,9 @@ def badge(kind: str) -> Markup:
 
 def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
     """Rows of calls as their template wants them, escaped: value by value in there would be most of a page's time."""
+    day = ""
     for call in calls:
+        new_day, day = call["time"][:10] if call["time"][:10] != day else "", call["time"][:10]
         code, effects, began = call.get("code"), call.get("effects", "unknown"), call["time"]
         marks: list[str] = [] if effects == "unknown" else [badge(effects)]
         if call["mode"] == "simulate":
@@ -253,16 +255,9 @@ def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[obj
             marks.append(f'<span class="badge {"waits" if code == Held.code else "bad"}">{escape(code)}</span>')
         if "session_id" in call:
             marks.append(f'<span class="fine">{escape(call["session_id"])}</span>')
-        yield (
-            *(
-                code is not None,
-                escape(f"{root}{CONSOLE}/calls/{call['id']}"),
-                began,
-                began[11:23],
-                escape(call["tool"]),
-            ),
-            *("".join(marks), call["duration_ms"], took(call["duration_ms"])),
-        )
+        is_wrong, link = code not in (None, Held.code), escape(f"{root}{CONSOLE}/calls/{call['id']}")
+        cells = new_day, is_wrong, link, began, began[11:23], escape(call["tool"]), "".join(marks)
+        yield *cells, call["duration_ms"], took(call["duration_ms"])
 
 
 def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[str, ...]]:
@@ -278,7 +273,7 @@ def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[s
         if row.stale:
             marks.append(badge("stale"))
         if row.score is not None:
-            meter = f'<meter min="0" max="1" value="{row.score}">{row.score}</meter> {row.fit} {row.score:.2f}'
+            meter = f'<meter min="0" max="1" value="{row.score}">{row.score}</meter> {row.fit} {row.score:.0%}'
             marks.append(f'<span class="score" title="How likely it is what you look for">{meter}</span>')
         link = root + tool_path(row.name) + more
         yield link, escape(row.namespace), escape(row.label), "".join(marks), escape(row.text)
@@ -320,6 +315,7 @@ def _static_url(name: str) -> str:
 def _environment(root: str = "") -> Environment:
     """The templates, with links for an application that is mounted at `root`."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
 
     def load(name: str) -> str:
         return files("toolyard.serving.console").joinpath("templates", name).read_text("utf-8")
@@ -332,6 +328,7 @@ def _environment(root: str = "") -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    moment = Markup('<time datetime="{}" data-moment>{} UTC</time>')
     environment.filters.update(
         first_line=first_line,
         shown_json=shown_json,
@@ -339,7 +336,8 @@ def _environment(root: str = "") -> Environment:
         coloured=coloured,
         runs_of=runs_of,
         thousands="{:,}".format,
-        moment=lambda text: f"{text[:19].replace('T', ' ')} UTC",
+        # The page's script says how long ago, or in how long, that is.
+        moment=lambda text: moment.format(text, text[:19].replace("T", " ")),
     )
     environment.globals.update(
         version=VERSION,

@@ -33,7 +33,15 @@ from toolyard.serving.console.activity import (
 )
 from toolyard.serving.console.catalog import reload_sources, show_catalog, show_graph, show_sources
 from toolyard.serving.console.connect import show_clients
-from toolyard.serving.console.rendering import CONSOLE, STATIC_FILES, PageRenderer, Shown, redirect, static_file
+from toolyard.serving.console.rendering import (
+    CONSOLE,
+    STATIC_FILES,
+    PageRenderer,
+    Shown,
+    local_path,
+    redirect,
+    static_file,
+)
 from toolyard.serving.console.sign_in import MAX_SIGN_IN, BrowserSignIn, check_next, sign_note
 from toolyard.serving.console.tool import run_tool, show_tool
 from toolyard.serving.http_fault import HttpFault, find_session_fault
@@ -87,6 +95,7 @@ SCREENS = (
     Screen(f"{CONSOLE}/graph", "graph.html", show_graph, "Graph", heavy=True),
     Screen(f"{CONSOLE}/connect", "connect.html", show_clients, "Connect"),
 )
+_ELSEWHERE = (f"{CONSOLE}/{{screen}}", f"{CONSOLE}/{{screen}}/{{item}}")
 _SIGN_IN, _SIGN_OUT = f"{CONSOLE}/sign-in", f"{CONSOLE}/sign-out"
 
 
@@ -122,13 +131,15 @@ class Console:
         events = EventRoutes(self._service.events, self._service.mcp.subscribers)
         found.append(Operation("GET", f"{CONSOLE}/events", events.open_stream, _EVENTS, access="page", streams=True))
         found += [Operation("GET", path, _lead_home, _SUMMARY, access="page") for path in ("/", CONSOLE)]
+        for path in _ELSEWHERE:
+            found += [Operation("GET", path + end, _refuse_unknown, _SUMMARY, access="page") for end in ("", _TWIN)]
         for name in STATIC_FILES:
             found.append(Operation("GET", f"{CONSOLE}/static/{name}", _show_file(name), _SUMMARY, access="page-open"))
         return found
 
     def fault_pages(self) -> dict[str, FaultPage]:
         """By path: how a refusal looks where people look; those of twins are JSON."""
-        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT]
+        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT, *_ELSEWHERE]
         return dict.fromkeys(paths, self._renderer.render_fault)
 
     def _show_page(self, screen: Screen) -> Handler:
@@ -252,6 +263,11 @@ def _event(name: str, data: dict[str, Any]) -> dict[str, Any]:
 async def _lead_home(request: Request) -> Response:
     """`GET /` and `GET /console`: the catalog."""
     return redirect(request, f"{CONSOLE}/tools")
+
+
+async def _refuse_unknown(request: Request) -> Response:
+    """`GET /console/{screen}` for one that does not exist."""
+    raise HttpFault(404, "route.not_found", f"the console has no page {local_path(request)}")
 
 
 def _show_file(name: str) -> Handler:

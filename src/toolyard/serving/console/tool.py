@@ -87,6 +87,9 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
         filled = _fill_defaults(fields)
         draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session, at=at)
         return Shown(_TEMPLATE, _show_draft(service, request, draft), 409)
+    if data.get("mode") in ("form", _JSON):
+        draft = _Draft(tool, found, form_fields(tool.parameters), session=session, at=at)
+        return _turn_form(service, request, data, draft)
     if not caller_of(request).principal.may(mode, tool):
         raise HttpFault(403, Denied.code, f"this key may not {mode} tools of {tool.namespace}")
     fields = form_fields(tool.parameters)
@@ -101,6 +104,32 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
     mistakes = {} if as_json else _group_by_control(fields, answer["result"])
     draft = msgspec.structs.replace(draft, answer=answer, mistakes=mistakes)
     return Shown(_TEMPLATE, _show_draft(service, request, draft))
+
+
+def _turn_form(service: Service, request: Request, data: Mapping[str, str], draft: _Draft) -> Shown:
+    """The form as JSON, or JSON as the form, with what was filled in so far; secrets have to be typed again."""
+    fields, was_json = draft.fields, _JSON in data
+    form = read_json_form(_JSON, data[_JSON]) if was_json else read_form(fields, data)
+    # A field that nothing was typed into is no mistake here.
+    mistakes = {control: words for control, words in form.mistakes.items() if data.get(control)}
+    filled, notice = None, ""
+    if not mistakes and was_json:
+        defaults = {field.name: field.default for field in fields if field.has_default}
+        filled = fill_form(fields, {**defaults, **form.arguments})
+        notice = (
+            "" if filled is not None else "The form cannot show these arguments: some of them do not fit its fields."
+        )
+    elif not mistakes:
+        secret = {field.name for field in fields if field.kind == "secret"}
+        arguments = {**skeleton(fields), **form.arguments}
+        filled = {_JSON: pretty({name: value for name, value in arguments.items() if name not in secret})}
+    shown = {
+        "mistakes": mistakes,
+        "notice": notice,
+        "filled": filled or {**data},
+        "as_json": was_json is (filled is None),
+    }
+    return Shown(_TEMPLATE, _show_draft(service, request, msgspec.structs.replace(draft, **shown)))
 
 
 def _fill_defaults(fields: list[FormField]) -> dict[str, str]:

@@ -117,6 +117,7 @@ def write_banner(service: Service, url: str) -> str:
     lines = [
         *list_problems(service.loaded.registry.report),
         f"toolyard serves {count:,} {'tool' if count == 1 else 'tools'} at {url}",
+        *([f"console: {url}/console/"] if service.block.page else []),
     ]
     if service.loaded.sandbox != "none":
         lines.append(
@@ -130,7 +131,7 @@ def write_banner(service: Service, url: str) -> str:
     else:
         denied = count - len(_list_open(service))
         what = f"every tool but {denied:,} that the policy denies" if denied else "every tool"
-        lines.append(f"there are no API keys: every program on this machine may use {what}")
+        lines.append(f"there are no API keys: anyone on this machine may use {what}")
         authorized = ""
     lines.append("try:")
     lines += [f"  {line}" for line in _suggest_requests(service, url, authorized)]

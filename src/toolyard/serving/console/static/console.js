@@ -17,7 +17,11 @@ function make(tag, options = {}, ...children) {
 const placed = new Map();
 function place(html, ids, onlyIfChanged = false) {
   const page = new DOMParser().parseFromString(html, "text/html");
-  const focused = document.activeElement?.id;
+  const focused = document.activeElement?.id, row = rowOf(document.activeElement);
+  // A list that grows by itself stays where it is read: the first row in sight keeps its place.
+  const links = () => [...document.querySelectorAll("[data-rows] a[href]")], topOf = (link) => link.getBoundingClientRect().top;
+  const anchor = onlyIfChanged && scrollY > 0 ? links().find((link) => topOf(link) > 0) : undefined;
+  const { href, top } = anchor ? { href: anchor.href, top: topOf(anchor) } : {};
   let found = false;
   for (const id of ids) {
     const old = byId(id), fresh = page.getElementById(id);
@@ -30,9 +34,31 @@ function place(html, ids, onlyIfChanged = false) {
     old.replaceWith(document.adoptNode(fresh));
   }
   if (found && page.title) document.title = page.title;
-  if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
+  if (focused && document.activeElement?.id !== focused) (byId(focused) ?? linkAt(row))?.focus({ preventScroll: true });
+  const again = anchor && links().find((link) => link.href === href);
+  if (again) scrollBy(0, topOf(again) - top);
+  tellTimes();
   return found;
 }
+
+// Where a row stands in its list, and what leads on from the one that stands there now, or from the last.
+const rows = () => [...document.querySelectorAll("[data-rows] > *")];
+const rowOf = (element) => rows().indexOf(element?.closest("[data-rows] > *"));
+const linkAt = (row) => (row < 0 ? null : (rows()[row] ?? rows().at(-1))?.querySelector("a, summary"));
+
+// How long ago a time was, or in how long it is; pointing at it shows it as it was, and as clocks here show it.
+const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]], WORDS = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+function tellTimes() {
+  for (const time of document.querySelectorAll("time[data-moment]")) {
+    const at = new Date(time.dateTime), seconds = (at - Date.now()) / 1000;
+    const [unit, length] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? [];
+    time.title ||= `${time.textContent} (${at.toLocaleString()} here)`;
+    const words = unit ? WORDS.format(Math.trunc(seconds / length), unit) : seconds < 0 ? "just now" : "in less than a minute";
+    if (!Number.isNaN(seconds) && time.textContent !== words) time.textContent = words;
+  }
+}
+setInterval(tellTimes, 15000);
+tellTimes();
 
 // Ask for a page, and put some of its parts in place here. What is no page of ours, such as a sign-in, is gone to.
 export async function swap(url, ids, options = {}) {
@@ -186,6 +212,32 @@ class Timeline extends HTMLElement {
   }
 }
 
+// A value of the right shape, put into an empty control for JSON.
+class ExampleButton extends HTMLElement {
+  connectedCallback() {
+    const control = byId(this.dataset.for);
+    if (!control || this.firstChild) return;
+    const button = make("button", { type: "button", class: "quiet" }, "Insert example");
+    button.addEventListener("click", () => { control.value = control.placeholder; control.focus(); });
+    this.append(button);
+  }
+}
+
+// A file of this machine, read into a control for base64 text.
+class FilePicker extends HTMLElement {
+  connectedCallback() {
+    const control = byId(this.dataset.for);
+    if (!control || this.firstChild) return;
+    const picker = make("input", { type: "file", "aria-label": "Read the bytes of a file" });
+    picker.addEventListener("change", () => {
+      const reader = new FileReader();
+      reader.addEventListener("load", () => { control.value = reader.result.slice(reader.result.indexOf(",") + 1); });
+      if (picker.files[0]) reader.readAsDataURL(picker.files[0]);
+    });
+    this.append(picker);
+  }
+}
+
 // Changes of a world, one a line: where, what was there, and what is.
 class DiffBlock extends HTMLElement {
   connectedCallback() {
@@ -297,6 +349,8 @@ class ForkTree extends HTMLElement {
   }
 }
 
+const READABLE = 0.6;
+
 // A list of edges, drawn by Cytoscape; a tool leads to its page, as in the list, which is for the keyboard and readers.
 class EdgeDrawing extends HTMLElement {
   async connectedCallback() {
@@ -318,6 +372,7 @@ class EdgeDrawing extends HTMLElement {
       maxZoom: 2,
       autoungrabify: true,
       boxSelectionEnabled: false,
+      userZoomingEnabled: false,
     });
     // Edges within a level would lie upon each other and on the tools between: they leave and arrive at the sides.
     const [across, along] = isWide ? ["x", "y"] : ["y", "x"];
@@ -327,20 +382,41 @@ class EdgeDrawing extends HTMLElement {
       const side = isWide === reach > 0 ? -50 : 50, end = isWide ? `${side}% 0` : `0 ${side}%`;
       edge.style({ "curve-style": "unbundled-bezier", "edge-distances": "endpoints", "control-point-distances": 25 + Math.abs(reach) / 5, "control-point-weights": 0.5, "source-endpoint": end, "target-endpoint": end });
     });
+    this.showReadable(drawing);
     drawing.on("tap", "node", (event) => location.assign(event.target.id()));
+    drawing.on("mouseover", "node", ({ target }) => drawing.elements().difference(target.closedNeighborhood()).addClass("aside"));
+    drawing.on("mouseout", "node", () => drawing.elements().removeClass("aside"));
+    const zoom = (factor) => () => drawing.zoom({ level: drawing.zoom() * factor, renderedPosition: { x: this.clientWidth / 2, y: this.clientHeight / 2 } });
+    this.after(make("p", { class: "actions zoom" },
+      make("button", { type: "button", class: "quiet", onclick: zoom(1.4) }, "Zoom in"),
+      make("button", { type: "button", class: "quiet", onclick: zoom(1 / 1.4) }, "Zoom out"),
+      make("button", { type: "button", class: "quiet", onclick: () => drawing.fit(undefined, 16) }, "Show all"),
+      make("span", { class: "fine" }, "Drag to move; choose a tool to open it.")));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawing.style(this.paint()));
+  }
+
+  // All of it, curves included, but never too small to read: then it begins at its corner, to be moved.
+  showReadable(drawing) {
+    drawing.fit(undefined, 16);
+    if (drawing.zoom() >= READABLE) return;
+    const { x1, y1 } = drawing.elements().boundingBox();
+    drawing.zoom(READABLE);
+    drawing.pan({ x: 16 - x1 * READABLE, y: 16 - y1 * READABLE });
   }
 
   paint() {
     const styles = getComputedStyle(this), colour = (name) => styles.getPropertyValue(`--${name}`).trim();
     return [
       { selector: "node", style: { label: "data(label)", shape: "round-rectangle", width: 170, height: "label", padding: 7, color: colour("ink"), "background-color": colour("sunk"), "border-color": colour("line-strong"), "border-width": 1, "font-family": "monospace", "font-size": 11, "text-valign": "center", "text-wrap": "wrap", "text-max-width": 170, "text-overflow-wrap": "anywhere" } },
+      { selector: ".aside", style: { opacity: 0.2 } },
       { selector: "edge", style: { width: 1.2, "line-color": colour("line-strong"), "target-arrow-color": colour("line-strong"), "target-arrow-shape": "triangle", "arrow-scale": 0.7, "curve-style": "bezier" } },
     ];
   }
 }
 
 customElements.define("y-graph", EdgeDrawing);
+customElements.define("y-example", ExampleButton);
+customElements.define("y-file", FilePicker);
 customElements.define("y-tree", ForkTree);
 customElements.define("y-diff", DiffBlock);
 customElements.define("y-live", LivePart);
@@ -355,12 +431,12 @@ async function sendForm(form, submitter) {
   const fields = new URLSearchParams(new FormData(form, submitter));
   const buttons = [...form.querySelectorAll("button[type=submit]")];
   const line = form.querySelector("y-progress");
-  const stop = new AbortController();
+  const stop = new AbortController(), row = rowOf(form);
   buttons.forEach((button) => { button.disabled = true; });
   form.dataset.busy = "";
   const slow = setTimeout(() => line?.begin(() => stop.abort()), 250);
   try {
-    await swap(form.action, form.dataset.swap.split(" "), {
+    await swap(form.action, (submitter?.dataset.swap ?? form.dataset.swap).split(" "), {
       method: "POST",
       body: fields,
       headers: { accept: "text/event-stream, text/html" },
@@ -368,16 +444,17 @@ async function sendForm(form, submitter) {
       onProgress: (notice) => { if (!line?.classList.contains("on")) line?.begin(() => stop.abort()); line?.show(notice); },
     });
   } catch (error) {
-    const words = error.name === "AbortError"
-      ? "Cancelled. It may have taken effect: find out before you run it again."
-      : "The server did not answer. It may have taken effect: find out before you run it again.";
-    byId("notice")?.replaceChildren(make("p", { class: "notice" }, words));
+    const what = error.name === "AbortError" ? "Cancelled." : "The server did not answer.";
+    const effect = form.dataset.effects === "read" ? "" : " It may have taken effect: check before you run it again.";
+    byId("notice")?.replaceChildren(make("p", { class: "notice" }, what + effect));
+    byId("notice")?.scrollIntoView({ block: "nearest" });
   } finally {
     clearTimeout(slow);
     line?.end();
     delete form.dataset.busy;
     buttons.forEach((button) => { button.disabled = false; });
-    if (submitter?.id && document.activeElement === document.body) byId(submitter.id)?.focus({ preventScroll: true });
+    if (submitter?.id && document.activeElement === document.body) (byId(submitter.id) ?? linkAt(row))?.focus({ preventScroll: true });
+    if (form.classList.contains("run")) byId("answer-title")?.scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -409,6 +486,10 @@ document.addEventListener("input", (event) => {
   }, 180);
 });
 
+// No key decides twice by being held down or hit twice: the next call stands where the last one stood.
+let decided = -Infinity;
+const PAUSE_MS = 500;
+
 // `/` to search, `j` and `k` along a list, `a` and `d` to decide on what is focused, `Escape` out of a field.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -421,13 +502,14 @@ document.addEventListener("keydown", (event) => {
     byId("q")?.focus();
   }
   const approval = document.activeElement.closest("[data-approval]");
-  if (approval && (event.key === "a" || event.key === "d")) {
+  if (approval && (event.key === "a" || event.key === "d") && !event.repeat && event.timeStamp - decided > PAUSE_MS) {
+    decided = event.timeStamp;
     approval.querySelector(`button[aria-keyshortcuts="${event.key}"]`)?.click();
   }
   if (event.key === "j" || event.key === "k") {
-    const rows = [...document.querySelectorAll("[data-rows] > * > a, [data-rows] summary[tabindex]")];
-    const at = rows.findIndex((row) => row.closest("[data-rows] > *").contains(document.activeElement));
+    const links = rows().map((row) => row.querySelector("a, summary")).filter(Boolean);
+    const at = links.findIndex((link) => link.closest("[data-rows] > *").contains(document.activeElement));
     const next = at < 0 ? 0 : at + (event.key === "j" ? 1 : -1);
-    rows[Math.max(0, Math.min(next, rows.length - 1))]?.focus();
+    links[Math.max(0, Math.min(next, links.length - 1))]?.focus();
   }
 });

@@ -1,0 +1,62 @@
+"""Samples have the shape that a schema asks for, and schemas that go on for ever do not."""
+
+import pytest
+
+from toolyard.schema.subschemas import References
+from toolyard.serving.console.form import form_fields, skeleton
+from toolyard.serving.console.samples import MAX_STEPS, make_sample
+
+
+def sample(schema):
+    return make_sample(schema, References(schema), iter(range(MAX_STEPS)))
+
+
+LINE = {"type": "object", "properties": {"sku": {"type": "string"}, "gift": {}}, "required": ["sku"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "array", "items": LINE}, [{"sku": ""}]),
+        ({"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}, "b": LINE}}, {"a": 3, "b": {"sku": ""}}),
+        ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "boolean"}]}, ["", False]),
+        ({"type": "object", "properties": {"pair": {"prefixItems": [{"enum": ["x"]}, {"type": "number"}], "type": "array"}}}, {"pair": ["x", 0]}),
+        ({"oneOf": [{"type": "null"}, {"properties": {"kind": {"const": "card"}}}]}, {"kind": "card"}),
+        ({"type": "object", "properties": {"day": {"type": "string", "format": "date"}}}, {"day": "2026-01-31"}),
+        ({"type": "object", "default": {"x": 1}, "properties": {"y": {}}}, {"x": 1}),
+        ({"type": "array", "items": {"type": "string"}}, []),
+        ({"type": "object"}, {}),
+        ({}, {}),
+    ],
+)  # fmt: skip
+def test_what_is_nested_is_laid_out_down_to_its_values(schema, expected):
+    assert sample(schema) == expected
+
+
+def test_a_schema_that_contains_itself_ends():
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+    deep = sample({"$ref": "#/$defs/node", "$defs": {"node": node}})
+    assert deep == {"next": {"next": {"next": {"next": {}}}}}
+
+
+def test_all_samples_of_one_form_share_the_steps():
+    wide = {"type": "object", "properties": {f"p{n}": {} for n in range(8)}}
+    for _ in range(3):
+        wide = {"type": "object", "properties": {f"p{n}": wide for n in range(8)}}
+    fields = form_fields({"type": "object", "properties": {"a": wide, "b": wide}, "required": ["a", "b"]})
+    assert len(str(skeleton(fields))) < 50 * MAX_STEPS
+
+
+def test_a_control_for_json_shows_the_shape_and_one_for_bytes_is_told_apart():
+    [lines, file, text] = form_fields(
+        {
+            "type": "object",
+            "properties": {
+                "lines": {"type": "array", "items": LINE},
+                "file": {"type": "string", "contentEncoding": "base64"},
+                "text": {"type": "string"},
+            },
+        }
+    )
+    assert '"sku": ""' in lines.placeholder and lines.shown == ""
+    assert file.base64 and "bytes, as base64" in file.rules and not text.base64
