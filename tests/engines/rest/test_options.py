@@ -310,7 +310,7 @@ def test_no_session_loses_its_credentials_to_another(echo, monkeypatch):
     monkeypatch.setattr("toolyard.engines.rest.engine._MAX_SESSIONS", 1)
     with engine_for(tool_at(echo)) as engine:
         engine.set_credentials("a", {"type": "bearer", "token": "of-a"})
-        with pytest.raises(SessionError, match="the most allowed"):
+        with pytest.raises(SessionError, match="the maximum"):
             engine.set_credentials("b", {"type": "bearer", "token": "of-b"})
         engine.set_credentials("a", {"type": "bearer", "token": "newer"})
 
