@@ -64,7 +64,7 @@ def test_messages_never_repeat_a_value():
         ({"$ref": "#/nowhere"}, "cannot be resolved"),
         ({"$schema": "https://example.com/mine"}, "published draft"),
         ({"pattern": "("}, "regular expression: missing .*position 0"),
-        ({"pattern": "(?P<x>a)(?P=x)"}, "regular expression: it has a form of Python's own"),
+        ({"pattern": "(?P<x>a)(?P=x)"}, "regular expression: it uses syntax of Python"),
         ({"required": ["a", "a"]}, "/required"),
     ],
 )

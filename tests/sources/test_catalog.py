@@ -50,7 +50,7 @@ def test_tools_with_something_around_them_are_read_and_what_is_not_is_told(tmp_p
     assert found == names
     (warning,) = loader.report.warnings
     assert warning.kind == "incomplete"
-    assert "alone is read" in warning.text
+    assert "is read here" in warning.text
 
 
 @pytest.mark.parametrize(

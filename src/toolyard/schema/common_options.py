@@ -138,7 +138,7 @@ def check_variable_names(names: Sequence[str], where: str) -> tuple[str, ...]:
     """For `check`: names of environment variables. Values are not accepted, so that no secret appears in a config."""
     for name in names:
         if not name or "=" in name or "\0" in name:
-            raise ConfigError(f"{where}: {name.partition('=')[0]!r} must be a name alone; its value is taken from ours")
+            raise ConfigError(f"{where}: {name.partition('=')[0]!r} must be only a name; the server's value is used")
     return tuple(dict.fromkeys(names))
 
 

@@ -185,7 +185,7 @@ def _explain_regex(pattern: Any) -> str:
         re.compile(pattern)
     except (re.error, TypeError, RecursionError, OverflowError) as error:
         return str(error)
-    return "it has a form of Python's own; JSON Schema wants those of ECMA-262"
+    return "it uses syntax of Python; JSON Schema requires ECMA-262"
 
 
 def _explain_invalid(error: jsonschema_rs.ValidationError) -> InvalidSchemaError:

@@ -89,7 +89,7 @@ def read_definition(
     fields.setdefault("name", name)
     fields.setdefault("namespace", namespace)
     if name is not None and fields["name"] != name:
-        changes.append(Change("/name", f"listed under {name!r}, which is not its name"))
+        changes.append(Change("/name", f"listed under {name!r}, which differs from its name"))
     fields["name"] = trim_name(_own_name(fields["name"], fields["namespace"], entry), changes)
     says_little = entry is raw and raw.get("type") != "function" and fields.keys() <= _SAY_LITTLE
     found = set(_read_description(entry, fields, changes))
@@ -159,7 +159,7 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
         rest = {key: value for key, value in raw.items() if key not in ("type", "function")}
         hidden = sorted(key for key in rest if key in inner and rest[key] != inner[key])
         if hidden:
-            changes.append(Change(f"/{hidden[0]}", "the wrapper's own value gave way to the function's"))
+            changes.append(Change(f"/{hidden[0]}", "the value in the function replaced that of the wrapper"))
         return {**rest, **inner}
     if isinstance(raw.get("toolSpec"), Mapping) and len(raw) == 1:
         changes.append(Change("/toolSpec", "Bedrock wrapper removed"))
@@ -205,7 +205,7 @@ def _hint_at_text(entry: Mapping[str, Any]) -> str:
     """A hint for dataset rows that contain their tools in the text of a prompt."""
     for key, value in entry.items():
         if isinstance(value, str) and '"name"' in value and '"parameters"' in value:
-            return f"; tools that stand in the text of {show(str(key))} are not read, list them under 'tools'"
+            return f"; tools in the text of {show(str(key))} are not read, list them under 'tools'"
     return ""
 
 

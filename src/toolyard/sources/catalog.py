@@ -158,7 +158,7 @@ class _CatalogReader:
         if odd := strict or lost or nearest("namespace", texts, cutoff=0.75):
             raise self._refuse(f"key {odd[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}")
         if texts:
-            self._note(pointer_of(path), f"of what stands here {key!r} alone is read, not {', '.join(texts[:8])}")
+            self._note(pointer_of(path), f"only {key!r} is read here, not {', '.join(texts[:8])}")
 
     def _read_mapping(self, document: dict[str, Any], namespace: str | None) -> Iterator[CatalogEntry]:
         kinds = {json_type(value) for value in document.values()}
@@ -210,7 +210,7 @@ class _CatalogReader:
         if len(lists) != 1 or len(lists[0][0]) < len(path) + depth:
             return None
         found, tools = lists[0]
-        self._note(pointer_of(path), f"of what stands here {'/'.join(found[len(path) :])!r} alone is read")
+        self._note(pointer_of(path), f"only {'/'.join(found[len(path) :])!r} is read here")
         return self.read_list(tools, found, namespace)
 
     def read_list(self, tools: list[Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:

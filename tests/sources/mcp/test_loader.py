@@ -434,9 +434,9 @@ class TestApproval:
         with yard(folder) as (registry, _), caplog.at_level(logging.WARNING):
             put_tools(folder, {**entry("a"), "description": "Something else."})
             report = registry.refresh()
-            assert [r.tool for r in report.rewrites if "otherwise" in r.change] == ["raw::a"]
+            assert [r.tool for r in report.rewrites if "changed" in r.change] == ["raw::a"]
             assert "'a'" in caplog.text
-            assert [r.tool for r in registry.refresh().rewrites if "otherwise" in r.change] == ["raw::a"]
+            assert [r.tool for r in registry.refresh().rewrites if "changed" in r.change] == ["raw::a"]
             with pytest.raises(ConfigError, match="approved=<file>"):
                 registry.loaders[0].approve()
 
@@ -444,7 +444,7 @@ class TestApproval:
         loader = unconnected()
         for tools in ([entry("a")], [], [{**entry("a"), "description": "Something else."}]):
             loader._take(listing(*tools))
-        assert "has changed what it says" in caplog.text
+        assert "has changed the definition" in caplog.text
 
 
 class TestOptions:

@@ -111,7 +111,10 @@ def test_an_address_that_gives_no_document_is_unavailable(address, path, said):
 
 @pytest.mark.parametrize(
     ("headers", "why"),
-    [({}, "wants to know who asks.*auth: {type: bearer"), ({"X-Key": "tell-nobody"}, "is refused; .* is still right")],
+    [
+        ({}, "requires authentication.*auth: {type: bearer"),
+        ({"X-Key": "tell-nobody"}, "rejected the credential; .* are still right"),
+    ],
 )
 def test_a_document_behind_a_key_says_which_option_gives_one_or_that_what_it_has_is_refused(address, headers, why):
     with pytest.raises(SourceUnavailable, match=why) as caught:
@@ -126,7 +129,7 @@ def test_a_document_behind_a_key_is_fetched_with_the_credential_unless_that_is_f
         {"auth": {**auth, "origin": "https://pets.example"}},
         {"auth": auth, "base_url": "https://pets.example"},
     ):
-        with pytest.raises(SourceUnavailable, match="wants to know who asks"):
+        with pytest.raises(SourceUnavailable, match="requires authentication"):
             RESTToolLoader(f"{address}/pets.json", "pets", **elsewhere).load()
 
 

@@ -109,7 +109,7 @@ def test_flags_of_the_authors_own_are_metadata_and_what_cannot_be_is_listed(fold
     assert tools["add"].metadata == {"no_background": True, "beta": True}
     assert tools["shout"].metadata == {"no_background": True}
     listed = [(item.tool, item.pointer, item.change) for item in loader.report.rewrites]
-    assert listed == [("default::greet", "/TOOL_LOCK", "is no JSON, so it is no flag")]
+    assert listed == [("default::greet", "/TOOL_LOCK", "is not JSON, so not a flag")]
 
 
 BROKEN = {
@@ -245,7 +245,7 @@ def test_what_the_gate_refuses_is_listed_with_the_reason(folder, tmp_path):
     told = " | ".join(f"{item.where}: {item.reason}" for item in loader.report.rejected)
     for reason in (
         *("link.py: this is a symbolic link", "pipe.py: this is a pipe", "folder.py: this is a directory"),
-        *("open.py: everybody may write", "'json.py' has the name of a module", "'Twin.py' differs from 'twin.py'"),
+        *("open.py: it is writable", "'json.py' has the name of a module", "'Twin.py' differs from 'twin.py'"),
         *("'twin.py' differs from 'Twin.py'", "gone.py: in _manifest.json, but not", "stray.py: not in _manifest.json"),
         *("'../x.py' is a path", "'/etc/x.py' is a path", "'a/b.py' is a path", "'n\\x00l.py' holds"),
         *("'__init__.py' marks a package", "'_manifest.json' is not the name of a script"),
@@ -272,7 +272,7 @@ def test_a_changed_file_is_refused_where_the_manifest_has_its_hash(folder):
     changed.write_text(script("evil"))
     loader = ScriptToolLoader(folder.path)
     assert [tool.name for tool in loader.load()] == ["good"]
-    assert "its bytes are not those of the hash" in loader.report.rejected[0].reason
+    assert "its content does not match the hash" in loader.report.rejected[0].reason
 
 
 def test_two_files_that_claim_one_name_are_both_named_and_the_first_stays(folder, load):
@@ -346,7 +346,7 @@ def test_the_loader_is_registered_as_scripts(folder):
         ({"files": 3}, "files: must be 16 or more, not 3"),
         ({"uid": 0}, "uid: must be 1 or more, not 0"),
         ({"env": "HOME"}, "env: must be a list, not string"),
-        ({"env": ["TOKEN=hunter2"]}, "'TOKEN' must be a name alone"),
+        ({"env": ["TOKEN=hunter2"]}, "'TOKEN' must be only a name"),
         ({"on_error": "ignore"}, "on_error"),
         ({"watch": "no"}, "watch: must be true or false"),
     ],

@@ -267,16 +267,16 @@ def test_what_everybody_may_write_to_is_refused(folder):
     folder.put("b.py", script("b"))
     folder.allow("a.py", "b.py")
     found = reviewed(folder)
-    assert found["a.py"].state == "refused" and "everybody may write" in found["a.py"].reason
+    assert found["a.py"].state == "refused" and "it is writable by everyone" in found["a.py"].reason
     assert found["b.py"].state == "ok"
     folder.manifest.chmod(0o666)
     assert load_allowlist(folder.path) == set()
-    with pytest.raises(ManifestError, match="everybody may write"):
+    with pytest.raises(ManifestError, match="it is writable by everyone"):
         changes.append_script("c.py", folder.path)
     folder.manifest.chmod(0o644)
     folder.path.chmod(0o777)
     assert load_allowlist(folder.path) == set()
-    with pytest.raises(ManifestError, match="everybody may write"):
+    with pytest.raises(ManifestError, match="it is writable by everyone"):
         changes.append_script("c.py", folder.path)
 
 

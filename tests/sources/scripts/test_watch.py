@@ -148,7 +148,7 @@ def test_bytes_that_are_not_those_of_the_hash_keep_the_approved_version_only(fol
     assert said(loader) == {"a": "Says one."}
     folder.put("a.py", script("a", "two"))
     assert said(loader) == {"a": "Says one."}
-    assert "bytes are not those of the hash" in loader.report.rejected[0].reason
+    assert "content does not match the hash" in loader.report.rejected[0].reason
     folder.allow(**{"a.py": sha256_of(path.read_bytes())})
     assert said(loader) == {"a": "Says two."}
     folder.allow(**{"a.py": sha256_of(b"something else")})

@@ -163,12 +163,12 @@ class Connection:
             try:
                 result = await self._call_once({**params, **more}, headers, call.deadline, notify)
             except SessionLostError:
-                raise Interrupted(f"{self.peer.name} was lost before {call.name} had all that it asked for") from None
+                raise Interrupted(f"{self.peer.name} was lost before {call.name} received its input") from None
             except CallError as error:
                 raise taken(error) from None  # the server has begun the call in the first round
         if result.get("resultType") != "input_required":
             return result
-        raise ToolFailed(f"{call.name} of {self.peer.name} asks for input again and again", effect="unknown")
+        raise ToolFailed(f"{call.name} of {self.peer.name} asked for input too many times", effect="unknown")
 
     async def _answer_round(self, name: str, result: dict[str, Any], number: int) -> dict[str, Any]:
         """The parameters to add in the next round, after handlers answered the server or after a pause."""

@@ -21,11 +21,11 @@ _NOT_DONE = frozenset({429, 503})
 _REDIRECT = 300
 _SERVER_FAULT = 500
 _HINTS = {
-    401: "the server wants to know who asks: give 'auth' or 'headers' that it accepts",
+    401: "the server requires authentication: set 'auth' or 'headers'",
     403: "the credentials do not allow this, or the server refuses this address",
     404: "is the address right? An MCP server is often at /mcp or /sse",
     405: "is the address right? An MCP server is often at /mcp or /sse",
-    421: "the server answers only to other host names; it must be told that this one is its own",
+    421: "the server does not accept this host name; add it to its allowed hosts",
 }
 
 

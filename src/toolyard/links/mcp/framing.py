@@ -98,7 +98,7 @@ def request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
 
 def cancellation(number: int) -> bytes:
     """Encode the notification that a request is cancelled."""
-    params = {"requestId": number, "reason": "nobody waits for it any more"}
+    params = {"requestId": number, "reason": "the caller no longer waits for the result"}
     return encode_notification("notifications/cancelled", params)
 
 

@@ -303,7 +303,7 @@ class Peer:
         if handler is None:
             answer(framing.refusal(number, METHOD_NOT_FOUND, f"this client does not answer {method[:100]}"))
         elif self._busy >= self.limits.max_requests:
-            answer(framing.refusal(number, INTERNAL_ERROR, "this client is asked too much at once"))
+            answer(framing.refusal(number, INTERNAL_ERROR, "this client has too many open requests of the server"))
         else:
             self._busy += 1
             self.start(self._answer_request(handler, method, params, number, answer))

@@ -214,12 +214,12 @@ class ForkServer:
 
     def _send(self, message: dict[str, str], fds: list[int] | None = None) -> None:
         if self._control is None or self.is_broken:
-            raise ForkServerBroken("the process that makes workers is gone")
+            raise ForkServerBroken("the process that starts workers is gone")
         try:
             socket.send_fds(self._control, [json.dumps(message).encode()], fds or [])
         except OSError:
             self.is_broken = True
-            raise ForkServerBroken(f"the process that makes workers is gone{self._last_words()}") from None
+            raise ForkServerBroken(f"the process that starts workers is gone{self._last_words()}") from None
 
     def _receive_message(self, deadline: float) -> dict[str, Any] | None:
         if self._control is None:
@@ -307,7 +307,7 @@ class Supervisor:
             if isinstance(trouble, Late) and deadline is not None and time.monotonic() >= deadline:
                 raise CallTimeout(f"{self._label}: no worker was ready in time", effect="none") from None
             if ended.status is None and ended.fault is None:
-                raise ForkServerBroken("the process that makes workers does not answer") from None
+                raise ForkServerBroken("the process that starts workers does not answer") from None
             raise Unavailable(f"{self._label}: a worker {how(ended)}") from None
         if not reply.ready:
             self.end(worker)

@@ -173,7 +173,7 @@ def probe_level(sandbox: str) -> Level:
         if level == sandbox:
             fault = why_not(level)
             if fault is not None:
-                raise ConfigError(f"sandbox: {sandbox} cannot be had here: {fault}; use auto, or see to it")
+                raise ConfigError(f"sandbox: {sandbox} is not available here: {fault}; use auto, or remove the cause")
             return level
     raise ConfigError(f"sandbox: {sandbox!r} is not known; use auto, {', '.join(LEVELS)}")
 
@@ -184,7 +184,7 @@ def why_not(level: Level) -> str | None:
     if level == "rlimits":
         return None
     if level == "landlock":
-        return None if kernel.landlock_abi() > 0 else "the kernel does not answer for Landlock"
+        return None if kernel.landlock_abi() > 0 else "the kernel does not support Landlock"
     if shutil.which("bwrap") is None:
         return "there is no program bwrap on the PATH; install bubblewrap"
     settings = WorkerSettings(imports="stdlib")

@@ -348,7 +348,7 @@ def how(ended: Ended, trouble: Trouble | None = None, *, doing: str = "it answer
     """Describe how a process ended."""
     words = str(trouble or "")
     if words:
-        return f"wrote to the pipe of its answers, which is not its own: {words}"
+        return f"wrote to the pipe that is reserved for results: {words}"
     if ended.fault is not None:
         return f"could not be run: {ended.fault}"
     if ended.status is None:

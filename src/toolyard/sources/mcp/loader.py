@@ -177,7 +177,7 @@ class MCPToolLoader(ToolLoader):
 
         approvals = self._approvals()
         if approvals is None:
-            raise ConfigError("nothing is approved here: the loader was made without approved=<file>")
+            raise ConfigError("approve() needs a loader that was created with approved=<file>")
         unknown = sorted(set(names) - {tool.name for tool in self._offered.values()})
         if unknown:
             raise ConfigError(f"{self.server.name} lists no tool {show(unknown[0])}")
@@ -221,7 +221,7 @@ class MCPToolLoader(ToolLoader):
         for index, raw in enumerate(listing.tools):
             try:
                 if index >= self._max_tools:
-                    raise DefinitionError(f"past the {self._max_tools:,} tools that are read of one server")
+                    raise DefinitionError(f"exceeds the limit of {self._max_tools:,} tools per server (max_tools)")
                 found = self._read(raw, f"#/tools/{index}")
                 tool = found.candidate.tool
                 key = tool.name if tool.name not in known else f"{tool.name} ({tool.fingerprint[:12]})"
@@ -270,8 +270,8 @@ class MCPToolLoader(ToolLoader):
                 continue
             tool = new.candidate.tool
             if old.candidate.tool.definition_hash != tool.definition_hash:
-                _log.warning("%s has changed what it says about its tool %s", self.server.name, show(tool.name))
-                self._changed[key] = Rewrite(tool.qualified_name, "", "described otherwise than when it was first read")
+                _log.warning("%s has changed the definition of its tool %s", self.server.name, show(tool.name))
+                self._changed[key] = Rewrite(tool.qualified_name, "", "the definition changed after the first load")
 
     def _refuse(self, rejected: list[Rejection], error: Exception, where: str, raw: Any) -> None:
         name = raw.get("name") if isinstance(raw, dict) else None

@@ -98,10 +98,10 @@ def fetch_document(
         )
     if answer.status in (401, 403):
         advice = (
-            "what it is given is refused; look whether the credential in `auth` or `headers` is still right"
+            "it rejected the credential; check whether `auth` or `headers` are still right"
             if headers or credential
-            else "it wants to know who asks; give the source the credential for it, "
-            'auth: {type: bearer, token: "${NAME}"}, where NAME is the variable that has it'
+            else "it requires authentication; give the source a credential, "
+            'auth: {type: bearer, token: "${NAME}"}, where NAME is an environment variable'
         )
         raise SourceUnavailable(f"{_show_url(url)} answers {answer.status}: {advice}")
     if answer.status != 200:

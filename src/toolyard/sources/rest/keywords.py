@@ -289,7 +289,7 @@ def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None
 
 def _drop_enum(work: SchemaReader, raw: Node, out: Node) -> None:
     del out["enum"]
-    work.notes.at(raw, f"an enum that has no {out['type']} left out, since that is what it stands beside")
+    work.notes.at(raw, f"enum left out: it has no value of the type {out['type']!r}")
 
 
 def _apply_discriminator(out: Node, discriminator: Any) -> None:

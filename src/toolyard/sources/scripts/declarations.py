@@ -56,7 +56,7 @@ def read_tool(
     try:
         said = msgspec.convert(raw, Declaration)
     except msgspec.ValidationError as error:
-        raise DefinitionError(f"what a script declares has another form: {error}") from None
+        raise DefinitionError(f"the declaration has an unexpected form: {error}") from None
     parameters = said.parameters or {}
     if said.takes_ctx and _CTX in (parameters.get("properties") or {}):
         raise DefinitionError(
@@ -80,7 +80,7 @@ def read_tool(
     )
     candidate, rewrites = admit_tool(tool)
     candidate.place = f"/{script.file}"
-    lost = [Rewrite(tool.qualified_name, f"/{name}", "is no JSON, so it is no flag") for name in said.left_out or ()]
+    lost = [Rewrite(tool.qualified_name, f"/{name}", "is not JSON, so not a flag") for name in said.left_out or ()]
     return candidate, (*rewrites, *lost)
 
 
@@ -98,7 +98,7 @@ def _make_binding(said: Declaration, script: ScriptBinding) -> ScriptBinding:
         raise DefinitionError(f"TOOL_TIMEOUT is a number of seconds above 0, not {timeout!r:.80}")
     simulates = (said.flags or {}).get("simulates") is True
     if simulates and not said.takes_ctx:
-        raise DefinitionError(f"tool {show(said.name)} is said to simulate itself, but takes no ctx, which says when")
+        raise DefinitionError(f"tool {show(said.name)} declares `simulates`, but takes no ctx, whose mode it needs")
     return msgspec.structs.replace(
         script,
         handler=said.handler,

@@ -88,7 +88,7 @@ class ScriptDirectory(Closing):
 
     def _require_owned(self, found: os.stat_result, where: str) -> None:
         if found.st_mode & stat.S_IWOTH:
-            raise ManifestError(f"{where}: everybody may write to it; take that away (chmod o-w)")
+            raise ManifestError(f"{where}: it is writable by everyone; change that with chmod o-w")
         mine = os.geteuid()
         # Root may load files of another user if that user owns the directory too.
         if found.st_uid not in (0, mine) and not (mine == 0 and found.st_uid == self._owner):

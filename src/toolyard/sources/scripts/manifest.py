@@ -76,7 +76,7 @@ class Manifest(msgspec.Struct, frozen=True):
             if len(twins) > 1:
                 for name in twins:
                     others = ", ".join(show(other) for other in twins if other != name)
-                    found.setdefault(name, f"differs from {others} only in case, and some disks hold them for one file")
+                    found.setdefault(name, f"differs from {others} only in case; some disks hold one file for both")
         return found
 
 
@@ -216,11 +216,11 @@ def _review_entry(
     except ManifestError as error:
         return Reviewed(name, "refused", str(error), pinned=pinned)
     sha256 = sha256_of(data)
-    approve = f"`toolyard manifest add {directory.path} {name}` approves what it says now"
+    approve = f"`toolyard manifest add {directory.path} {name}` approves its current content"
     if manifest.hashed and pinned is None:
         return Reviewed(name, "unpinned", f"its hash is not in {MANIFEST}; {approve}", sha256=sha256)
     if pinned is not None and sha256 != pinned:
-        reason = f"its bytes are not those of the hash in {MANIFEST}; {approve}"
+        reason = f"its content does not match the hash in {MANIFEST}; {approve}"
         return Reviewed(name, "changed", reason, sha256=sha256, pinned=pinned)
     return Reviewed(name, "ok", data=data, sha256=sha256, pinned=pinned)
 

@@ -54,7 +54,7 @@ def handler_of(module: types.ModuleType, name: str) -> Any:
     else:
         handler = getattr(module, name, None)
     if not callable(handler):
-        raise ScriptRefused(f"{name} is not a function there")
+        raise ScriptRefused(f"{name} is not a function of the script")
     return handler
 
 
