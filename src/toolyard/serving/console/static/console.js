@@ -42,7 +42,7 @@ function place(html, ids, onlyIfChanged = false) {
 }
 
 // Where a row stands in its list, and what leads on from the one that stands there now, or from the last.
-const rows = () => [...document.querySelectorAll("[data-rows] > *")];
+const rows = () => [...document.querySelectorAll("[data-rows] > *")].filter((row) => row.checkVisibility());
 const rowOf = (element) => rows().indexOf(element?.closest("[data-rows] > *"));
 const linkAt = (row) => (row < 0 ? null : (rows()[row] ?? rows().at(-1))?.querySelector("a, summary"));
 
