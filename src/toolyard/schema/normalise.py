@@ -43,7 +43,7 @@ _SPELLINGS: dict[str, tuple[str, type]] = {
 }
 """What catalogs say instead of a keyword, and what its value then is."""
 
-ITEM_NAMES = ("name", "parameter", "param", "argument", "arg", "key", "field")
+ITEM_NAMES = ("name", "parameter", "param", "argument", "arg", "key", "field", "property")
 """Keys under which the items of a parameter list have their names."""
 
 _FLAGS = ("required", "optional")
