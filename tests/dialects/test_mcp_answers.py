@@ -36,6 +36,9 @@ def said(*texts, **more):
         (said("5", structuredContent={"result": 5}), 5),
         (said('{"result": 5}', structuredContent={"result": 5}), {"result": 5}),
         (said("null", structuredContent={"result": None}), None),
+        ({"toolResult": {"a": 1}}, {"a": 1}),
+        ({"temperature": 5, "_meta": {"b": 2}}, {"temperature": 5}),
+        ({"_meta": {"b": 2}, "isError": False}, None),
     ],
 )
 def test_structured_content_is_the_value_and_text_stays_text(answer, value):

@@ -1,7 +1,7 @@
 import pytest
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.schema.compile import compile_schema
+from toolyard.schema.compile import compile_schema, usable_pattern
 
 CALL = {
     "type": "object",
@@ -64,6 +64,8 @@ def test_messages_never_repeat_a_value():
         ({"$ref": "#/nowhere"}, "cannot be resolved"),
         ({"$schema": "https://example.com/mine"}, "published draft"),
         ({"pattern": "("}, "regular expression: missing .*position 0"),
+        ({"pattern": r"^\p{L}{1,64}$"}, "regular expression: its repetitions are too large"),
+        ({"pattern": "^[^<>]{1,100000}$"}, "regular expression: its repetitions are too large"),
         ({"pattern": "(?P<x>a)(?P=x)"}, "regular expression: it uses syntax of Python"),
         ({"required": ["a", "a"]}, "/required"),
     ],
@@ -119,3 +121,18 @@ def test_400_digit_integers_and_true_are_judged_as_json_does():
     assert compiled.is_valid(3.0)
     assert not compiled.is_valid(True)
     assert not compiled.is_valid(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (r"^[\w-\.]+@([\w-]+\.)+[\w-]{2,4}$", r"^[\w\-\.]+@([\w\-]+\.)+[\w\-]{2,4}$"),
+        (r"[+-\d]", r"[+\-\d]"),
+        (r"[s-z\w-.]", r"[s-z\w\-.]"),
+        (r"/^[\d-x]$/i", r"(?i)^[\d\-x]$"),
+        (r"^\w-[a-z\d-]$", r"^\w-[a-z\d-]$"),
+        (r"[\\w-a", None),
+    ],
+)
+def test_a_hyphen_beside_a_class_of_characters_is_one_as_in_javascript(written, read):
+    assert usable_pattern(written) == read

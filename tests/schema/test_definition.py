@@ -175,6 +175,7 @@ def test_properties_beside_the_name_are_the_parameters():
         {"form": [{"name": "a", "type": "string"}]},
         {"fields": {"a": {"type": "string"}}},
         {"signature": SCHEMA},
+        {"description": "d", "signature": "t(a: str, b: int = 3) -> str"},
         {"arguments": "a: string"},
         {"arguments": {"a": "Paris"}},
         {
@@ -193,7 +194,7 @@ def test_parameters_that_are_not_read_are_noted(entry):
     assert any(
         words in change.what
         for change in changes
-        for words in ("looks like parameters", "means nothing in a schema", "the description names some")
+        for words in ("looks like parameters", "means nothing in a schema", "names some")
     )
 
 
@@ -204,6 +205,8 @@ def test_parameters_that_are_not_read_are_noted(entry):
         {"annotations": {"title": "x", "readOnlyHint": True}, "_meta": {"a": {"b": 1}}, "icons": [{"src": "x"}]},
         {"description": "Lists what the parameters of a model are. Takes no arguments."},
         {"parameters": SCHEMA, "examples": [{"a": "x"}], "strict": True, "url": "x", "method": "GET"},
+        {"parameters": SCHEMA, "signature": "t(a: str) -> str"},
+        {"signature": "t() -> str", "note": "see (a, b)", "licence": "MIT (see file)"},
     ],
 )
 def test_what_is_no_parameter_gets_no_remark(entry):
@@ -245,6 +248,12 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
         {"api_name": "t", "tool_name": "weather", "description": "d", "parameters": CITY},
         {"name": "t", "parameters": {"type": "object", "properties": CITY["properties"]}, "required": ["city"]},
         {"name": "t", "parameters": CITY["properties"], "required": ["city"]},
+        {"id": "tool-1", "name": "t", "source_code": "...", "json_schema": {"name": "t", "parameters": CITY}},
+        {"id": "tool-1", "tool_config": {"type": "client", "name": "t", "description": "d", "parameters": CITY}},
+        {"name": "t", "description": "d", "schema": CITY},
+        {"name": "t", "description": "d", "requestSchema": CITY, "responseSchema": {"type": "string"}},
+        {"name": "t", "schema": json.dumps([{"property": "city", "type": "string", "required": True}])},
+        {"title": "t", "description": "d", **CITY},
     ],
 )
 def test_what_other_systems_write_around_or_beside_a_schema_costs_nothing_of_it(raw):
@@ -252,6 +261,13 @@ def test_what_other_systems_write_around_or_beside_a_schema_costs_nothing_of_it(
     assert tool.name == "t"
     assert admit_schema(tool.parameters).schema == CITY
     assert changes
+
+
+def test_what_is_in_a_part_that_has_another_name_describes_another_thing():
+    part = {"name": "other", "description": "x", "parameters": CITY}
+    tool, changes = read({"name": "t", "description": "d", "next": part})
+    assert (tool.name, tool.parameters, tool.metadata) == ("t", {}, {"next": part})
+    assert "'next' looks like parameters" in changes[0].what
 
 
 def test_parameters_by_where_they_are_sent_are_all_read():

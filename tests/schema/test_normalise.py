@@ -230,3 +230,11 @@ def test_who_writes_optional_beside_a_type_means_that_the_rest_is_required():
     assert schema["properties"]["b"] == {"type": "integer"}
     schema, _ = normalise({"a": "str (required)", "b": "int"})
     assert schema["required"] == ["a"]
+
+
+def test_a_pattern_of_javascript_costs_no_tool():
+    schema = {"type": "object", "properties": {"mail": {"type": "string", "pattern": r"^[\w-.]+@[\w-.]+$"}}}
+    found, changes = normalise(schema)
+    assert found["properties"]["mail"]["pattern"] == r"^[\w\-.]+@[\w\-.]+$"
+    assert [change.pointer for change in changes] == ["/properties/mail/pattern"]
+    compile_schema(found)

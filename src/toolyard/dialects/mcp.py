@@ -142,6 +142,8 @@ def text_says(value: Any, content: list[Json]) -> bool:
 
 
 _COMPLETE = "complete"
+_ANSWER_VALUES = frozenset({"content", "structuredContent"})
+_ANSWER_NOTES = frozenset({"isError", "resultType", "_meta", "ttlMs", "cacheScope"})
 _BLOCK_KINDS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
     "image": ("data", "mimeType"),
@@ -185,6 +187,9 @@ def _read_content(answer: Any, server: str, output_schema: Schema, json_text: bo
         )
     blocks = _list_blocks(answer.get("content"))
     structured = answer.get("structuredContent")
+    if answer.keys().isdisjoint(_ANSWER_VALUES) and (said := {k: answer[k] for k in answer if k not in _ANSWER_NOTES}):
+        # Servers of the first protocol version, and some others, return the bare value.
+        structured = said.get("toolResult", said)
     if answer.get("isError") is True:
         raise _read_failure(blocks, structured, server, effect)
     # Some servers send null for absent structured content, so it is a value only if there is an output schema.

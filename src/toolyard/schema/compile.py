@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jsonschema_rs
@@ -142,6 +142,34 @@ def compile_schema(schema: dict[str, Any] | bool, *, assert_formats: bool = Fals
     return CompiledSchema(schema, assert_formats=assert_formats)
 
 
+_LONGEST_PATTERN = 1_000
+_SLASHED = re.compile(r"/(.*)/([a-z]*)", re.DOTALL)
+_BESIDE_CLASS = re.compile(r"(?<!\\)((?:\\\\)*\\[wdsWDS])-|(?<!\\)-(?=\\[wdsWDS])")
+_REPEATED = re.compile(r"(?<!\\)\{\d+(?:,\d*)?\}")
+
+
+@lru_cache(maxsize=4096)
+def usable_pattern(text: str) -> str | None:
+    """The pattern, without the slashes JavaScript puts around one; None if no engine here can run it.
+
+    A hyphen beside a class of characters is escaped where it stands in the way: to JavaScript it is a hyphen.
+    """
+    if len(text) > _LONGEST_PATTERN:
+        return None
+    slashed = _SLASHED.fullmatch(text)
+    if slashed and set(slashed[2]) <= set("gimsuy"):
+        text = ("(?i)" if "i" in slashed[2] else "") + slashed[1]
+    return next((each for each in (text, _BESIDE_CLASS.sub(r"\1\-", text)) if _is_usable(each)), None)
+
+
+def _is_usable(pattern: str) -> bool:
+    try:
+        compile_schema({"pattern": pattern})
+    except InvalidSchemaError:
+        return False
+    return True
+
+
 def _compile_cached(
     schema: dict[str, Any] | bool, assert_formats: bool, around: tuple[str, dict[str, Any]] | None = None
 ) -> jsonschema_rs.Validator:
@@ -181,6 +209,8 @@ def _is_regex(error: jsonschema_rs.ValidationError) -> bool:
 
 def _explain_regex(pattern: Any) -> str:
     """Python's message about the pattern, which is more specific than the validator's."""
+    if isinstance(pattern, str) and (bare := _REPEATED.sub("+", pattern)) != pattern and _is_usable(bare):
+        return "its repetitions are too large to compile; limit the length of a text with maxLength"
     try:
         re.compile(pattern)
     except (re.error, TypeError, RecursionError, OverflowError) as error:

@@ -46,6 +46,7 @@ _SCHEMA = r"(?:json)?(?:schema|spec|definition|list)?s?"
 _PARAMETERS = r"(?:input|param|parameter|arg|argument|kwarg)s?"
 _INPUT = re.compile(
     rf"(?:tool|function|api|call|run|request|path|query|body)?{_PARAMETERS}(?:{_PARAMETERS}|fields?)?{_SCHEMA}"
+    r"|(?:tool|function|api|call|run|request)?(?:json)?schema"
 )
 _OUTPUT = re.compile(
     rf"(?:tool|function|api|call)?(?:output|return|response|result)s?(?:{_PARAMETERS}|fields?)?{_SCHEMA}"
@@ -65,6 +66,7 @@ _NAMED_IN_TEXT = re.compile(
     r"|\b(?:required |input |following )(?:parameter|argument)s?:",
     re.MULTILINE | re.IGNORECASE,
 )
+_SIGNED = re.compile(r"\s*(?:async )?(?:def |function )?[\w.]+\(\s*(?:self\s*,\s*)?\w+ *[:,=)][^\n]*\)")
 
 
 def read_definition(
@@ -83,6 +85,8 @@ def read_definition(
     entry = _unwrap_function(raw, changes)
     fields = {key: entry[key] for key in _FIELDS if entry.get(key) is not None}
     named = find_name(entry) if "name" in fields or name is None else None
+    if named is None and name is None and isinstance(entry.get("properties"), dict) and entry.get("title"):
+        named = "title", entry["title"]  # A schema of the parameters is all that some libraries export.
     if "name" not in fields and named is not None:
         fields["name"] = named[1]
         changes.append(Change(f"/{named[0]}", f"{named[0]!r} read as 'name'"))
@@ -164,11 +168,11 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
     if isinstance(raw.get("toolSpec"), Mapping) and len(raw) == 1:
         changes.append(Change("/toolSpec", "Bedrock wrapper removed"))
         return dict(raw["toolSpec"])
-    for key in ("data", "metadata"):
-        inner = raw.get(key)
-        if isinstance(inner, Mapping) and "name" in inner and find_name(raw) is None and _tells_more(inner, raw):
-            changes.append(Change(f"/{key}", f"what is in {key!r} read as the definition"))
-            return {**{other: value for other, value in raw.items() if other not in ("type", key)}, **inner}
+    inside = [key for key, value in raw.items() if isinstance(value, Mapping) and _tells_more(value, raw)]
+    if len(inside) == 1:
+        key = inside[0]
+        changes.append(Change(pointer_of((key,)), f"what is in {key!r} read as the definition"))
+        return {**{other: value for other, value in raw.items() if other not in ("type", key)}, **raw[key]}
     if raw.get("type") == "function" and "parameters" in raw:
         changes.append(Change("/type", "'function' removed"))
         return {key: value for key, value in raw.items() if key != "type"}
@@ -177,7 +181,10 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
 
 def _tells_more(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> bool:
     """Whether the inner mapping describes the tool; `metadata` often has a name but describes something else."""
-    telling = {"description", *_INPUT_KEYS}
+    name = inner.get("name")
+    if not isinstance(name, str) or find_name(outer) not in (None, ("name", name)):
+        return False
+    telling = {"description", *_INPUT_KEYS} if find_name(outer) is None else set(_INPUT_KEYS)
     return not telling.isdisjoint(inner) and telling.isdisjoint(outer)
 
 
@@ -282,7 +289,7 @@ def _read_schema(
     found = present[0] if present else None
     if found is None or not entry[found]:
         spelt = [key for key in entry if key not in used and others.fullmatch(_fold(key))]
-        other = next((key for key in spelt if looks_like_parameters(entry[key], named=True)), None)
+        other = next((key for key in spelt if looks_like_parameters(_read_text(entry[key]), named=True)), None)
         # An empty value under such a name means the same as an empty schema.
         other = other or next((key for key in spelt if found is None and entry[key] in ({}, [])), None)
         found = other or found
@@ -296,16 +303,23 @@ def _read_schema(
 
 def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
     """Unwrap a schema that is written as JSON text or enclosed in a single key such as `json`."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        with suppress(MalformedSource):
-            value = parse_json(value)
-            changes.append(Change(pointer_of((key,)), "JSON text read as what it says"))
+    if (said := _read_text(value)) is not value:
+        value = said
+        changes.append(Change(pointer_of((key,)), "JSON text read as what it says"))
     if isinstance(value, dict) and len(value) == 1:
         around, inner = next(iter(value.items()))
         known = _AROUND if "schema" in key.lower() else _AROUND[:2]
         if around in known and isinstance(inner, dict) and isinstance(inner.get("properties"), dict):
             changes.append(Change(pointer_of((key, around)), f"{around!r} around the schema removed"))
             return inner
+    return value
+
+
+def _read_text(value: Any) -> Any:
+    """The object or list in JSON text; any other value unchanged."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        with suppress(MalformedSource):
+            return parse_json(value)
     return value
 
 
@@ -377,6 +391,8 @@ def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, descripti
     )
     if empty and isinstance(description, str) and _NAMED_IN_TEXT.search(description):
         changes.append(Change("/parameters", "none are declared, but the description names some"))
+    for key in [key for key, value in metadata.items() if empty and isinstance(value, str) and _SIGNED.match(value)]:
+        changes.append(Change(pointer_of((key,)), f"none are declared, but {key!r} is a signature that names some"))
 
 
 def hinted_effects(annotations: Any) -> Effects:

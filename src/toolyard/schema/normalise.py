@@ -14,6 +14,7 @@ import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
+from toolyard.schema.compile import usable_pattern
 from toolyard.schema.subschemas import Path
 from toolyard.schema.typenames import join, read_default, read_described, read_flag, read_number, read_type
 
@@ -43,7 +44,7 @@ _SPELLINGS: dict[str, tuple[str, type]] = {
 }
 """Other names of keywords in catalogs, with the type that the value must have."""
 
-ITEM_NAMES = ("name", "parameter", "param", "argument", "arg", "key", "field")
+ITEM_NAMES = ("name", "parameter", "param", "argument", "arg", "key", "field", "property")
 """Keys that name the items of a parameter list."""
 
 _FLAGS = ("required", "optional")
@@ -238,6 +239,8 @@ class _Normaliser:
             out[key] = [self._note_value(path, value, "single value wrapped in a list")]
         elif key in _NUMBERS or key in _COUNTS:
             out[key] = self._read_numeric(key, value, path)
+        elif key == "pattern" and isinstance(value, str) and (usable_pattern(value) or value) != value:
+            out[key] = self._note_value(path, usable_pattern(value), "a pattern read as JavaScript does")
         elif key in _TEXTS and not isinstance(value, str):
             raise _invalid(path, f"must be text, not {json_type(value)}")
         else:

@@ -118,6 +118,13 @@ def test_a_response_is_read_as_it_was_written(number, value):
     assert (message.id, message.result) == (number, value)
 
 
+def test_the_number_of_an_answer_may_be_written_as_text_but_that_of_a_request_is_the_servers():
+    (answer,) = read(b'{"jsonrpc": "2.0", "id": "7", "result": {}}', 50)
+    (request,) = read(b'{"jsonrpc": "2.0", "id": "7", "method": "ping"}', 50)
+    (other,) = read(b'{"jsonrpc": "2.0", "id": "a7", "result": {}}', 50)
+    assert [message.id for message in (answer, request, other)] == [7, "7", "a7"]
+
+
 @given(JSON | st.binary(max_size=60))
 def test_anything_else_is_unreadable_or_a_message_that_is_for_nobody(value):
     data = value if isinstance(value, bytes) else json.dumps(value).encode()

@@ -144,11 +144,10 @@ def test_a_server_that_says_all_the_time_that_its_tools_changed_is_heard_now_and
     assert text_of(link.call("echo", {"text": "on"})) == "on"
 
 
-def test_an_error_code_that_nothing_can_hold_fails_only_its_call(links):
+@pytest.mark.parametrize("error", [f'{{"code":{HUGE},"message":"no"}}', '"no"'])
+def test_an_error_code_that_nothing_can_hold_or_none_fails_only_its_call(links, error):
     with WebServer() as web:
-        web.calls["odd"] = stream(
-            lambda asked: event(f'{{"jsonrpc":"2.0","id":{asked.json["id"]},"error":{{"code":{HUGE},"message":"no"}}}}')
-        )
+        web.calls["odd"] = stream(lambda asked: event(f'{{"jsonrpc":"2.0","id":{asked.json["id"]},"error":{error}}}'))
         link = links(at(web))
         with pytest.raises(Exception, match=r"refused the request \(0\): no"):
             link.call("odd", {})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import datetime as dt
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Optional, Required, TypedDict
 
 import pytest
@@ -184,12 +185,21 @@ def test_an_instance_with_an_async_call_is_async() -> None:
     assert derive(Caller()).is_async
 
 
-def test_an_async_generator_is_refused() -> None:
-    async def fn() -> AsyncIterator[int]:
-        yield 1
+def test_the_items_of_an_async_generator_are_collected_as_those_of_a_generator_are() -> None:
+    async def fn(n: int, context: ToolContext) -> AsyncIterator[int]:
+        for item in range(n):
+            yield item
 
-    with pytest.raises(DefinitionError, match="is an async generator; collect its items"):
-        derive(fn)
+    async def nothing() -> AsyncGenerator[str, None]:
+        return
+        yield ""
+
+    derived = derive(fn)
+    assert derived.is_async
+    assert derived.parameters["properties"] == {"n": {"type": "integer"}}
+    assert derived.output_parameters == {"type": "array", "items": {"type": "integer"}}
+    assert derived.finish(asyncio.run(derived.call(n=3, ctx=None))) == [0, 1, 2]
+    assert derive(nothing).output_parameters == {"type": "array", "items": {"type": "string"}}
 
 
 def full(first: int, second: str, third: Colour = Colour.RED, *, fourth: float = 1.0) -> Any:

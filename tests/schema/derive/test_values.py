@@ -20,6 +20,22 @@ from toolyard.schema.derive.function import derive, derive_model
 SECRET = "hunter2-and-more"
 
 
+class Permission(enum.Flag):
+    READ = 1
+    WRITE = 2
+    RUN = 4
+
+
+def test_members_of_a_flag_are_given_and_shown_together() -> None:
+    def fn(it: Permission, default: Permission = Permission.READ | Permission.RUN) -> Permission:
+        return it | default
+
+    derived = derive(fn)
+    assert derived.parameters["$defs"]["Permission"] == {"type": "integer", "minimum": 0, "maximum": 7}
+    assert derived.parameters["properties"]["default"]["default"] == 5
+    assert [derived.finish(run(derived, {"it": value})) for value in (0, 2, 3)] == [5, 7, 7]
+
+
 def refuse(value: Any) -> Any:
     raise ValueError(f"{value} is not welcome")
 

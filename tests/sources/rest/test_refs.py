@@ -83,6 +83,18 @@ def test_a_broken_file_is_listed_and_read_once(folder):
     assert "broken.json cannot be read" in notes(loader)
 
 
+@pytest.mark.parametrize("content", [None, "", "7", "- [1, text]"], ids=["missing", "empty", "number", "list"])
+def test_what_a_file_after_an_unusable_one_has_to_tell_is_placed_there(folder, content):
+    if content is not None:
+        (folder / "gone.yaml").write_text(content)
+    (folder / "pets.json").write_text(json.dumps({"properties": {"owner": {"$ref": "nowhere.json"}}}))
+    listed = {"type": "object", "properties": {"a": {"$ref": "gone.yaml"}, "b": {"$ref": "pets.json"}}}
+    loader, tools = loaded(folder, document({"get": operation(responses=answer(listed))}))
+    assert [tool.name for tool in tools] == ["call"]
+    told = [rewrite.pointer for rewrite in loader.report.rewrites if "nowhere.json" in rewrite.change]
+    assert told == ["pets.json#/properties/owner"]
+
+
 def test_the_files_together_are_no_larger_than_the_limit(folder):
     (folder / "large.json").write_text(json.dumps({"description": "x" * 5_000}))
     loader, _ = loaded(folder, answering("large.json"), max_bytes=2_000)

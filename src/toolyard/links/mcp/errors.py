@@ -55,7 +55,7 @@ def refused(name: str, error: Any, redactor: Redactor) -> CallError:
         return restored
     number = fields.get("code")
     number = number if isinstance(number, int) and abs(number) < _LARGEST_CODE else 0
-    said = fields.get("message")
+    said = error if isinstance(error, str) else fields.get("message")
     text = " ".join(redactor.text(said).split())[:_SHOWN] if isinstance(said, str) else ""
     details: dict[str, Any] = {"code": number}
     if data is not None:

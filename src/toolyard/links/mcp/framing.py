@@ -16,6 +16,7 @@ from toolyard.parsing.lines import EDGE
 Id = int | float | str | None
 Headers = tuple[tuple[str, str], ...]
 
+_DIGITS = 18
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*[,}]')
 _TAIL = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
@@ -57,6 +58,10 @@ def read(data: bytes | bytearray, max_depth: int) -> list[JsonRpcMessage]:
         found = _decode_messages(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UnreadableError from None
+    for message in found:
+        # Request ids are numbers; some servers return the id of a response as text.
+        if type(message.id) is str and message.id.isdecimal() and len(message.id) <= _DIGITS and message.is_response:
+            message.id = int(message.id)
     # A level takes at least two bytes for its brackets, so short texts need no check.
     if len(data) > 2 * max_depth:
         for message in found:

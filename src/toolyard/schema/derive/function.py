@@ -10,6 +10,7 @@ import collections
 import inspect
 import math
 import types
+from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -22,7 +23,7 @@ from toolyard.model.errors import DefinitionError, InvalidArguments, InvalidOutp
 from toolyard.model.tool import Schema
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.derive.docstring import DocInfo, read_docstring
-from toolyard.schema.derive.signature import EMPTY, Outline, Parameter, label_of, outline, read_parameters
+from toolyard.schema.derive.signature import EMPTY, Outline, Parameter, cover_call, label_of, outline, read_parameters
 from toolyard.schema.derive.types import (
     NO_SCHEMA,
     accepts_none,
@@ -43,6 +44,7 @@ Finish = Callable[[Any], Any]
 
 _M = TypeVar("_M", bound=BaseModel)
 
+_ITERATORS = (Iterator, abc.AsyncIterator, abc.AsyncIterable, abc.AsyncGenerator)
 _PLAIN_SCALARS = frozenset({str, int, bool, type(None)})
 
 
@@ -53,7 +55,7 @@ class Derived(msgspec.Struct, frozen=True, eq=False):
     output_parameters: Schema
     description: str
     call: Callable[..., Any]
-    """The callable itself, or a wrapper if its context parameter is not called `ctx`."""
+    """The callable itself, or a thin wrapper; see `cover_call`."""
     prepare: Prepare | None
     """Converts JSON arguments to positional and keyword arguments; None if `call(**arguments)` is enough."""
     finish: Finish
@@ -144,7 +146,7 @@ def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: 
         parameters=plan.schema,
         output_parameters=schema,
         description=description,
-        call=fn if read.ctx in (None, "ctx") else _renaming_ctx(fn, read.ctx),
+        call=cover_call(fn, read),
         prepare=plan.prepare,
         finish=output.finish,
         takes_ctx=read.ctx is not None,
@@ -155,21 +157,14 @@ def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: 
     )
 
 
-def _renaming_ctx(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def call(*args: Any, ctx: Any, **keywords: Any) -> Any:
-        return fn(*args, **keywords, **{name: ctx})
-
-    return call
-
-
 def _output_schema(label: str, annotation: Any) -> _Output:
     """The schema and serialiser of a return annotation; any JSON if it is missing or has no schema."""
     returns = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
     # A bare base class stands for any subclass; its own schema would drop their fields.
     if annotation is EMPTY or annotation in (Any, BaseModel, StrictModel):
         return _Output({}, finisher(label, None, plain=True), returns, plain=True)
-    if get_origin(annotation) is Iterator:
-        annotation = types.GenericAlias(Iterable, get_args(annotation))  # pydantic only supports Iterable
+    if get_origin(annotation) in _ITERATORS:
+        annotation = types.GenericAlias(Iterable, get_args(annotation)[:1])  # pydantic only supports Iterable
     try:
         adapter = _make_adapter(portable(annotation))
         schema = schema_of(adapter, mode="serialization")

@@ -50,6 +50,8 @@ class Outline(msgspec.Struct, frozen=True, eq=False):
     """The resolved return annotation; EMPTY if it is missing or cannot be resolved."""
     ctx: str | None
     is_async: bool
+    generates: bool
+    """True for an async generator, whose items are collected into a list."""
     hidden: tuple[str, ...]
     """Names that the callable has but a model must not set: `self`, `ctx`, bound arguments."""
     scope: _Scope
@@ -82,8 +84,7 @@ def outline(fn: Callable[..., Any]) -> Outline:
         signature = inspect.signature(fn)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"{label} has no readable signature ({error}); wrap it in a typed function") from None
-    if _is_or_calls(fn, inspect.isasyncgenfunction):
-        raise DefinitionError(f"{label} is an async generator; collect its items and return them as a list")
+    generates = _is_or_calls(fn, inspect.isasyncgenfunction)
     source, owner = _source_of(fn)
     scope = _scope_of(source, owner)
     bound = _bound_keywords(fn)
@@ -97,7 +98,8 @@ def outline(fn: Callable[..., Any]) -> Outline:
         parameters=shown,
         returns=_return_hint(fn, signature, scope),
         ctx=ctx,
-        is_async=_is_or_calls(fn, inspect.iscoroutinefunction),
+        is_async=generates or _is_or_calls(fn, inspect.iscoroutinefunction),
+        generates=generates,
         hidden=tuple(sorted(hidden)),
         scope=scope,
     )
@@ -121,6 +123,27 @@ def read_parameters(read: Outline) -> tuple[tuple[Parameter, ...], Parameter | N
         else:
             extra = Parameter(parameter.name, annotation, required=False)
     return tuple(named), extra
+
+
+def cover_call(fn: Callable[..., Any], read: Outline) -> Callable[..., Any]:
+    """A wrapper that passes the context as `ctx` and collects the items of an async generator, if either is needed."""
+    if read.ctx not in (None, "ctx"):
+        fn = _renaming_ctx(fn, read.ctx)
+    return _collecting(fn) if read.generates else fn
+
+
+def _renaming_ctx(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def call(*args: Any, ctx: Any, **keywords: Any) -> Any:
+        return fn(*args, **keywords, **{name: ctx})
+
+    return call
+
+
+def _collecting(fn: Callable[..., Any]) -> Callable[..., Any]:
+    async def call(*args: Any, **keywords: Any) -> list[Any]:
+        return [item async for item in fn(*args, **keywords)]
+
+    return call
 
 
 def label_of(fn: Any) -> str:

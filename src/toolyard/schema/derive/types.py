@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import collections.abc
+import enum
+import functools
 import inspect
 import math
+import operator
 import types
 import typing
 from collections.abc import Iterator
@@ -202,6 +205,17 @@ class _Tidy(GenerateJsonSchema):
             _drop_title(target, schema["cls"])
             if schema["type"] in _OPEN_CLASSES:
                 _complete_class(target, schema)
+        return written
+
+    def enum_schema(self, schema: Any) -> JsonSchemaValue:
+        """A flag accepts any combination of its members."""
+        written = super().enum_schema(schema)
+        if issubclass(schema["cls"], enum.Flag):
+            del written["enum"]
+            written |= {
+                "minimum": 0,
+                "maximum": functools.reduce(operator.or_, [item.value for item in schema["cls"]], 0),
+            }
         return written
 
     def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchemaValue:

@@ -351,8 +351,9 @@ def _find_places(files: dict[str, Any], wanted: set[int]) -> dict[int, str]:
             path, node = stack.pop()
             if id(node) in wanted:
                 found.setdefault(id(node), f"{name}#{pointer_of(path)}")
-            items = node.items() if isinstance(node, dict) else enumerate(node)
-            stack.extend(((*path, key), value) for key, value in items if isinstance(value, (dict, list)))
+            # A file may hold a single value or nothing, such as the text of a description.
+            items = node.items() if type(node) is dict else enumerate(node) if type(node) is list else ()
+            stack.extend([((*path, key), value) for key, value in items if isinstance(value, (dict, list))])
     return found
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES
-from toolyard.schema.compile import compile_schema
+from toolyard.schema.compile import usable_pattern
 from toolyard.schema.typenames import join, read_type
 from toolyard.sources.rest.document import Notes
 
@@ -22,10 +19,8 @@ _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "m
 _LIMITS = (*_COUNTS, "minContains", "maxContains", "minimum", "maximum", "multipleOf")
 
 _MAX_ENUM = 10_000
-_MAX_PATTERN = 1_000
 _MAX_EXAMPLE = 500
 _TEXT_ALONE = {str}
-_SLASHED = re.compile(r"/(.*)/([a-z]*)", re.DOTALL)
 _OUTSIDE = ("description", "title", "readOnly", "writeOnly")
 _NUMBERS = ("integer", "number")
 _EXCLUSIVE = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
@@ -153,23 +148,10 @@ def _read_pattern(work: SchemaReader, raw: Node, out: Node, key: str, value: Any
         work.notes.at(raw, "pattern is not a usable regular expression; left out")
         return
     if found != value:
-        work.notes.at(raw, "the slashes around a pattern removed")
+        work.notes.at(
+            raw, "the slashes around a pattern removed" if value[:1] == "/" else "a pattern read as JavaScript does"
+        )
     out[key] = found
-
-
-@lru_cache(maxsize=4096)
-def usable_pattern(text: str) -> str | None:
-    """The pattern without the slashes of a JavaScript literal; None if it does not compile."""
-    if len(text) > _MAX_PATTERN:
-        return None
-    slashed = _SLASHED.fullmatch(text)
-    if slashed and set(slashed[2]) <= set("gimsuy"):
-        text = ("(?i)" if "i" in slashed[2] else "") + slashed[1]
-    try:
-        compile_schema({"pattern": text})
-    except InvalidSchemaError:
-        return None
-    return text
 
 
 def _pattern_properties(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
