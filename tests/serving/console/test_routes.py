@@ -369,16 +369,13 @@ def test_every_screen_has_a_twin_with_the_same_data(client, service):
     assert missing.status_code == 404 and missing.json()["error"]["code"] == "tool.not_found"
 
 
-def test_hits_that_hardly_match_are_folded_away_unless_there_are_no_others(client):
+def test_hits_that_hardly_match_are_folded_away(client):
     params = {"q": "meeting room"}
     weak = [row for row in client.get("/console/tools.json", params=params).json()["rows"] if row["score"] < 0.01]
     shown, folded = client.get("/console/tools", params=params).text.split('<details class="weak">')
     names = [[unescape(name) for name in re.findall(r'class="tool-name">([^<>]+)<', text)] for text in (shown, folded)]
     assert weak and names[1] == [row["label"] for row in weak] and "book_room" in names[0]
     assert f"{len(weak)} more that hardly match" in folded
-    params = {"q": "knit a jumper", "fit": "nearest", "namespace": "core"}
-    assert max(row["score"] for row in client.get("/console/tools.json", params=params).json()["rows"]) < 0.01
-    assert '<details class="weak">' not in client.get("/console/tools", params=params).text
 
 
 def test_a_page_names_its_twin_with_its_query(client):
