@@ -1,4 +1,4 @@
-"""The yard over HTTP and MCP: `toolyard.serving.asgi(yard)` is an application to be served, or mounted in another."""
+"""A yard over HTTP and MCP: `toolyard.serving.asgi(yard)` is an ASGI application to serve or to mount in another."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _OVER_HTTP = ("uvicorn", "httptools", "jinja2", "prometheus_client")
 
 
 def require_serving(purpose: str, *, over_http: bool = True) -> None:
-    """Raise `ConfigError` unless all that a server needs is installed, also what only a later request would load."""
+    """Raise `ConfigError` unless everything a server needs is installed, including modules that are imported lazily."""
     require_extra("serve", purpose, "starlette", *(_OVER_HTTP if over_http else ()))
 
 
 def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
-    """The Starlette application of an open yard; see `toolyard.serving.app.asgi`."""
+    """Return the Starlette application of an open yard; see `toolyard.serving.app.asgi`."""
     require_serving("toolyard.serving")
-    # Not before it is needed: commands that only look after keys need no web framework.
+    # Imported late: commands that only manage keys need no web framework.
     from toolyard.serving.app import asgi as create
 
     return create(yard, block)

@@ -1,9 +1,9 @@
-"""`Admission`: which requests may run now, which wait for a turn, and which are refused with a time to retry after.
+"""`Admission`: which requests run now, which are queued, and which are refused with a `Retry-After`.
 
 async with Place(admission, principal):
     ...
 
-Everything here belongs to one event loop.
+Nothing here is thread-safe: use it from one event loop.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Clock = Callable[[], float]
 
 _BUSY_RETRY = 1
 _BYTES = 16 * 1024
-"""Of a large request that count as one more request."""
+"""Body bytes that count as one more request against the rate limit."""
 
 
 class KeyUse:
-    """What one principal does at the moment."""
+    """The running and queued requests of one principal, with its rate limiter."""
 
     __slots__ = ("bucket", "concurrency", "limits", "queue", "running")
 
@@ -42,11 +42,11 @@ class KeyUse:
 
 
 class Admission:
-    """Hands out the places in which requests run.
+    """Hands out a limited number of places; a request needs one to run.
 
-    Places go round robin among the principals that wait, so one with a thousand requests delays another by one of
-    them. Where the queue is full, the principal with most requests in it gives way. A principal without a key has
-    neither rate nor concurrency limit: on a server without keys those are all.
+    Free places go round robin to the principals that have queued requests, so a principal with a thousand of them
+    delays another by at most one. When the queue is full, the principal with the most queued requests loses its newest.
+    Principals without a key have no rate or concurrency limit: on a server without keys, every caller is one of them.
     """
 
     def __init__(
@@ -62,23 +62,23 @@ class Admission:
         self.max_running = max_running
         self.max_waiting = max_waiting
         self.running = 0
-        """Requests that have a place."""
+        """Requests that hold a place."""
         self.waiting = 0
-        """Requests that wait for one."""
+        """Requests queued for a place."""
         self.aside = 0
-        """Requests that were answered when their time was over, and whose work goes on without a place."""
+        """Requests answered at their deadline whose work is still running, without a place."""
         self._rate = rate
         self._burst = burst
         self._concurrency = max_running if concurrency is None else concurrency
         self._clock = clock
         self._tenants: dict[str | None, KeyUse] = {}
         self._ring: dict[KeyUse, None] = {}
-        """Those who wait and may run, in the order of their turns."""
+        """Principals with queued requests and concurrency to spare, in the order in which they get the next places."""
         self._crowd: set[KeyUse] = set()
-        """Those who wait."""
+        """Principals with queued requests."""
 
     def check_rate(self, principal: Principal) -> None:
-        """Count a request, once; one too many is an `HttpFault` 429."""
+        """Count a request, once, against the principal's rate; raise `HttpFault` 429 if that is exceeded."""
         tenant = self._find_tenant(principal)
         if tenant.bucket is not None:
             pause = tenant.bucket.try_take(self._clock())
@@ -87,19 +87,19 @@ class Admission:
 
     def _find_tenant(self, principal: Principal) -> KeyUse:
         tenant = self._tenants.get(principal.key_id)
-        # Limits of a key may change while it is in use; the object is then another one.
+        # The limits of a key may change while it is in use; `limits` is then a different object.
         return tenant if tenant is not None and tenant.limits is principal.limits else self._known(principal)
 
     def charge(self, principal: Principal, size: int) -> None:
-        """Count a request for as many as its size makes it worth: reading a large one delays all others."""
+        """Charge the principal's rate for the size of a body: reading a large one delays all other requests."""
         tenant = self._tenants.get(principal.key_id)
         if tenant is not None and tenant.bucket is not None:
             tenant.bucket.charge(size / _BYTES)
 
     def try_place(self, principal: Principal) -> bool:
-        """True if the request has a place, False if it must `wait`. One that may do neither is an `HttpFault` 429."""
+        """True if the request got a place, False if it must `wait`; raises `HttpFault` 429 if the queue is full."""
         tenant = self._find_tenant(principal)
-        # Those that wait come first, of the same principal too.
+        # Queued requests come first, those of the same principal included.
         if self.running < self.max_running and tenant.running < tenant.concurrency and not tenant.queue:
             self.running += 1
             tenant.running += 1
@@ -109,7 +109,7 @@ class Admission:
         return False
 
     async def wait(self, principal: Principal) -> None:
-        """After a False of `try_place`: return once there is a place, or raise an `HttpFault` 429."""
+        """After `try_place` returned False: return once the request has a place, or raise `HttpFault` 429."""
         tenant = self._find_tenant(principal)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         tenant.queue.append(turn)
@@ -123,7 +123,7 @@ class Admission:
             if turn.cancelled():
                 self._withdraw(tenant, turn)
             elif turn.exception() is None:
-                # The place was given in the same moment; there is no request left to use it.
+                # The place was handed out at the same moment; return it, since the request is gone.
                 self.leave(principal)
             raise
 
@@ -135,11 +135,11 @@ class Admission:
         self._offer(tenant)
 
     def leave_later(self, principal: Principal, abandoned: Iterable[Future[Any]]) -> None:
-        """Give the place back, where work goes on past its deadline.
+        """Give the place back for a request that was answered at its deadline while its work (`abandoned`) still runs.
 
-        It may go on for ever, and no other request must wait for it: it steps aside. When as many have done so as may
-        run, those that follow keep their places until they are over. A key has its own share of places, and there it
-        counts all the while.
+        That work may never end, so it gives up its place and is counted in `aside`. At most `max_running` requests may
+        be aside; further ones keep their places until their work ends. All along, the work counts against the
+        concurrency limit of its key.
         """
         left = [work for work in abandoned if not work.done()]
         if not left:
@@ -158,7 +158,7 @@ class Admission:
                 over_at_last(principal)
 
         def over(_: Future[Any]) -> None:
-            with suppress(RuntimeError):  # the loop is closed, and no request waits for a place any more
+            with suppress(RuntimeError):  # the loop is closed, so no request waits for a place
                 loop.call_soon_threadsafe(one_less)
 
         for work in list(left):
@@ -180,7 +180,7 @@ class Admission:
             self._offer(tenant)
 
     def _withdraw(self, tenant: KeyUse, turn: asyncio.Future[None]) -> None:
-        # It may be gone already: `_hand_out` takes out those that it finds cancelled.
+        # It may have been removed already: `_hand_out` drops cancelled ones.
         if turn in tenant.queue:
             tenant.queue.remove(turn)
             self.waiting -= 1
@@ -189,7 +189,7 @@ class Admission:
                 self._ring.pop(tenant, None)
 
     def _offer(self, tenant: KeyUse) -> None:
-        """A place is free, or the principal may have another."""
+        """Hand out places after one became free or the principal may hold another."""
         if self.waiting:
             self._list(tenant)
             self._hand_out()
@@ -216,9 +216,9 @@ class Admission:
                 self._crowd.discard(tenant)
 
     def _make_room(self, tenant: KeyUse) -> None:
-        """Drop the newest request of the principal that waits with most, or refuse if that is this one."""
+        """Drop the newest request of the principal with the longest queue; raise if that is this principal."""
         mine = len(tenant.queue) + 1
-        # A flood has nearly all of the queue; it is to be refused without looking at all the others.
+        # Fast path for a flood: a principal that has most of the queue is refused without comparing all the others.
         if self.waiting - len(tenant.queue) <= mine:
             raise _overloaded()
         largest = max(self._crowd, key=lambda other: len(other.queue))
@@ -248,7 +248,9 @@ class Admission:
 
 
 class Place:
-    """`async with`: a request's place. It may be given back and taken again: who waits for a person needs none."""
+    """`async with`: the place of one request. It can be given back and taken again, for instance while the request
+    waits for an approval.
+    """
 
     __slots__ = ("_abandoned", "_held", "_places", "_principal")
 
@@ -256,17 +258,17 @@ class Place:
         self._places = places
         self._principal = principal
         self._abandoned = abandoned
-        """Work that goes on past its deadline."""
+        """Work that is still running past its deadline."""
         self._held = False
 
     async def take(self) -> None:
-        """Have a place, now or once there is one, for a request that was counted before."""
+        """Take a place, waiting for one if necessary. Does not count against the rate."""
         if not self._places.try_place(self._principal):
             await self._places.wait(self._principal)
         self._held = True
 
     def leave(self) -> None:
-        """Give it back, if it is held."""
+        """Give the place back, if it is held."""
         if not self._held:
             return
         self._held = False

@@ -1,4 +1,4 @@
-"""The service as a Starlette application, to be served by a process of ours or mounted in an application of yours."""
+"""The service as a Starlette application, served by `toolyard serve` or mounted in another application."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxL
 
 
 def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
-    """The application of an open yard, as its config's `server` block or `block` has it.
+    """Return the application of an open yard, configured by `block` or else by the `server` block of its config.
 
-    An application that mounts it has to run its lifespan.
+    An application that mounts it must run its lifespan:
 
     app = asgi(yard)
     mine = Starlette(routes=[Mount("/tools", app)], lifespan=app.router.lifespan_context)
@@ -53,10 +53,10 @@ def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
 
 
 class ServiceApp(Starlette):
-    """Starlette without its own handlers of errors, unless one is added: the boundary answers each error."""
+    """Starlette without its error middleware, unless it has exception handlers; `RequestBoundary` answers errors."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Our middleware and what was added to it."""
+        """Build the stack from the user middleware alone, unless there are exception handlers."""
         if self.exception_handlers:
             return super().build_middleware_stack()
         app: ASGIApp = self.router.middleware_stack
@@ -66,7 +66,7 @@ class ServiceApp(Starlette):
 
 
 def create_app(service: Service) -> Starlette:
-    """The application of a service: routes, and the middleware around them."""
+    """Return the application of a service: its routes and the middleware around them."""
     block = service.block
     log = RequestLog(block.log)
     console = Console(service) if block.page else None
@@ -134,7 +134,7 @@ def _api_operations(service: Service) -> list[Operation]:
 
 
 def _mcp_operations(server: McpEndpoint) -> tuple[Operation, ...]:
-    """Those of streamable HTTP, and of the transport before it."""
+    """The operations of MCP over streamable HTTP and over the older SSE transport."""
     http, sse = StreamableHttp(server), SseTransport(server)
     return (
         Operation(*("POST", "/mcp", http.post_message, "A message of an MCP client", _Body), streams=True, shown=False),
@@ -150,8 +150,8 @@ def _mcp_operations(server: McpEndpoint) -> tuple[Operation, ...]:
 
 
 async def refuse_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    """Where no route has the path."""
-    # In the message: clients of ARP show that, and nothing else of an error.
+    """Answer 404 for a path that no route matches."""
+    # In the message: ARP clients show nothing else of an error.
     where = f"; {ARP_PLACE}" if _ARP_PATH.match(scope["path"]) else ""
     raise HttpFault(
         404, "route.not_found", f"nothing is served at this path{where}", hint="GET /openapi.json lists what is"

@@ -1,4 +1,4 @@
-"""`ApprovalView`: approvals as a caller sees them, listed, shown and decided by the same rules on every wire."""
+"""`ApprovalView`: lists, shows and decides approvals for a caller, by the same rules on every wire."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from toolyard.serving.identity import Principal
 
 
 class ApprovalView:
-    """The approvals of an engine, for callers with a key and without one."""
+    """The approvals of an engine, as callers with and without a key may see and decide them."""
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
 
     async def list_page(self, principal: Principal, **filters: Any) -> dict[str, Any]:
-        """A page of those that they may see; `filters` are those of `Approvals.list`."""
+        """Return a page of the approvals the principal may see; `filters` are those of `Approvals.list`."""
         decider = decider_of(principal)
         try:
             page = await self._approvals.alist(by=decider, **filters)
@@ -29,14 +29,14 @@ class ApprovalView:
         return shown if page.cursor is None else {**shown, "next_cursor": page.cursor}
 
     async def show(self, principal: Principal, approval_id: str, seconds: float = 0.0) -> dict[str, Any]:
-        """One of them, as it is when it is decided, or after so many seconds at the latest."""
+        """Return one approval as JSON, waiting up to `seconds` for it to be decided."""
         decider = decider_of(principal)
         return self._show(await self._approvals.await_for(approval_id, seconds, decider), decider)
 
     async def decide(
         self, principal: Principal, approval_id: str, verdict: Literal["approve", "deny"], reason: str | None = None
     ) -> dict[str, Any]:
-        """Approve or deny one; an `ApprovalError` if that is not theirs to do, or not to be done any more."""
+        """Approve or deny one; raises `ApprovalError` if the principal may not, or if it can no longer be decided."""
         decider = decider_of(principal)
         decide = self._approvals.aapprove if verdict == "approve" else self._approvals.adeny
         return self._show(await decide(approval_id, decider, reason), decider)
@@ -51,7 +51,7 @@ class ApprovalView:
 
 
 def write_approval(approval: Approval) -> dict[str, Any]:
-    """An approval as JSON, without what only this machine should know."""
+    """Return an approval as JSON, without the fields that must not leave this machine."""
     kept_here = ("owner", "yard")  # a key's id, and a path of this machine
     shown = {name: value for name, value in approval.to_dict().items() if value is not None and name not in kept_here}
     shown["self"] = shown.pop("self_allowed")
@@ -59,7 +59,7 @@ def write_approval(approval: Approval) -> dict[str, Any]:
 
 
 def decider_of(principal: Principal) -> Decider:
-    """The principal as approvals know it. All callers without a key are one, and decide on no call of their own."""
+    """Return the `Decider` for a principal. Callers without a key share one, so they cannot decide their own calls."""
     if principal.key_id is None:
         return Decider(name=ANONYMOUS, approves=lambda namespace: True)
     approves = partial(principal.scopes.allows, "approve")

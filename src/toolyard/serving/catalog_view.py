@@ -1,6 +1,6 @@
-"""`CatalogView`: the registry as callers see it: which tools are shown to whom, found by name, and listed.
+"""`CatalogView`: the registry as callers see it: which tools each may see, by name and in listings.
 
-What depends on the catalog alone is made once for each snapshot, and shared by all callers who see the same tools.
+Values computed from the catalog are cached per snapshot and shared by all callers who see the same tools.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ _MOST = 256
 
 
 class Visibility:
-    """Shows what a caller's key lists, without what the policy denies them whatever they send.
+    """Decides which tools a caller may see: those its key lists, without those the policy always denies it.
 
-    To call such a tool is denied, and says why; it is only left out where it was not asked for by its name.
+    Calling such a denied tool still fails with the policy's reason, not as an unknown tool.
     """
 
     def __init__(self, policy: Policy | None) -> None:
         self._policy = policy
 
     def filter_for(self, principal: Principal) -> Shows | None:
-        """True for the tools that are shown; None if all are."""
+        """Return a predicate that is true for visible tools; None if all are visible."""
         policy, keys = self._policy, principal.policy_keys
         if policy is None:
             return None if principal.sees_all else principal.lists
         return lambda tool: principal.lists(tool) and not policy.always_denies(tool, keys)
 
     def is_held(self, principal: Principal, tool: Tool) -> bool:
-        """True if calls of it by that principal wait for approval, at least in some sessions."""
+        """True if the principal's calls of the tool need approval, at least in some sessions."""
         return self._policy is not None and self._policy.may_ask(tool, principal.policy_keys)
 
     def slot(self, principal: Principal) -> tuple[Scopes, tuple[str, ...]]:
-        """Equal for callers who are shown the same of one catalog."""
+        """Return a cache key that is equal for callers who see the same tools of a catalog."""
         looks_at_keys = self._policy is not None and self._policy.looks_at_keys
         return principal.scopes, principal.policy_keys if looks_at_keys else ()
 
 
 class SnapshotCache:
-    """What depends on the catalog alone, kept until that is another one. Where there is too much, the oldest goes."""
+    """Values computed from one snapshot, dropped when there is a new one. When it is full, the oldest entry goes."""
 
     def __init__(self) -> None:
         self._kept: tuple[object, dict[object, Any]] = (None, {})
         self._putting = threading.Lock()
 
     def get(self, snapshot: object, key: object) -> Any:
-        """What was kept under the key for that very snapshot, or None."""
+        """Return the value cached under the key for exactly this snapshot, or None."""
         known, kept = self._kept
         return kept.get(key) if known is snapshot else None
 
     def put(self, snapshot: object, key: object, value: Any) -> None:
-        """Keep it; another snapshot begins anew. Threads do so, too."""
+        """Cache a value; another snapshot replaces everything. Thread-safe."""
         with self._putting:
             known, kept = self._kept
             if known is not snapshot:
@@ -85,7 +85,7 @@ class SnapshotCache:
 
 
 class CatalogView:
-    """The registry as callers see it."""
+    """The tools of a registry, filtered by what each caller may see."""
 
     def __init__(
         self, registry: ToolRegistry, names: CurrentNames, cache: SnapshotCache, visibility: Visibility
@@ -96,15 +96,15 @@ class CatalogView:
         self.cache = cache
 
     def list_visible(self, principal: Principal, snapshot: Snapshot) -> Sequence[Tool]:
-        """The tools that the caller may know of, in registration order."""
+        """Return the tools that the caller may see, in registration order."""
         shows = self.visibility.filter_for(principal)
         if shows is None:
             return snapshot.tools
-        # Kept, because a policy takes its time over each of ten thousand tools.
+        # Cached: checking the policy for ten thousand tools is slow.
         return self.keep(principal, "visible", lambda snapshot: list(filter(shows, snapshot.tools)), snapshot)
 
     def filter_visible(self, principal: Principal, snapshot: Snapshot) -> Shows | None:
-        """True for tools of that very snapshot that the caller may know of; None if all are."""
+        """Return a predicate, true for the tools of this snapshot that the caller may see; None if all are visible."""
         tools = self.list_visible(principal, snapshot)
         shown = None if tools is snapshot.tools else set(map(id, tools))
         return None if shown is None else lambda tool: id(tool) in shown
@@ -112,7 +112,7 @@ class CatalogView:
     def keep(
         self, principal: Principal, key: object, make: Callable[[Snapshot], T], snapshot: Snapshot | None = None
     ) -> T:
-        """What `make` gives, made once for each catalog and for all who are shown the same of it."""
+        """Return `make(snapshot)`, cached per snapshot and shared by all callers who see the same tools."""
         snapshot, slot = snapshot or self.registry.snapshot, (key, self.visibility.slot(principal))
         kept: T | None = self.cache.get(snapshot, slot)
         if kept is None:
@@ -121,7 +121,10 @@ class CatalogView:
         return kept
 
     async def answer_listing(self, request: Request, key: str, make: Callable[[Snapshot], Any]) -> Response:
-        """An answer of catalog and key alone: written once, and tagged so that it need not travel twice."""
+        """Respond with a document that depends only on the catalog and what the caller may see.
+
+        It is encoded once, and has an ETag: `If-None-Match` is answered with 304.
+        """
         principal = caller_of(request).principal
 
         def write(snapshot: Snapshot) -> tuple[bytes, str]:
@@ -137,7 +140,7 @@ class CatalogView:
         return JsonResponse(body, headers={"etag": tag})
 
     def find_definition(self, principal: Principal, name: str, fingerprint: str | None) -> Tool:
-        """The one tool a name and perhaps a fingerprint stand for, among those the caller may know of."""
+        """Return the one tool that a name, with an optional fingerprint, stands for among those the caller may see."""
         known = self.names.now.find_name(name, self.visibility.filter_for(principal))
         overload = self.names.now.read_call(ToolCall(name)).overload
         return self.find_overload(principal, known, name, fingerprint or overload)
@@ -145,9 +148,9 @@ class CatalogView:
     def find_overload(
         self, principal: Principal, known: str | None, name: str, fingerprint: str | None, *, by_id: bool = False
     ) -> Tool:
-        """The tool behind a qualified name; 404 if the caller knows none, 409 if there are several.
+        """Return the tool with the qualified name `known`; 404 if the caller sees none, 409 if there are several.
 
-        `by_id`: `name` is a tool id, and so are the names in what is said of it.
+        `name` is the name in the request, for messages. With `by_id` it is a tool id, and messages name tools by id.
         """
         shows = self.visibility.filter_for(principal)
         tools = [tool for tool in self.registry.get(known or "") if shows is None or shows(tool)]
@@ -168,7 +171,7 @@ class CatalogView:
         return tools[0]
 
     def make_unknown(self, principal: Principal, name: str, *, by_id: bool) -> HttpFault:
-        """What is said of a name that stands for no tool, or for several; only what the caller sees is named."""
+        """Return the 404 for a name that stands for no tool or for several. It names only tools the caller may see."""
         names = self.names.now
         spell = names.tool_id if by_id else names.spell_name
         tools = self.list_visible(principal, names.snapshot)
@@ -191,7 +194,7 @@ class CatalogView:
 
 
 def show_native(tool: Tool, **marks: Any) -> dict[str, Any]:
-    """A tool with everything known of it, and how well it fits what was asked for."""
+    """Return all fields of a tool as JSON; `marks` are added to it, such as the score of a search hit."""
     return {
         **marks,
         "qualified_name": tool.qualified_name,
@@ -202,5 +205,5 @@ def show_native(tool: Tool, **marks: Any) -> dict[str, Any]:
 
 
 def _names_tag(tag: str, wanted: str) -> bool:
-    """True if the header names the tag, alone or in a list; a proxy may have called it weak."""
+    """True if the `If-None-Match` header lists the ETag; a proxy may have made it a weak one."""
     return wanted.strip() == "*" or tag in (item.strip().removeprefix("W/") for item in wanted.split(","))

@@ -1,6 +1,6 @@
-"""Cursors of paged lists: a place in one list, sealed with the digest of that list, so that another list refuses it.
+"""Cursors of paged lists: a position, authenticated with a digest of the list so that no other list accepts it.
 
-The digest covers what the list depends on (filters, owner): `digest_json` makes it, for idempotent requests too.
+The digest covers what the list depends on (filters, owner). `digest_json` computes it; idempotent requests use it too.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import msgspec
 T = TypeVar("T")
 
 DIGEST_BYTES = 12
-"""Of what seals a cursor."""
+"""Length of the authentication code at the end of a cursor."""
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""A number in a cursor, as every store can hold it."""
+"""A number in a cursor, limited to what every store can hold."""
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def digest_json(*parts: Any) -> bytes:
-    """Equal for equal JSON, whatever the order of its keys."""
+    """Return a digest that is equal for equal JSON, whatever the order of keys."""
     return hashlib.sha256(_canonical(parts)).digest()
 
 
 def write_cursor(digest: bytes, *place: int | str) -> str:
-    """The text for a place in the list that the digest stands for; sealed, so that one of another list is refused."""
+    """Return the cursor for a position in the list that `digest` identifies."""
     return base64.urlsafe_b64encode(_seal_place(digest, _canonical(place))).decode().rstrip("=")
 
 
 def read_cursor(digest: bytes, cursor: str, kind: type[T]) -> T | None:
-    """The place, of a kind such as `tuple[Position]`; None if the cursor is not of this list, or was made up."""
+    """Return the position, as a type such as `tuple[Position]`; None if the cursor is invalid or from another list."""
     try:
         sealed = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         place = sealed[:-DIGEST_BYTES]
-        # By its type: a client that knows the filters can seal whatever it likes.
+        # The type is checked, since the digest is no secret: a client that knows the filters can forge any position.
         return msgspec.json.decode(place, type=kind) if sealed == _seal_place(digest, place) else None
     except (ValueError, msgspec.DecodeError):
         return None

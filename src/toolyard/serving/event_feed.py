@@ -1,7 +1,7 @@
-"""`EventFeed`: the latest events of a yard, filled from the journal, which other processes write to as well.
+"""`EventFeed`: the latest events of a yard, read from the journal that all processes of the service write to.
 
-There is no queue for a reader: all read from one list, at their own pace. A reader that is slow, or comes back later,
-continues where it was; if that place is no longer in the list, it can tell.
+Readers have no queues: all read from one list, each at its own pace. A slow or returning reader continues at the last
+event it has seen, and can tell when events after that one are no longer in the list.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from toolyard.serving.streams import write_event
 
 _EXPIRY_LOOK = 60.0
 _CHUNK = 200
-"""Events that are written to a reader in one go."""
+"""The most events written to a reader at once."""
 _TURNED = {"ok": "source.recovered", "stale": "source.died", "failed": "source.died"}
 
 
 class EventFeed:
-    """The events of a yard, the latest of them at hand."""
+    """The latest events of a yard, in memory while there are readers."""
 
     def __init__(self, yard: Toolyard) -> None:
         engine = yard.tool_engine
@@ -36,9 +36,9 @@ class EventFeed:
         self.journal = engine.journal or open_journal(engine.sessions.store, CallLogOptions())
         self._events: list[Event] = []
         self._floor = 0
-        """All that came after this place is in the list."""
+        """The list has every event whose id is above this one."""
         self._news = asyncio.Event()
-        """Set when there is something new, and then replaced."""
+        """Set when there are new events, and then replaced."""
         self._chunks: dict[tuple[object, int], tuple[bytes, int]] = {}
         self._sources: dict[str, SourceReport] = {}
         self._snapshot: object = None
@@ -46,12 +46,12 @@ class EventFeed:
         self._is_current = False
         self._approvals = engine.approvals
         self._next_expiry = 0.0
-        """When to look, by the monotonic clock, for approvals that have expired."""
+        """When to check for expired approvals, by the monotonic clock."""
         self._filling = asyncio.Lock()
         engine.approvals.listeners.append(self._tell_approval)
 
     async def poll(self) -> None:
-        """Look for what has happened."""
+        """Record changed sources and expired approvals as events, and read new events from the journal."""
         self._notice_sources()
         await self._settle_approvals()
         await self._fill_list()
@@ -59,13 +59,13 @@ class EventFeed:
     async def _settle_approvals(self) -> None:
         now = time.monotonic()
         if now >= self._next_expiry:
-            # First, so that one that is held meanwhile is looked at in time.
+            # Set first: `_tell_approval` may bring it forward for a call that is held in the meantime.
             self._next_expiry = now + _EXPIRY_LOOK
             seconds = await self._sessions.in_thread(self._approvals.settle_expired)
             self._next_expiry = min(self._next_expiry, time.monotonic() + seconds)
 
     async def _fill_list(self) -> None:
-        # One at a time: what two have read would not be in order.
+        # One at a time, or the events of two readings could be out of order.
         async with self._filling:
             while self._is_current:
                 found = await self._sessions.off_loop(lambda: self.journal.read_events(self.newest))
@@ -75,11 +75,11 @@ class EventFeed:
 
     @property
     def newest(self) -> int:
-        """The id of the last event that is at hand."""
+        """The id of the last event in the list, 0 if it is empty."""
         return self._events[-1].id if self._events else 0
 
     async def join(self) -> None:
-        """Count a reader in; the first one has the list filled."""
+        """Add a reader; the first one fills the list."""
         self.readers += 1
         async with self._filling:
             if not self._is_current:
@@ -87,18 +87,18 @@ class EventFeed:
                 self._take(recent, follows=False)
                 self._is_current = True
                 if len(recent) < KEPT_EVENTS:
-                    # Nothing was ever thrown away.
+                    # The journal has dropped no event yet, so the list is complete.
                     self._floor = 0
-        # What it has read elsewhere may be newer than the last look of this process.
+        # The reader may have seen, on another process, events newer than this process has read.
         await self._fill_list()
 
     def leave(self) -> None:
-        """Count a reader out; without readers, nothing is read from the journal."""
+        """Remove a reader; without readers, the journal is not read."""
         self.readers -= 1
         self._is_current = self._is_current and self.readers > 0
 
     def find_place(self, event_id: str | None) -> int | None:
-        """Where to go on after an event that a reader names; None if that cannot be told any more."""
+        """Return the place after which to continue, given `Last-Event-ID`; None if events in between may be lost."""
         if event_id is None:
             return self.newest
         epoch, _, number = event_id.partition("-")
@@ -107,11 +107,14 @@ class EventFeed:
         return int(number) if self.is_at_hand(int(number)) else None
 
     def is_at_hand(self, place: int) -> bool:
-        """False if what came directly after that place is not in the list any more, or was never there."""
+        """False if the event after that place is no longer in the list, or the place is in the future."""
         return self._floor <= place <= self.newest
 
     def take(self, principal: Principal, place: int) -> tuple[bytes, int]:
-        """What they may see after a place, written, and how far that reaches. Made once for all who ask the same."""
+        """Return the encoded events after `place` that the principal may see, and the place they reach to.
+
+        Cached for all readers with the same place and rights.
+        """
         slot = (principal.scopes, principal.owner)
         chunk = self._chunks.get((slot, place))
         if chunk is None:
@@ -126,23 +129,23 @@ class EventFeed:
         return chunk
 
     def write_id(self, place: int) -> str:
-        """A place as readers name it."""
+        """Return the event id that readers get for a place."""
         return f"{self.journal.epoch}-{place}"
 
     async def wait(self, seconds: float) -> None:
-        """Until there is something new, or so long."""
+        """Wait until there are new events, for at most that long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
 
     def wake(self) -> None:
-        """Have every reader look again."""
+        """Wake every waiting reader."""
         self._news.set()
         self._news = asyncio.Event()
 
     def _take(self, fresh: list[Event], follows: bool) -> None:
         if not follows:
-            # What was here and what comes now do not meet: a reader in between has missed something.
+            # There may be a gap between the old events and these; a reader in it has missed some.
             self._events = []
             self._floor = fresh[0].id - 1 if fresh else 0
         self._events += fresh
@@ -163,7 +166,7 @@ class EventFeed:
             if not begun or known == source:
                 continue
             kind = "source.changed" if known is None or known.state == source.state else _TURNED[source.state]
-            # Why is in the report, for admins.
+            # The reason is in the report, which only admins may read.
             self.journal.tell(kind, "", "", {"source": name, "state": source.state, "loaded": source.loaded})
 
     def _tell_approval(self, approval: Approval) -> None:
@@ -176,7 +179,7 @@ class EventFeed:
 
 
 def sees_event(principal: Principal, event: Event) -> bool:
-    """Admins see everything, keys what is theirs, and approvers what they may have to decide on."""
+    """True for admins, for the owner of the event, and, for approval events, for approvers of the namespace."""
     scopes = principal.scopes
     if scopes.everywhere("admin") or (event.owner and event.owner == principal.owner):
         return True

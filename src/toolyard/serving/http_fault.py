@@ -1,4 +1,4 @@
-"""`HttpFault`: a request that is refused, and the one envelope every refusal travels in."""
+"""`HttpFault`: the exception for a refused request, and the error envelope that all refusals share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ARP_PLACE = "ARP v1 is served under /arp: add that to the base URL of the client
 
 
 class HttpFault(Exception):
-    """Ends a request with a status and `{"error": {code, message, retryable, ...}}`. Never an error of a tool call.
+    """Ends a request with a status and `{"error": {code, message, retryable, ...}}`. Not used for failed tool calls.
 
     `retry_after` is the number of seconds after which the same request may be sent again.
     """
@@ -42,9 +42,9 @@ class HttpFault(Exception):
             self.headers += ((b"retry-after", b"%d" % retry_after),)
 
     def envelope(self) -> dict[str, Any]:
-        """The body; fields that say nothing are left out, since neither wire allows null for them.
+        """Return the response body. Empty fields are left out, since the wires do not allow null for them.
 
-        A hint travels among the details: ARP allows no other field in an error.
+        The hint is put into `details`, because ARP allows no further field in an error.
         """
         error: dict[str, Any] = {"code": self.code, "message": self.message, "retryable": self.retryable}
         details = self.details if self.hint is None else {**self.details, "hint": self.hint}
@@ -54,18 +54,18 @@ class HttpFault(Exception):
 
 
 def make_overloaded(message: str, retry_after: int, details: dict[str, Any] | None = None) -> HttpFault:
-    """For a client that has too much of something; it may try again after so many seconds."""
+    """Return the 429 for a server or client over its limits; the client may retry after `retry_after` seconds."""
     return HttpFault(429, "server.overloaded", message, details=details, retry_after=retry_after)
 
 
 def refuse_cursor() -> HttpFault:
-    """For a cursor that the list did not give, or gave for other filters."""
+    """Return the 400 for a cursor that is malformed or belongs to another list or to other filters."""
     words = "cursor is not one of this list: give next_cursor of the page before, with the same filters"
     return HttpFault(400, "request.invalid_query", words)
 
 
 def find_session_fault(error: BaseException) -> HttpFault | None:
-    """How an error of sessions, definitions or approvals is told over HTTP; None for any other error."""
+    """Return the `HttpFault` for an error of sessions, definitions or approvals; None for any other error."""
     if isinstance(error, SessionError | DefinitionError | ApprovalError):
         return HttpFault(error.http_status, error.code, str(error), retryable=error.retryable)
     return None

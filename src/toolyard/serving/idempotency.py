@@ -1,17 +1,18 @@
-"""`Idempotency`: a request that carries a key is carried out once, however often and wherever it arrives.
+"""`Idempotency`: a request with an idempotency key runs once, however often it arrives, and at whichever process.
 
-A key goes from nothing to a *claim* to an *answer*, and only forward, until that is whole. The claim is in the store
-before anything runs, the answer before it is sent. So whatever dies when, the next request with the key finds out
+The entry of a key in the store goes from nothing to a *claim* to an *answer*. The claim is stored before anything
+runs, the answer before it is sent. So whichever process dies at whatever point, the next request with the key can tell
 how far it got:
 
-    nothing    not begun                              it runs
-    claim      running, or its process is dead        wait; or the answer is `interrupted`, or a READ runs again
-    answer     over                                   the same answer
-               some of its calls are held             a claim again, which goes on with those
+    entry      meaning                                what the next request does
+    nothing    not begun                              runs
+    claim      running, or its process has died       waits; if it has died: answers `interrupted`, or runs a READ again
+    answer     finished                               gives the same answer
+               some of its calls are held             makes it a claim again, and runs those calls
 
-A process that lives holds a lock under its own name, which is released when it dies. A lock can be
-lost by one that lives (its connection is cut), so nothing rests on it alone: every step is a compare-and-swap, and
-an answer that comes after all takes the place of an `interrupted` that was only a guess.
+Each process holds a lock under its own name, which is released when it dies. A live process may lose its lock (when
+its connection is cut), so correctness does not depend on it: every step is a compare-and-swap, and an answer that
+arrives late replaces an `interrupted` that was only a guess.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _KIND, _HOLDER = "answer", "holder"
 _POLL = 0.02
 _POLL_MOST = 0.25
 _PROBE = 1.0
-"""Seconds between two looks whether the process that runs a request elsewhere still lives."""
+"""Seconds between checks whether the process that holds a claim is still alive."""
 _MOST_UNSETTLED = 10_000
 _SWEEP = 600.0
 
@@ -68,7 +69,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-# Raised before anything has run, each by its own promise; of all other errors it is not known.
+# Errors that guarantee that nothing has run; after any other error, something may have.
 _NOTHING_RAN = (
     *(HttpFault, SessionBusyError, SessionExistsError, SessionFullError),
     *(UnknownEntryError, UnknownSessionError),
@@ -76,14 +77,14 @@ _NOTHING_RAN = (
 
 
 class KeySlot(NamedTuple):
-    """Where a key's answer is stored."""
+    """Where the entry of an idempotency key is stored."""
 
     owner: str
     name: str
 
 
 class KeyedRequest(NamedTuple):
-    """One request with a key, as it was made."""
+    """One request with an idempotency key; the fields are the arguments of `Idempotency.answer`."""
 
     slot: KeySlot
     digest: bytes
@@ -94,7 +95,7 @@ class KeyedRequest(NamedTuple):
 
 
 class KeyedWork:
-    """A request that is being carried out here, or waited for on behalf of another process."""
+    """A request running in this process, or waiting for another process that has claimed its key."""
 
     __slots__ = ("digest", "task", "waiting")
 
@@ -102,16 +103,16 @@ class KeyedWork:
         self.digest = digest
         self.task = task
         self.waiting = 0
-        """How many wait for it: one that gives up cancels neither the work nor the answer of the others."""
+        """The number of requests that wait for it. One that is cancelled does not cancel the work."""
 
     async def wait(self) -> StoredAnswer:
-        """What came of it."""
+        """Return the answer, or raise the error of the work."""
         self.waiting += 1
         try:
             return await asyncio.shield(self.task)
         except asyncio.CancelledError:
             if self.task.cancelled():
-                # The server stops, and it had not begun, so that it could not say so itself.
+                # Cancelled by `close` before it began, so `_run` had no chance to raise this.
                 raise server_stopping() from None
             raise
         finally:
@@ -119,7 +120,7 @@ class KeyedWork:
 
 
 async def carry_out(job: KeyedRequest, claim: bytes) -> tuple[StoredAnswer, bytes | None, BaseException | None]:
-    """Carry out the request: the response, what is to be stored (None: as if it had never come), and the error."""
+    """Run the request. Return the answer, the entry to store (None to withdraw the claim), and the error, if any."""
     earlier = read_entry(claim).unfinished
     if earlier and job.resume is not None:
         job.resume(earlier)
@@ -139,14 +140,14 @@ async def carry_out(job: KeyedRequest, claim: bytes) -> tuple[StoredAnswer, byte
 
 
 async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, BaseException | None]:
-    """Wait for something that must not stop half way, even if this task is cancelled; says if it was."""
+    """Run `work` to its end even if this task is cancelled; return its result, and the cancellation, if any."""
     task = asyncio.get_running_loop().create_task(work)
     cancelled = await outlast(task)
     return task.result(), cancelled
 
 
 class Idempotency:
-    """Used on one event loop. A task of `tend` is to run as long as the server does, and `close` at its end."""
+    """Runs requests with idempotency keys on one event loop. Call `poll` every second or so, and `close` at the end."""
 
     def __init__(
         self,
@@ -162,7 +163,7 @@ class Idempotency:
         self._monotonic = monotonic
         self._running: dict[KeySlot, KeyedWork] = {}
         self._unsettled: dict[KeySlot, tuple[bytes, bytes | None]] = {}
-        """What the store would not take when a request was over: the claim, and what must replace it."""
+        """Finished requests whose outcome is not stored yet: the claim, and the entry to replace it (None: delete)."""
         self._name = secrets.token_hex(12)
         self._signing_on: asyncio.Task[None] | None = None
         self._claims = 0
@@ -180,13 +181,13 @@ class Idempotency:
         interrupted: Callable[[], StoredAnswer],
         resume: Callable[[bytes], None] | None = None,
     ) -> StoredAnswer:
-        """The answer of `make`, which is called only if it was not called for this key before.
+        """Return the answer of `make`, which is called only if it was not called for this key before.
 
-        `digest` stands for the request: another one under the same key is a 409. `repeatable` says that running it
-        again would change nothing; what is not, and may have been cut short, is answered by `interrupted()`, then and
-        ever after. Errors of `make` that say that nothing ran leave the key unused. If this task is cancelled, the
-        work goes on, and its answer is there for the next request with the key. An answer that is `unfinished` is not
-        given again: `resume` gets it, and `make` is called once more.
+        `digest` identifies the request: a different one under the same key is a 409. `repeatable` says that the request
+        may run twice without harm; one that may not, and may have been cut short, gets `interrupted()` as its permanent
+        answer. If `make` raises an error which says that nothing ran, the key stays unused. If this task is cancelled,
+        the work goes on, and its answer is kept for the next request with the key. An `unfinished` answer is not
+        replayed: it is passed to `resume`, and `make` is called again.
         """
         slot = KeySlot(owner, stored_name(key))
         work = self._running.get(slot)
@@ -199,9 +200,9 @@ class Idempotency:
         return response if first else mark_replayed(response)
 
     async def poll(self) -> None:
-        """Now and then: show that this process lives, store what could not be stored, forget what is old."""
+        """Keep the lock of this process, retry outcomes that could not be stored, and delete old answers."""
         if self._signing_on is not None and not await self._records.aholds(_HOLDER, "", self._name):
-            # A probe may have it for a moment; then the next round gets it.
+            # Another process may hold it for a moment to probe it; the next poll gets it then.
             await self._records.ahold(_HOLDER, "", self._name)
         for slot in list(self._unsettled):
             if slot in self._running or slot not in self._unsettled:
@@ -211,12 +212,12 @@ class Idempotency:
             except StoreFailing:
                 raise
             except SessionError as error:
-                # Only this one is refused. It must not be forgotten: a claim without it would look never acted on.
+                # The store rejects this entry only. Keep it, or the claim would look as if it had never been acted on.
                 log.warning("an answer cannot be stored: %s", error)
         await self._sweep()
 
     async def close(self) -> None:
-        """Cut short what still runs, and wait until the store knows. Nothing new is begun after that."""
+        """Cancel running requests and store their outcomes. No request is begun afterwards."""
         self._closing = True
         running = [work.task for work in self._running.values()]
         for task in running:
@@ -228,18 +229,18 @@ class Idempotency:
         except SessionError as error:
             log.warning("not all that is known of idempotency keys could be stored: %s", error)
         if self._signing_on is not None:
-            with suppress(SessionError):  # it goes with the process at the latest
+            with suppress(SessionError):  # released with the process at the latest
                 await self._records.arelease(_HOLDER, "", self._name)
 
     @property
     def running(self) -> int:
-        """Requests under way."""
+        """The number of running requests."""
         return len(self._running)
 
     def _begin(self, job: KeyedRequest) -> KeyedWork:
         if self._closing:
             raise server_stopping()
-        # A separate task: it goes on when no request waits for it any more.
+        # A separate task, so that it continues when no request waits for it any more.
         work = KeyedWork(job.digest, asyncio.get_running_loop().create_task(self._run(job)))
         self._running[job.slot] = work
         # Without a waiting request its exception is never retrieved; `_run` has logged what matters.
@@ -271,23 +272,23 @@ class Idempotency:
             raise (answer_unrecorded() if error is None else error) from failure
         if error is not None:
             raise error
-        # Another process may have given an answer already; then that is the one.
+        # Another process may have stored an answer already; that one counts.
         return response if stored is None else mark_replayed(stored)
 
     async def _claim(self, job: KeyedRequest) -> bytes | StoredAnswer:
-        """The claim, now stored, or the answer that is there. Waits for the request that has the key now."""
+        """Store a claim and return it, or return the stored answer. Waits while another process has the claim."""
         _, entry = self._unsettled.get(job.slot, (b"", None))
         self._claims += 1
         who = f"{self._name}.{self._claims}"
         try:
             if job.slot in self._unsettled:
-                # What an earlier request with the key left to be stored comes before anything else.
+                # Store the outcome of an earlier request with the key first.
                 await self._settle(job.slot)
                 entry = None
             await self._sign_on()
             return await self._put_claim(job, who)
         except SessionError as error:
-            # A commit that was not answered may have left the claim there, and no process will act on it.
+            # A commit whose reply was lost may have stored the claim, and no process will act on it: withdraw it later.
             if len(self._unsettled) < _MOST_UNSETTLED:
                 self._unsettled.setdefault(job.slot, (encode_entry(StoredAnswer(job.digest, who)), None))
             raise (store_unavailable() if entry is None else answer_unrecorded()) from error
@@ -298,7 +299,7 @@ class Idempotency:
         probe_at, pause = float("-inf"), _POLL
         value: bytes | None = None
         while True:
-            # Only asked to write where there is nothing: this may go round often.
+            # Write only if there was no entry: this loop may run often.
             if value is None and await self._records.aput(_KIND, *job.slot, mine, new=True):
                 return mine
             value = await self._records.aget(_KIND, *job.slot)
@@ -328,9 +329,12 @@ class Idempotency:
     async def _take_over(
         self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str
     ) -> bytes | StoredAnswer | None:
-        """What to do about a claim whose holder will not answer; None if it may yet, or another process was quicker."""
+        """Take over a claim whose process has died: return a new claim, or the `interrupted` answer.
+
+        None if the holder may still be alive, or another process was faster.
+        """
         holder = (found.claim or "").partition(".")[0]
-        # What began here is running or unsettled, and this is neither: a claim of our own was never acted on.
+        # Requests of this process are running or unsettled. This is neither, so its claim was never acted on.
         again = holder == self._name
         if not again and not await self._is_dead(holder):
             return None
@@ -341,7 +345,7 @@ class Idempotency:
         return mark_replayed(response) if await self._records.areplace(_KIND, *job.slot, value, entry) else None
 
     async def _claim_over(self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str) -> bytes | None:
-        """The claim, in place of what was found, with what came of that so far; None if another was quicker."""
+        """Replace the entry found with a claim that keeps its results so far; None if another process was faster."""
         mine = encode_entry(replace(found, digest=job.digest, claim=who))
         try:
             return mine if await self._records.areplace(_KIND, *job.slot, value, mine) else None
@@ -356,9 +360,9 @@ class Idempotency:
         return True
 
     async def _settle(self, slot: KeySlot) -> StoredAnswer | None:
-        """Put the answer, or nothing, in the place of the claim; the answer of another process if it stands.
+        """Replace the claim with its outcome. Return the answer of another process if that one is kept instead.
 
-        If the store fails, it raises, and the same is to be tried again later.
+        Raises if the store fails; the outcome then stays in `_unsettled` for another try.
         """
         pending = self._unsettled[slot]
         claim, entry = pending
@@ -367,14 +371,14 @@ class Idempotency:
             await self._records.aremove(_KIND, *slot, old=claim)
         else:
             stored = await self._store(slot, claim, entry)
-        # By now it may be a later request's.
+        # By now, the slot may belong to a later request.
         if self._unsettled.get(slot) is pending:
             del self._unsettled[slot]
         return stored
 
     async def _store(self, slot: KeySlot, claim: bytes, entry: bytes) -> StoredAnswer | None:
         while not await self._records.areplace(_KIND, *slot, claim, entry):
-            # Another process took this one for dead; or the store did it before, and could not say so.
+            # Another process took this one for dead, or an earlier write succeeded but its reply was lost.
             value = await self._records.aget(_KIND, *slot)
             if value == entry:
                 break
@@ -397,7 +401,7 @@ class Idempotency:
         await self._records.ahold(_HOLDER, "", self._name)
 
     async def _sweep(self) -> None:
-        """Forget old answers; the clock of records is steady, even when that of the machine is set."""
+        """Delete old answers, by the clock of the records, which does not jump when the machine's clock is set."""
         now = self._monotonic()
         if now >= self._sweep_at:
             self._sweep_at = now + _SWEEP

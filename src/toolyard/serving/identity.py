@@ -1,6 +1,6 @@
-"""Who makes a request: the `Principal` with its scopes and limits, and the `Caller`, which is one request of it.
+"""`Principal`: who makes a request, with scopes and limits. `Caller`: the state of one request.
 
-The call path knows a principal as its `Scope`, so that what a caller must not see does not exist there.
+The call path gets the principal as its `Scope`: tools that the principal must not see do not exist there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolyard.serving.scopes import ALL, Scopes
 
 
 class KeyLimits(msgspec.Struct, frozen=True):
-    """How much one principal may ask for; None means the server's default."""
+    """Request limits of one principal; None means the server's default."""
 
     rate: float | None = None
     burst: float | None = None
@@ -25,8 +25,8 @@ class KeyLimits(msgspec.Struct, frozen=True):
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who makes requests, with what scopes and limits. Without keys every caller is `NOBODY`, who may do everything on
-    a loopback server.
+    """Who makes requests, with what scopes and limits. On a server without keys every caller is `NOBODY`, who may do
+    everything.
     """
 
     key_id: str | None
@@ -36,25 +36,25 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def sees_all(self) -> bool:
-        """True if the whole catalog is shown to it."""
+        """True if it may list every namespace."""
         return self.scopes.everywhere("list")
 
     @property
     def owner(self) -> str | None:
-        """Whose sessions these are; None where there are no keys."""
+        """The owner of the sessions it creates; None without keys."""
         return self.key_id
 
     @property
     def policy_keys(self) -> tuple[str, ...]:
-        """What the `keys` of a policy's rules are compared with."""
+        """The id and name of the key, to be matched with `keys` of policy rules."""
         return () if self.key_id is None else (self.key_id, self.name)
 
     def lists(self, tool: Tool) -> bool:
-        """True if the catalog shows the tool to it."""
+        """True if listings show it the tool."""
         return self.scopes.allows("list", tool.namespace)
 
     def sees(self, tool: Tool) -> bool:
-        """True if it may know of the tool: a principal that may call a tool may see it."""
+        """True if it may list, simulate or execute the tool."""
         return self.lists(tool) or self.may("simulate", tool)
 
     def may(self, mode: Mode, tool: Tool) -> bool:
@@ -65,28 +65,28 @@ class Principal(msgspec.Struct, frozen=True):
 NOBODY = Principal(None, "anonymous", ALL)
 
 CALLER = "toolyard.caller"
-"""Where the scope of a request has its `Caller`."""
+"""Key of the `Caller` in the ASGI scope."""
 
 
 class Caller(msgspec.Struct, eq=False):
-    """The caller of one request, over HTTP or not, and what becomes known of the request on its way."""
+    """The state of one request, over HTTP or not: its principal, and what middleware and handlers record about it."""
 
     principal: Principal = NOBODY
     headers: dict[bytes, bytes] = {}
-    """Of the request, by their names in lower case; those that decide something are there once."""
+    """Request headers by lower-case name. `HostGuard` refuses requests that repeat a header which matters."""
     request_id: str = ""
     route: str = ""
-    """The template that matched; a label for metrics and logs."""
+    """The path template that matched, for metrics and logs."""
     tool: str = ""
-    """The tool that was called, for the log."""
+    """The tool that was called, or the number of calls, for the log."""
     abandoned: list[Future[Any]] = []
-    """Work of its calls that goes on past its deadline."""
+    """Work of its calls that is still running past its deadline."""
     shared_headers: tuple[tuple[bytes, bytes], ...] = ()
-    """Headers of the answer that let a page of another origin read it."""
+    """CORS headers for the response."""
     leave_place: Callable[[], None] | None = None
     take_place: Callable[[], Awaitable[None]] | None = None
-    """Of the place that the request runs in as a whole: give it back, and have one again."""
+    """Give back the request's place, and take one again."""
     is_gone: Callable[[], Awaitable[bool]] | None = None
-    """Whether the client has gone, where that can be known."""
+    """Whether the client has disconnected; None if that cannot be known."""
     unfinished: tuple[ToolResult, ...] = ()
-    """What came of its calls while some of them are held: only these are sent again."""
+    """The results of its calls while some are held; a repeat runs only the held calls again."""

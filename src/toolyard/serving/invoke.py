@@ -1,6 +1,6 @@
-"""`Invoker`: the one way from any wire to the engine, by the names that tools have on the wires, and back.
+"""`Invoker`: runs calls from every wire on the engine; `ServedNames`: the names that tools have on the wires.
 
-A tool is called bare if it belongs to an enabled domain, qualified otherwise.
+A tool of an enabled domain goes by its bare name, any other by its qualified name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Sees = Callable[[Tool], bool]
 
 
 class ServedNames:
-    """The wire names of one snapshot. A tool id is `tool_` and the name."""
+    """The wire names of one snapshot. A tool id is `tool_` followed by the wire name."""
 
     def __init__(self, snapshot: Snapshot, domains: Iterable[str]) -> None:
         self.snapshot = snapshot
@@ -48,31 +48,31 @@ class ServedNames:
         self._spelt: dict[str, str] = {}
         for qualified, candidates in snapshot.names.items():
             tool = candidates[0].tool
-            # Of two domains with one name the first may be called by it alone; wire names stay those of their tools.
+            # If two domains share a tool name, the first gets the bare name. It must not hide another tool's wire name.
             taken = tool.name in self._bare or tool.name.replace("__", TOOL_NAMESPACE_SEP, 1) in snapshot.names
             if tool.namespace in enabled and not taken and not candidates[0].qualified_only:
                 self._bare[tool.name] = qualified
                 self._spelt[qualified] = tool.name
 
     def spell_name(self, qualified: str) -> str:
-        """The name lists show."""
+        """Return the name that listings show."""
         return self._spelt.get(qualified, qualified)
 
     def qualify_name(self, name: str) -> str:
-        """What a request means by a name: a domain's tool by its bare name, everything else as it stands."""
+        """Return the qualified name for the bare name of a domain's tool; any other name unchanged."""
         return self._bare.get(name, name)
 
     def read_call(self, call: ToolCall) -> ToolCall:
-        """A call as the registry knows it, by whichever name of a tool a list gave out."""
+        """Return the call with the tool's qualified name, given any name that a listing has for it."""
         if call.name in self.snapshot.names:
             return call
         qualified = self._bare.get(call.name)
         return read_wire_call(self.snapshot, call) if qualified is None else replace(call, name=qualified)
 
     def find_name(self, name: str, sees: Sees | None = None) -> str | None:
-        """The qualified name of a tool that is there, by any of its names; None if there is none, or several.
+        """Return the qualified name of the tool with this name in any spelling; None if there is none, or several.
 
-        With `sees`, tools for which it is False are not there.
+        Tools for which `sees` is false are ignored.
         """
         for spelling in dict.fromkeys((self.read_call(ToolCall(name)).name, name)):
             try:
@@ -82,16 +82,16 @@ class ServedNames:
         return None
 
     def find_id(self, tool_id: str, sees: Sees | None = None) -> str | None:
-        """The qualified name behind a tool id."""
+        """Return the qualified name for a tool id; None if there is none."""
         return self.find_name(tool_id[len(TOOL_ID) :], sees) if tool_id.startswith(TOOL_ID) else None
 
     def tool_id(self, qualified: str) -> str:
-        """The tool id of a tool."""
+        """Return the tool id for a qualified name."""
         return TOOL_ID + self.spell_name(qualified)
 
 
 class CurrentNames:
-    """The wire names of the registry as it now is, made anew when it has changed."""
+    """The wire names of the registry's current snapshot, computed again when that changes."""
 
     def __init__(self, registry: ToolRegistry, domains: Iterable[str]) -> None:
         self._registry = registry
@@ -100,8 +100,8 @@ class CurrentNames:
 
     @property
     def now(self) -> ServedNames:
-        """Those of the snapshot of this moment."""
-        # Threads ask, too: one that is late must not have another return what it made.
+        """The names of the current snapshot. Thread-safe."""
+        # Work on local variables: another thread may replace `_names` with those of another snapshot meanwhile.
         snapshot, names = self._registry.snapshot, self._names
         if names.snapshot is not snapshot:
             names = self._names = ServedNames(snapshot, self._domains)
@@ -121,7 +121,7 @@ _INTERRUPTED = Interrupted(
 
 
 class Invoker:
-    """Has calls answered by the engine, within the server's time limit and what the caller's key allows."""
+    """Runs calls on the engine, within the server's time limit and the scopes of the caller's key."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Invoker:
         self._waits: set[asyncio.Task[bool]] = set()
 
     def resolve_call(self, principal: Principal, call: ToolCall) -> ToolCall:
-        """The call that a caller means. What a name stands for is revealed only to callers who see that tool."""
+        """Return the call with its qualified tool name; unchanged if the caller may not see that tool."""
         names = self._names.now
         found = names.read_call(call)
         if principal is NOBODY or found.name == call.name:
@@ -153,13 +153,13 @@ class Invoker:
         *,
         session_id: str | None = None,
         mode: Mode = "execute",
-        timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
+        timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for all together
         context: Mapping[str, Any] = _NOTHING,
         trace: Mapping[str, Any] = _NOTHING,
         definitions: frozenset[str] | None = None,
         notify: Listener | None = None,
     ) -> list[ToolResult]:
-        """Answer calls in order. If they were answered before and some were held, only these are sent again."""
+        """Run calls and return their results in order. If `caller.unfinished` is set, run only those that were held."""
         if caller.unfinished:
             calls = await self._list_held(caller, calls)
             if not calls:
@@ -201,14 +201,14 @@ class Invoker:
                 self._metrics.call(result.name, mode, code, seconds / len(results))
 
     async def _list_held(self, caller: Caller, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """The calls that are held still; those that have expired meanwhile are not asked about again."""
+        """Return the held calls, to run them again. Where the approval has expired, that becomes the call's result."""
         results, held = list(caller.unfinished), []
         for number, call in enumerate(calls):
             approval_id = held_by(results[number])
             if approval_id is not None:
                 try:
                     approval = await self._yard.tool_engine.approvals.aget(approval_id)
-                except ApprovalError:  # forgotten; the call path says what holds now
+                except ApprovalError:  # deleted by now; run the call to get its current result
                     held.append(call)
                     continue
                 if approval.state == "expired":
@@ -232,10 +232,11 @@ class Invoker:
         *,
         tool_name: str | None = None,
     ) -> Response:
-        """Answer a request that may come again: the first answer under its key is kept, and given again.
+        """Answer a request. With an idempotency key, the first answer is stored and replayed for repeats.
 
-        If the process died before it had an answer, a repeat says so; only a tool that just reads is called again. An
-        answer in which calls are held is not kept. A caller that prefers to wait is answered once there is a decision.
+        If a process died before it had an answer, a repeat gets `interrupted`, or runs again if `tool_name` is a READ
+        tool. An answer with held calls is not final: a repeat runs those again. With `Prefer: wait=N`, wait up to N
+        seconds for the held calls to be decided before answering.
         """
         send = make
         if key is not None:
@@ -279,12 +280,12 @@ class Invoker:
             interrupted=lambda: StoredAnswer.of(interrupted(_INTERRUPTED.info)),
             resume=resume,
         )
-        # Another request with the key may have made it.
+        # The answer may be from another request with the key.
         resume(answer.unfinished)
         return answer.to_response()
 
     async def _await_decisions(self, caller: Caller, until: float) -> bool:
-        """Wait for decisions on the calls that are held, without a place; True if the request is to be sent again."""
+        """Wait for decisions on the held calls, without a place; True if the calls should be sent again."""
         if caller.leave_place is not None:
             caller.leave_place()
         waiting = asyncio.ensure_future(self._await_each(caller.unfinished, until))
@@ -309,13 +310,13 @@ class Invoker:
         return decided
 
     def end_waits(self) -> None:
-        """Answer the requests that wait for decisions as things stand: the server stops."""
+        """Stop waiting for decisions, because the server stops; those requests are answered with their held calls."""
         for waiting in self._waits:
             waiting.cancel()
 
 
 def held_by(result: ToolResult) -> str | None:
-    """The id of the approval that a call waits for; None if it waits for none."""
+    """Return the id of the approval that a call is held for; None if it is not held."""
     info = result.error_info
     if info is None or info.code != Held.code:
         return None
@@ -324,7 +325,7 @@ def held_by(result: ToolResult) -> str | None:
 
 
 def tell_address(result: ToolResult, find_address: Callable[[], str]) -> ToolResult:
-    """The result of a call that is held, with the whole address of where to decide; others as they are."""
+    """Return the result of a held call with the absolute URL of its approval; any other result unchanged."""
     approval_id, info = held_by(result), result.error_info
     if approval_id is None or info is None:
         return result
@@ -335,29 +336,29 @@ def tell_address(result: ToolResult, find_address: Callable[[], str]) -> ToolRes
 
 
 def wait_seconds(caller: Caller) -> float:
-    """How long a request prefers to wait for a decision: the `wait` of its `Prefer`, or 0."""
+    """Return the `wait` of the `Prefer` header in seconds, or 0."""
     found = _WAIT.search(caller.headers.get(b"prefer", b"").lower())
     return 0.0 if found is None else float(found[1])
 
 
 def locate_approval(root: str, results: Sequence[ToolResult]) -> dict[str, str] | None:
-    """The `Location` of the approval of a single call that is held; None if there is none, or there are more calls."""
+    """Return a `Location` header for the approval of a held call; None if it is not held or there are several calls."""
     approval_id = held_by(results[0]) if len(results) == 1 else None
     return None if approval_id is None else {"location": f"{root}/v1/approvals/{approval_id}"}
 
 
 def or_default(value: T | UnsetType, default: T) -> T:
-    """A field that may have been left out."""
+    """Return a field's value, or the default if the field was left out."""
     return default if value is UNSET else value
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """A result where a wire wants an object."""
+    """Return a result as an object, for wires that need one; other values go under the key `result`."""
     return value if type(value) is dict else {"result": value}
 
 
 def collect_details(info: ErrorInfo) -> dict[str, Any]:
-    """All that an error says beyond code and message, for wires that have one place for it."""
+    """Return everything an error has beyond code and message as one object, for wires with a single details field."""
     details = {key: value for key, value in info.details.items() if key != "violations"}
     if info.effect != "none":
         details["effect"] = info.effect
@@ -369,7 +370,7 @@ def collect_details(info: ErrorInfo) -> dict[str, Any]:
 
 
 def idempotency_key(caller: Caller) -> str | None:
-    """The header of that name, if it is given."""
+    """Return the `Idempotency-Key` header, marked as from a header; None if there is none, 400 if it is malformed."""
     key = caller.headers.get(b"idempotency-key")
     if key is None:
         return None

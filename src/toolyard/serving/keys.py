@@ -1,6 +1,6 @@
-"""`KeyRing`: the API keys of a service, made, revoked and matched with the tokens of requests.
+"""`KeyRing`: creates and revokes the API keys of a service, and finds the key for the token of a request.
 
-Keys are kept hashed beside the sessions, and every process that serves has them in memory.
+Keys are stored as hashes, next to the sessions; every server process keeps a copy in memory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from toolyard.sessions.records import Records
 from toolyard.sessions.store.tables import Record
 
 POLL = 0.2
-"""Seconds between two looks at the store: how long a new key may not work elsewhere yet, and a revoked one still."""
+"""Seconds between polls of the store, and so the delay with which other processes see a new or a revoked key."""
 PATIENCE = 5.0
-"""Seconds without a look at the store after which no key is accepted any more."""
+"""Seconds without a successful poll after which no key is accepted."""
 LASTS = 12 * 3600
-"""Seconds after which a sign-in ends."""
+"""Lifetime of a sign-in in seconds."""
 
 _KIND = "key"
 _ID = 12
@@ -44,14 +44,14 @@ log = logging.getLogger(__name__)
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """One key, without its secret, of which there is only a hash."""
+    """One API key, with a hash of its secret."""
 
     id: str
     name: str
     digest: bytes
-    """SHA-256 of the secret: 256 random bits need no slow hash."""
+    """SHA-256 of the secret. A secret of 256 random bits needs no slow hash."""
     scopes: tuple[str, ...]
-    """As `read_scopes` takes them."""
+    """In the form that `read_scopes` parses."""
     created: float
     expires: float | None = None
     revoked: float | None = None
@@ -61,14 +61,14 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         return f"ApiKey(id={self.id!r}, name={self.name!r})"
 
     def state(self, now: float) -> str:
-        """`usable`, `expired` or `revoked`."""
+        """Return `usable`, `expired` or `revoked`."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and now >= self.expires else "usable"
 
 
 class KeyRing:
-    """Every API key. A server must `poll` it a few times a second, or it soon accepts no key any more."""
+    """All API keys. A server must `poll` a few times a second; after `PATIENCE` seconds without, no key is accepted."""
 
     def __init__(
         self,
@@ -87,16 +87,19 @@ class KeyRing:
         self._lock = threading.Lock()
         self._sign_ins: SignIns | None = None
         self.required = False
-        """True from the first key on, whatever became of it: a server that has keys never goes back to having none."""
+        """True once there was a key, even if all are revoked: a server never goes back to working without keys."""
 
     def create(
         self, name: str, scopes: Scopes, *, expires: float | None = None, limits: KeyLimits | None = None
     ) -> tuple[ApiKey, str]:
-        """A new key and its token, which is nowhere else: it cannot be had again. `expires` is a time, not a span."""
+        """Create a key; return it with its token, which is not stored and cannot be shown again.
+
+        `expires` is a Unix time.
+        """
         _check(name, scopes, expires, limits or KeyLimits(), self._clock())
         secret = secrets.token_urlsafe(32)
         while True:
-            # Letters and digits alone, so that an id never looks like an option of a command.
+            # Only letters and digits, so that an id never looks like a command-line option.
             key = ApiKey(
                 id="".join(secrets.choice(_ALPHABET) for _ in range(_ID)),
                 name=name,
@@ -112,21 +115,21 @@ class KeyRing:
         return key, f"ty_{key.id}_{secret}"
 
     def list(self) -> list[ApiKey]:
-        """Every key as the store has it now, revoked and expired ones too, oldest first."""
+        """Load and return all keys, including revoked and expired ones, oldest first."""
         self.load()
         return sorted((key for key, _ in self._keys.values()), key=lambda key: (key.created, key.id))
 
     def usable(self) -> int:
-        """How many keys are accepted now, as far as this process knows."""
+        """Return the number of keys that are accepted now, as of the last poll."""
         return sum(map(self.lets_in, self._keys))
 
     def lets_in(self, key_id: str) -> bool:
-        """Whether that key is accepted now, as far as this process knows."""
+        """Return whether the key is accepted now, as of the last poll."""
         found = self._keys.get(key_id)
         return found is not None and found[0].state(self._clock()) == "usable"
 
     def revoke(self, key_id: str) -> ApiKey | None:
-        """End a key for good; None if there is none of that id. In force here at once, elsewhere within `POLL`."""
+        """Revoke a key permanently; None if there is none with that id. Other processes see it after `POLL` seconds."""
         while True:
             value = self._records.get(_KIND, "", key_id)
             if value is None:
@@ -140,27 +143,27 @@ class KeyRing:
             return key
 
     def find(self, token: str | None) -> Principal:
-        """The principal of a token; `HttpFault` 401 if there is none, 503 if that cannot be known just now."""
+        """Return the principal of a token; raises `HttpFault` 401 if it is invalid, 503 if polls of the store fail."""
         if token is None:
             raise HttpFault(
                 401, "auth.missing", "an API key is needed: send Authorization: Bearer ty_...", headers=(_CHALLENGE,)
             )
         self._check_sight()
         found = self._keys.get(token[3 : 3 + _ID])
-        # Compared in any case, so that the time taken says nothing about which ids there are.
+        # Always compared, so that the time taken does not reveal which ids exist.
         same = hmac.compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
         if found is None or not same or len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
             _refuse("no such API key")
         return self._usable(found)
 
     def sign(self, principal: Principal) -> str:
-        """What `find_signed` takes for the next `LASTS` seconds; for a browser, which is not to keep a key."""
+        """Return a sign-in note, valid for `LASTS` seconds, so that a browser need not store the key."""
         if principal.key_id is None:
             raise ValueError("only the holder of a key signs in")
         return self.notes().sign(principal.key_id, int(self._clock()) + LASTS)
 
     def find_signed(self, note: str | None) -> Principal:
-        """`find` for what `sign` gave. A key that was revoked or has expired since ends its sign-ins at once."""
+        """Return the principal of a sign-in note, or raise as `find` does. Revoking a key ends its sign-ins."""
         if note is None:
             raise HttpFault(401, "auth.missing", "sign in with an API key first", headers=(_CHALLENGE,))
         self._check_sight()
@@ -183,15 +186,15 @@ class KeyRing:
         return principal
 
     def load(self) -> None:
-        """Read the keys from the store; `SessionError` if that fails. Waits for it: before serving, not during."""
+        """Read the keys from the store; `SessionError` if that fails. Blocks, so do not call it on the event loop."""
         self.notes()
         seen = self._monotonic()
         version = self._records.version(_KIND)
         self._take(version, self._records.all(_KIND), seen)
 
     async def poll(self) -> None:
-        """Look once whether keys have changed; `SessionError` if the store fails, and `find` sees to the rest."""
-        # The moment the question is asked, not answered: what changes meanwhile may not be in the answer.
+        """Reload the keys if they have changed; `SessionError` if the store fails (`find` refuses once that lasts)."""
+        # The time before the query: changes made while it runs may not be in its result.
         seen = self._monotonic()
         version = await self._records.aversion(_KIND)
         if version != self._version:
@@ -199,7 +202,7 @@ class KeyRing:
         self._seen = seen
 
     def notes(self) -> SignIns:
-        """What signs for all processes with this store; waits for it the first time."""
+        """Return the signer of sign-in notes; all processes with this store share its secret. The first call blocks."""
         if self._sign_ins is None:
             self._sign_ins = SignIns.of(self._records)
         return self._sign_ins
@@ -208,19 +211,19 @@ class KeyRing:
         keys: dict[str, tuple[ApiKey, Principal]] = {}
         any_there = False
         for record in records:
-            # Counts even if it cannot be read: the operator meant to require keys.
+            # An unreadable key counts too: the operator meant to require keys.
             any_there = True
             try:
                 key = _decode(record.value)
                 principal = Principal(key.id, key.name, read_scopes(key.scopes), key.limits)
             except (msgspec.DecodeError, ConfigError) as error:
-                # Not a reason to lock out the others; one that cannot be read is not accepted.
+                # Only the unreadable key is rejected; the others keep working.
                 log.warning("API key %s cannot be read and is not accepted: %s", record.name, error)
                 continue
             keys[key.id] = (key, principal)
         self.required = self.required or any_there
         with self._lock:
-            # Two threads may have read at once; the later version stays.
+            # Two threads may have loaded at once; keep the later version.
             if version >= self._version:
                 self._keys, self._version, self._seen = keys, version, seen
 

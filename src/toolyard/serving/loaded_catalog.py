@@ -1,4 +1,6 @@
-"""`LoadedCatalog`: the sources of a service, loaded again on request, and kept in step with its other processes."""
+"""`LoadedCatalog`: reloads the sources of a service on request, and follows reloads and registrations of its other
+processes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _RELOAD = "reload"
 
 
 class LoadedCatalog:
-    """The sources of one yard as the operator of a server sees them."""
+    """The sources of one yard, kept up to date with the other processes of the service."""
 
     def __init__(self, yard: Toolyard, records: Records, registrations: Registrations) -> None:
         self.registry = yard.tool_registry
@@ -25,26 +27,26 @@ class LoadedCatalog:
 
     @property
     def sandbox(self) -> str:
-        """What holds scripts here: the weakest level in force, `inprocess` for nothing; `none` if there are none."""
+        """The weakest sandbox level of any script tool; `inprocess` means no sandbox, `none` no script tools."""
         snapshot = self.registry.snapshot
         if self._sandbox[0] is not snapshot:
             self._sandbox = (snapshot, weakest_level(snapshot.tools))
         return self._sandbox[1]
 
     async def start(self) -> None:
-        """Load what was registered, and remember which reload of others was the last."""
+        """Load the registered tools, and note the current reload version."""
         await self._registrations.start()
         self._reloads = await self._records.aversion(_RELOAD)
 
     async def reload(self) -> None:
-        """Reload all sources, and have the other processes do so too."""
+        """Reload all sources, and signal the other processes to do so too."""
         await asyncio.to_thread(self.registry.refresh)
         if self._records.shared:
             await self._records.aput(_RELOAD, "", "last", str(time.time()).encode())
             self._reloads = await self._records.aversion(_RELOAD)
 
     async def follow_others(self) -> None:
-        """Take over what other processes have registered and reloaded."""
+        """Apply registrations and reloads of other processes."""
         await self._registrations.catch_up(await self._records.aversion(KIND))
         reloads = await self._records.aversion(_RELOAD)
         if reloads != self._reloads:

@@ -1,8 +1,8 @@
-"""`Metrics`: requests and calls counted and timed, with gauges, in Prometheus' text form.
+"""`Metrics`: counts and latencies of requests and calls, and gauges, in the Prometheus text format.
 
-Counting happens on every request, so it is one dict lookup and one addition in plain Python; families and text are
-made only when they are read. Of several worker processes each writes its tallies to a file in a shared folder, and the
-process that is asked adds them up.
+Counting happens on every request, so it is one dict lookup and an addition in plain Python; families and text are
+built only for a scrape. Each worker process writes its tallies to a file in a shared folder, and the process that
+answers the scrape adds them up.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MAX_TOOLS = 1000
 MAX_ROUTES = 200
 MAX_CODES = 100
 OTHER = "other"
-"""The label of whatever is over a limit or not known."""
+"""The label value for values over a limit or unknown."""
 
 SHARED_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _FRESH = 10.0
-"""Seconds without a write after which the gauges of a process no longer count: it is gone."""
+"""Seconds without a write after which a process is taken for dead, and its gauges are ignored."""
 
 _REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-# Fewer for calls, since every tool has its own.
+# Fewer buckets for calls, since every tool has a histogram.
 _CALL_BOUNDS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0)
 
 GAUGES: dict[str, tuple[str, str]] = {
@@ -47,14 +47,14 @@ GAUGES: dict[str, tuple[str, str]] = {
     "sessions": ("toolyard_sessions", "Open sessions."),
     "tools": ("toolyard_tools", "Tools in the registry, overloads included."),
 }
-"""What `watch` takes: its name, and how it is exported."""
+"""For each name that `watch` takes: the exported name and its help text."""
 
 _SAME_EVERYWHERE = frozenset({"tools", "sessions"})
-"""Processes see the same registry and, through the store, the same sessions; adding them up would count them twice."""
+"""Gauges that are equal in all processes, which share the registry and the session store: not added up."""
 
 
 class Tally(msgspec.Struct):
-    """How often, and how long in all; one number for each bucket and one for what is above the last."""
+    """A histogram: a count for each bucket, one for values above the last bound, and the sum of seconds."""
 
     buckets: list[int]
     seconds: float = 0.0
@@ -64,7 +64,7 @@ _Tallies = list[tuple[tuple[str, ...], Tally]]
 
 
 class _Counts(msgspec.Struct):
-    """Everything one process has counted; also the form it takes in the shared folder."""
+    """All metrics of one process; also the format of its file in the shared folder."""
 
     requests: _Tallies
     calls: _Tallies
@@ -73,7 +73,7 @@ class _Counts(msgspec.Struct):
 
 
 class LabelledCounter:
-    """Counts by labels, and times by the first of them. Of a label there are at most so many values."""
+    """Counts by all labels, and latencies by the first. `labels` gives the maximum number of values of each label."""
 
     def __init__(
         self, name: str, words: str, timed_words: str, labels: Mapping[str, int], bounds: tuple[float, ...]
@@ -85,7 +85,7 @@ class LabelledCounter:
         self.tallies: dict[tuple[str, ...], Tally] = {}
 
     def add(self, key: tuple[str, ...], seconds: float) -> None:
-        """Count one that took so long."""
+        """Count one event that took `seconds`; `key` has a value for each label."""
         tally = self.tallies.get(key)
         if tally is None:
             admitted = tuple(map(self._admit, self._labels, key))
@@ -102,7 +102,7 @@ class LabelledCounter:
         return value
 
     def families(self, processes: Iterable[_Tallies]) -> Iterator[Metric]:
-        """What all processes counted, as Prometheus has it."""
+        """Return the sums over all processes as a Prometheus counter and histogram."""
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
         counts: dict[tuple[str, ...], Tally] = {}
@@ -124,9 +124,9 @@ class LabelledCounter:
 
 
 class Metrics:
-    """Counters, latencies and gauges of one server. Count from one thread, that of the loop.
+    """Counters, latencies and gauges of one server. Count only on the event loop's thread.
 
-    Labels are bounded whatever clients send: a tool has its own only if `known` says that it exists.
+    The number of labels is bounded, whatever clients send: a tool gets one only if `known` says that it exists.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class Metrics:
         self._known = known
         folder = os.environ.get(SHARED_VARIABLE)
         self.shared = shared or (Path(folder) if folder else None)
-        """Folder in which processes share their tallies; None if there is only this one."""
+        """Folder in which processes share their tallies; None if there is only one process."""
         self._clock = clock
         self._writing = threading.Lock()
         self._start = secrets.token_hex(4)
-        """A process may have the number of one that is gone, whose counts stay."""
+        """Part of the file name: a process id may be reused, and the counts of the dead process must stay."""
         self._requests = LabelledCounter(
             *("toolyard_request", "Answers by route and status.", "Time to answer a request."),
             {"route": MAX_ROUTES, "status": MAX_CODES},
@@ -157,24 +157,24 @@ class Metrics:
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count one answer; `route` is the template that matched, never a path."""
+        """Count one response; `route` is the path template that matched, never the raw path."""
         self._requests.add((route, str(status)), seconds)
 
     def call(self, tool: str, mode: str, code: str, seconds: float) -> None:
-        """Count one call by its tool's qualified name; `code` is "ok" or that of the error."""
+        """Count one call by its tool's qualified name; `code` is "ok" or the error code."""
         key = (tool, mode, code)
         if key not in self._calls.tallies and not self._known(tool):
             key = (OTHER, mode, code)
         self._calls.add(key, seconds)
 
     def watch(self, name: str, read: Callable[[], float]) -> None:
-        """Export what `read` gives at the moment of a scrape; names are those of `GAUGES`."""
+        """Export the value of `read()` at the time of a scrape; `name` is a key of `GAUGES`."""
         if name not in GAUGES:
             raise ValueError(f"no gauge is called {name!r}; there are {', '.join(GAUGES)}")
         self._gauges[name] = read
 
     def text(self) -> bytes:
-        """Everything in Prometheus' text form. Takes milliseconds in a large catalog; safe in a thread."""
+        """Return all metrics in the Prometheus text format. Thread-safe; takes milliseconds with a large catalog."""
         from prometheus_client import CollectorRegistry, generate_latest
 
         registry = CollectorRegistry()
@@ -186,7 +186,7 @@ class Metrics:
         return generate_latest(registry)
 
     def collect(self) -> Iterator[Metric]:
-        """The families, as a Prometheus registry asks for them."""
+        """Yield the metric families; called by the Prometheus registry."""
         processes = list(self._read_processes())
         yield _info_family()
         yield from self._requests.families(one.requests for one in processes)
@@ -194,7 +194,7 @@ class Metrics:
         yield from _gauge_families(processes, self._clock())
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing in advance: a registry would otherwise collect everything once to learn the names."""
+        """Return nothing, or the registry would collect everything once to learn the names."""
         return ()
 
     def _counts(self) -> _Counts:
@@ -206,7 +206,7 @@ class Metrics:
         )
 
     def write_shared(self) -> None:
-        """Tell the other processes what is counted here."""
+        """Write the metrics of this process to the shared folder."""
         assert self.shared is not None
         path = self.shared / f"toolyard-{os.getpid()}-{self._start}.json"
         new = path.with_suffix(".new")
@@ -218,7 +218,7 @@ class Metrics:
         if self.shared is None:
             yield self._counts()
             return
-        # Written first: the process that is asked next exports no less than this one.
+        # Write first, so that a later scrape of another process never exports lower counts than this one.
         self.write_shared()
         for path in sorted(self.shared.glob("toolyard-*.json")):
             yield msgspec.json.decode(path.read_bytes(), type=_Counts)

@@ -1,9 +1,9 @@
-"""What stands around every request: its id and the one envelope of errors; host and origin; key, limits and body.
+"""Middleware: request ids, error responses, Host and Origin checks, authentication, rate limits and request bodies.
 
-    RequestBoundary, which asks HostGuard -> Starlette's router -> OperationGate -> handler
+    RequestBoundary (with HostGuard) -> Starlette's router -> OperationGate -> handler
 
-The boundary is middleware of the application, the gate is around each operation. The boundary is the only place where
-a refusal or a fault becomes an answer.
+`RequestBoundary` wraps the whole application, and is the only place where exceptions become responses.
+`OperationGate` wraps each handler.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _HOST = re.compile(r"(\[[^]]*\]|[^][:]*)(:[0-9]*)?")
 
 
 class RequestBoundary:
-    """The outermost: an id for each request, safe headers for each answer, an envelope for each error, a line each."""
+    """The outermost middleware: sets request ids and security headers, turns errors into responses, counts and logs."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class RequestBoundary:
         self._log = log
         self._metrics = metrics
         self._pages = pages
-        """By the path of an operation that people look at: how a refusal looks there."""
+        """For the path templates of HTML pages: the function that renders a fault as a page."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -86,7 +86,7 @@ class RequestBoundary:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        headers = dict(reversed(scope["headers"]))  # of one that is sent twice, the first
+        headers = dict(reversed(scope["headers"]))  # the first of repeated headers wins
         caller = scope[CALLER] = Caller(headers=headers, request_id=find_request_id(headers))
         status = 0
         fault: HttpFault | None = None
@@ -104,17 +104,17 @@ class RequestBoundary:
             await (self._guard.admit(scope, caller) or self._app)(scope, receive, send_safely)
         except ClientDisconnect:
             return
-        except HTTPException as error:  # of a route that was added
+        except HTTPException as error:  # raised by a route that the application's user added
             if not status:
                 body = None if error.status_code in (204, 304) else error.detail
                 answer = Response(body, error.status_code, error.headers, "text/plain")
                 await answer(scope, receive, send_safely)
         except HttpFault as error:
-            # Its traceback knows this frame, which knows it: garbage of every refusal, for all to wait until collected.
+            # Break the reference cycle of traceback and frame, or every refusal leaves garbage for the collector.
             fault = error.with_traceback(None)
         except (ToolyardError, OSError, asyncio.CancelledError) as error:
             fault = self._convert_error(error, scope, caller)
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along
+        except Exception as error:  # noqa: BLE001 - the boundary: no error of a request may reach the server
             fault = self._unexpected(error, caller)
         if fault is not None and not status:
             await self._refuse(fault, scope, receive, send_safely)
@@ -138,12 +138,12 @@ class RequestBoundary:
         else:
             response = JsonResponse(_envelope(fault, scope), fault.status)
             response.raw_headers += fault.headers
-        # What is left of a body is read by the protocol.
+        # The protocol reads what is left of the request body.
         await response(scope, receive, send)
 
     def _convert_error(self, error: BaseException, scope: Scope, caller: Caller) -> HttpFault:
         if isinstance(error, StoreFailing):
-            # Its words name files and servers, which are the operator's matter.
+            # The message names files and servers: log it, but do not send it to the client.
             self._log.event("store", request_id=caller.request_id, error=str(error))
             text = f"the store does not answer; the server's log has it as request {caller.request_id}"
             return HttpFault(503, "session.unavailable", text, retryable=scope["method"] in ("GET", "HEAD"))
@@ -162,9 +162,9 @@ class RequestBoundary:
 
 
 def find_request_id(headers: Mapping[bytes, bytes]) -> str:
-    """The id that a request came with, if it can be said back; else a new one."""
+    """Return the request's `X-Request-ID` if it is safe to echo; else a new id."""
     given = headers.get(b"x-request-id")
-    # Only what is safe in a header and in a log line is said back.
+    # It is echoed in a response header and a log line.
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given.decode("ascii")
     return f"{_PROCESS}-{next(_number):x}"
@@ -179,15 +179,15 @@ def _envelope(fault: HttpFault, scope: Scope) -> dict[str, object]:
 
 
 def is_loopback(host: str) -> bool:
-    """True for a name or address that only this machine can reach."""
+    """True for `localhost` and loopback addresses."""
     address = _read_address(host)
     return host.strip("[]").lower() == "localhost" if address is None else address.is_loopback
 
 
 class HostGuard:
-    """Checks `Host` and `Origin`, so that no foreign page can make a browser use this server.
+    """Checks `Host` and `Origin`, so that a web page of another origin cannot use this server through a browser.
 
-    A name that an attacker points at this machine (DNS rebinding) shows in `Host`; a foreign page shows in `Origin`.
+    `Host` reveals DNS rebinding, where an attacker points a name at this machine; `Origin` reveals foreign pages.
     """
 
     def __init__(self, host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> None:
@@ -199,14 +199,14 @@ class HostGuard:
         self._fine: set[bytes] = set()
 
     def admit(self, scope: Scope, caller: Caller) -> Response | None:
-        """Refuse what `check` refuses, and have who may share the answer told so; the answer, where a browser asks."""
+        """Check the request and set the CORS headers of its response; return the response if it is a CORS preflight."""
         origin = self.check(scope, caller.headers)
         if origin is not None and origin.lower() in self.origins:
             caller.shared_headers = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED)
         return _preflight() if origin is not None and scope["method"] == "OPTIONS" else None
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
-        """Refuse a request that came by a wrong name or from a foreign page; its origin, if it has one."""
+        """Raise `HttpFault` if the Host or Origin is not allowed; return the Origin, or None without one."""
         if len(headers) != len(scope["headers"]):
             _check_repeats(scope["headers"])
         host = headers.get(b"host")
@@ -225,7 +225,7 @@ class HostGuard:
 
     def _check_host(self, host: bytes) -> None:
         name = _name_of(host)
-        # An address cannot be pointed elsewhere, as a name can.
+        # DNS rebinding needs a name, so any IP address is fine.
         if name not in self._names and not (self._any_address and _read_address(name)):
             raise HttpFault(
                 421,
@@ -254,7 +254,7 @@ def _foreign(who: str) -> HttpFault:
 
 
 def _name_of(host: bytes) -> str:
-    """The name without its port; malformed text is returned whole, and no name equals it."""
+    """Return the host name without the port; a malformed value is returned whole, and matches no allowed name."""
     text = host.decode("latin-1").lower()
     found = _HOST.fullmatch(text)
     return text if found is None else found[1]
@@ -268,7 +268,7 @@ def _read_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
 
 
 def _preflight() -> Response:
-    """A browser asks on behalf of a page; the guard has let its origin pass."""
+    """Return the response to a CORS preflight, whose origin has been checked."""
     return Response(
         status_code=204,
         headers={
@@ -280,7 +280,7 @@ def _preflight() -> Response:
 
 
 class OperationGate:
-    """Around the handler of one operation: whose key, how often, how large a body, and a place to run in."""
+    """Wraps the handler of one operation: authenticates, applies rate limits, reads the body, and waits for a place."""
 
     def __init__(
         self,
@@ -302,7 +302,7 @@ class OperationGate:
         self._budget = budget
         max_values = None if operation.body is None else block.max_values
         self._most = (operation.max_body or block.max_body_bytes, max_values)
-        """Bytes and values that a body may have."""
+        """The maximum number of bytes and of JSON values in a body."""
         self._cookie_of = cookie_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -317,7 +317,7 @@ class OperationGate:
             if operation.access != "open":
                 if principal is not NOBODY:
                     self._admission.check_rate(principal)
-                # Whole before it gets a place: one whose body dawdles must not keep others from running.
+                # Read the body before taking a place, so that slow uploads do not keep other requests from running.
                 if operation.method in _WITH_BODY:
                     await self._read_body(request, caller)
             response = await self._run(request, caller, send)
@@ -349,7 +349,7 @@ class OperationGate:
             return await self._handle(request, caller, send)
         finally:
             place.leave()
-            caller.is_gone = None  # it knows the request, which knows the caller
+            caller.is_gone = None  # breaks a reference cycle: it refers to the request, which refers to the caller
 
     def _handle(self, request: Request, caller: Caller, send: Send) -> Awaitable[Response | None]:
         if self._operation.streams:
@@ -358,7 +358,10 @@ class OperationGate:
         return _handle_traced(handler, request, caller) if b"traceparent" in caller.headers else handler(request)
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
-        """The principal whose key came along; what they may do here at all is checked, where is the handler's."""
+        """Return the principal of the request's key or sign-in.
+
+        Checks that a key has the operation's verb in some namespace; the handler checks the namespace.
+        """
         operation, keys = self._operation, self._keys
         if operation.is_page:
             if scope["method"] == "POST" and b"origin" not in headers:
@@ -390,12 +393,12 @@ def _find_token(headers: Mapping[bytes, bytes]) -> str | None:
 
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")
 _NO_STORE = (b"cache-control", b"no-store")
-# To be kept by the caller alone, and only to be asked for again; another key is given another answer.
+# Private and revalidated each time, because the response depends on the key.
 _REVALIDATED = ((b"cache-control", b"private, no-cache"), (b"vary", b"authorization, x-api-key"))
 
 
 def safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """What an answer with those headers must also say, to be neither guessed at nor stored where it should not be."""
+    """Return the headers to add to a response against MIME sniffing and unwanted caching."""
     names = dict(headers)
     found = [] if b"x-content-type-options" in names else [_NO_SNIFF]
     if b"cache-control" not in names:

@@ -1,4 +1,4 @@
-"""Query parameters: declared with a JSON Schema, checked against it, and read as text, counts and fractions."""
+"""Query parameters: declared with a JSON Schema, validated, and read as strings, integers and fractions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolyard.serving.http_fault import HttpFault
 _QUERY = "toolyard.query"
 _MAX_PARAMETERS = 100
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
-"""As JSON writes numbers."""
+"""The JSON syntax of numbers."""
 
 
 class QueryParameter(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class QueryParameter(msgspec.Struct, frozen=True):
     repeatable: bool = False
 
     def check(self, values: list[str]) -> None:
-        """Refuse what the schema does not allow; numbers are checked where they are read."""
+        """Raise `HttpFault` 400 for values the schema does not allow. Numbers are checked when they are read."""
         if len(values) > 1 and not self.repeatable:
             raise _invalid_query(f"{self.name} is given {len(values)} times; give it once")
         most = self.schema.get("maxLength")
@@ -44,7 +44,7 @@ class QueryParameter(msgspec.Struct, frozen=True):
 
 
 def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
-    """Refuse parameters that are not known, and values that theirs do not allow."""
+    """Raise `HttpFault` 400 for unknown parameters and for values that a parameter does not allow."""
     known = {parameter.name: parameter for parameter in parameters}
     for name, values in read_query(request).items():
         if name not in known:
@@ -54,7 +54,7 @@ def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
 
 
 def read_query(request: Request) -> Mapping[str, list[str]]:
-    """Every query parameter with its values, in order; a query that is no UTF-8, or too much, is refused."""
+    """Return all query parameters with their values, in order; raises `HttpFault` 400 for a malformed query."""
     found: dict[str, list[str]] | None = request.scope.get(_QUERY)
     if found is None:
         found = request.scope[_QUERY] = _parse_query(request.scope["query_string"])
@@ -62,7 +62,7 @@ def read_query(request: Request) -> Mapping[str, list[str]]:
 
 
 def query_str(request: Request, name: str) -> str | None:
-    """The value of a query parameter that may be given once."""
+    """Return the first value of a query parameter; None if it is not given."""
     if not request.scope["query_string"]:
         return None
     values = read_query(request).get(name)
@@ -70,7 +70,7 @@ def query_str(request: Request, name: str) -> str | None:
 
 
 def query_fraction(request: Request, name: str) -> float | None:
-    """The value of a query parameter that is a number from 0 to 1."""
+    """Return a query parameter as a number from 0 to 1; None if it is not given."""
     text = query_str(request, name)
     if text is None:
         return None
@@ -80,7 +80,7 @@ def query_fraction(request: Request, name: str) -> float | None:
 
 
 def query_int(request: Request, name: str, least: int, most: int, default: int) -> int:
-    """The value of a query parameter that is a whole number."""
+    """Return a query parameter as an integer from `least` to `most`."""
     text = query_str(request, name)
     if text is None:
         return default
@@ -91,12 +91,12 @@ def query_int(request: Request, name: str, least: int, most: int, default: int) 
 
 
 def read_count(text: str) -> int | None:
-    """A whole number, 0 or more, as forms and addresses have it; None if the text is none."""
+    """Parse a non-negative decimal integer; None if the text is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def parse_pairs(text: bytes, most: int) -> list[tuple[str, str]] | None:
-    """Names and values as queries and forms have them; None if they are no UTF-8, or there are more."""
+    """Parse `application/x-www-form-urlencoded` pairs; None if they are malformed, or more than `most`."""
     try:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, max_num_fields=most, errors="strict")
     except ValueError:

@@ -1,7 +1,7 @@
-"""`Registrations`: tools that are registered over HTTP while the server runs, as a source of the registry.
+"""`Registrations`: tools registered over HTTP at run time, and the source that puts them into the registry.
 
-A registered tool is a definition, and data that says how it is reached; never code. Registrations are kept in the
-store, so that every process of the service has them, also after a restart.
+A registered tool consists of a definition and a binding, both plain data, never code. Registrations are kept in the
+store, so all processes of the service have them, also after a restart.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ _STYLES: dict[str, Style] = {"path": "simple", "query": "form", "header": "simpl
 
 
 class StoredRegistration(Registration):
-    """A registration as it is kept."""
+    """A registration as it is stored."""
 
     qualified_only: bool = False
-    """True: a key that may change its namespace alone registered it, so that it has no say in what bare names mean."""
+    """True if the key that registered it is limited to some namespaces. The tool is then called by its qualified name
+    only, so that it cannot change what a bare name means.
+    """
 
 
 class RegisteredTools(ToolLoader):
-    """The source that holds what was registered over HTTP; refreshed when another process changes it."""
+    """The source of tools registered over HTTP; refreshed after every change, also by another process."""
 
     label = "registered"
 
@@ -46,7 +48,7 @@ class RegisteredTools(ToolLoader):
         self.entries: dict[str, bytes] = {}
 
     def load(self) -> list[Tool]:
-        """Every registered tool. One that no longer fits is listed as rejected."""
+        """Load all registered tools. Those that are no longer valid are listed as rejected."""
         intake, bound = Intake(self), set()
         for name, text in self.entries.items():
             try:
@@ -63,7 +65,7 @@ class RegisteredTools(ToolLoader):
 
 
 class Registrations:
-    """Changes the registered tools: the registry first, which refuses what does not fit, then the store."""
+    """Adds and removes registered tools: first in the registry, which rejects invalid ones, then in the store."""
 
     def __init__(self, registry: ToolRegistry, records: Records) -> None:
         self._registry = registry
@@ -73,12 +75,12 @@ class Registrations:
         self._seen = -1
 
     async def start(self) -> None:
-        """Load what earlier runs and other processes registered."""
+        """Load the registrations in the store, and attach the source to the registry."""
         self._source.entries = await self._stored()
         await asyncio.to_thread(self._registry.attach, self._source)
 
     async def catch_up(self, version: int) -> None:
-        """Take over what another process changed, if the version says so."""
+        """Apply the changes of other processes, if the store's version has changed."""
         if version == self._seen:
             return
         async with self._changing:
@@ -89,12 +91,12 @@ class Registrations:
                 try:
                     await asyncio.to_thread(self._registry.refresh, only=self._source)
                 except BaseException:
-                    self._source.entries = before  # so that it is tried again
+                    self._source.entries = before  # so that the next call tries again
                     raise
             self._seen = version
 
     async def put(self, name: str, registration: Registration, *, qualified_only: bool = False) -> bool:
-        """Register or replace; True if it is new."""
+        """Register or replace a tool; True if it is new."""
         if qualified_only:
             registration = StoredRegistration(**msgspec.structs.asdict(registration), qualified_only=True)
         text = msgspec.json.encode(registration)
@@ -105,7 +107,7 @@ class Registrations:
             return name not in before
 
     async def remove(self, name: str) -> bool:
-        """Remove a registered tool; False if there is none of that name."""
+        """Remove a registered tool; False if there is none with that name."""
         async with self._changing:
             before = self._source.entries
             if name not in before:
@@ -177,7 +179,7 @@ def _make_binding(target: Target) -> Binding | None:
 
 
 def _check_effects(registration: Registration) -> None:
-    """What is said to read only may be simulated by calling it, and repeated; these methods are not for reading."""
+    """Raise `DefinitionError` for a READ tool whose method changes data: READ tools run again, and in simulations."""
     target = registration.binding
     if isinstance(target, RestTarget) and registration.effects == "read" and target.method in _CHANGING:
         raise DefinitionError(f"a tool that is a {target.method} cannot have the effects 'read'; say 'write'")

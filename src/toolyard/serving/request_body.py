@@ -1,6 +1,6 @@
-"""The body of a request: read within limits of bytes and of JSON values, then parsed as its operation's type.
+"""Request bodies: read within limits on bytes and JSON values, then parsed as the operation's type.
 
-A value costs two bytes to send and a hundred once it is parsed, so values are counted before anything is parsed.
+A JSON value may take two bytes on the wire and a hundred in memory, so values are counted before parsing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from toolyard.serving.http_fault import HttpFault, make_overloaded
 T = TypeVar("T")
 
 LARGE_BODY = 64 * 1024
-"""Bytes of a body from which on it is parsed beside the event loop, its values are counted, and its key is charged."""
+"""Bodies above this many bytes are parsed in a thread, have their values counted, and are charged to the key's rate."""
 BODY, BODY_HELD, MAX_DEPTH = "toolyard.body", "toolyard.body_held", "toolyard.max_depth"
-"""Where the scope of a request has its body, once it is read, how much of the budget it holds until the request is
-over, and how deep its JSON may be."""
+"""Keys of the ASGI scope: the body once it is read, the bytes of the budget it holds until the request ends, and the
+maximum depth of its JSON."""
 
 _JSON = b"application/json"
 _larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -32,9 +32,9 @@ _larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDic
 async def read_body(
     request: Request, length: bytes | None, max_bytes: int, max_values: int | None, budget: BodyBudget
 ) -> bytes:
-    """The body; 413 as soon as it is known to be too large, or to hold too many values, however it is framed.
+    """Read and return the body; raises 413 as soon as it is known to be too large or to have too many values.
 
-    `length` is what the request's header says.
+    `length` is the `Content-Length` header.
     """
     if length is not None and length.isdigit() and int(length[:20]) > max_bytes:
         raise refuse_size(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
@@ -74,10 +74,10 @@ async def _read_on(
 
 
 async def read_json(request: Request, shape: type[T]) -> tuple[T, Any]:
-    """The body, which is there, as `shape`, and as the plain JSON it was."""
+    """Parse the body that `read_body` has read; return it as `shape`, and as plain JSON."""
     if len(request.scope[BODY]) <= LARGE_BODY:
         return _parse_body(request, shape)
-    # Other requests are served between its steps; of such work there is one at a time.
+    # Large bodies are parsed in a thread, one at a time, so that other requests are served meanwhile.
     async with _larges.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         return await asyncio.to_thread(_parse_body, request, shape)
 
@@ -97,7 +97,7 @@ def _parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
 
 
 def read_shape(document: dict[str, Any], shape: type[T]) -> T:
-    """Plain JSON as `shape`; where that has an integer 3.0 is one, as in JSON Schema. Raises `ValidationError`."""
+    """Convert plain JSON to `shape`. For an integer field 3.0 is valid, as in JSON Schema. Raises `ValidationError`."""
     try:
         return msgspec.convert(document, shape)
     except msgspec.ValidationError:
@@ -108,7 +108,7 @@ def read_shape(document: dict[str, Any], shape: type[T]) -> T:
 
 
 def check_json_type(headers: Mapping[bytes, bytes]) -> None:
-    """415 unless the body says that it is JSON, which no form of a foreign page can."""
+    """Raise 415 unless the content type is JSON. HTML forms cannot send JSON, so this also stops cross-site forms."""
     given = headers.get(b"content-type", b"")
     if given == _JSON:
         return
@@ -121,34 +121,33 @@ def check_json_type(headers: Mapping[bytes, bytes]) -> None:
 
 
 class BodyBudget:
-    """How many bytes of bodies there may be at once, of all requests together."""
+    """Limits the bytes of request bodies in memory, over all requests."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
 
     def take(self, size: int) -> None:
-        """So much more of a body has come; 429 if there is no room for it."""
+        """Reserve `size` bytes; raises 429 if they exceed the budget."""
         if self.taken + size > self.most:
             raise make_overloaded("too many large bodies arrive at once; try again", 1)
         self.taken += size
 
     def give_back(self, size: int) -> None:
-        """A request is over whose body took so much."""
+        """Release the bytes of a request that has ended."""
         self.taken -= size
 
 
 _SLICE = 64 * 1024
-"""Bytes that are counted in one go, during which no other request can run."""
+"""Bytes to count at once, so that a large piece is refused before all of it is counted."""
 _SPACE = b" \t\r\n"
 
 
 class JsonValueCounter:
-    """Counts the values of one body, piece by piece.
+    """Counts the JSON values of one body, piece by piece, without parsing it.
 
-    A value costs two bytes to send, and a hundred once it is parsed. Each but the first has a comma before it, or the
-    bracket of what it is the first in, unless that is empty; what stands inside texts does not count. Of what is no
-    JSON the count means nothing, and it will be refused in any case.
+    Every value but the outermost follows a comma or an opening bracket; brackets of empty containers and everything
+    inside strings are not counted. For invalid JSON the count is meaningless, but the parser will reject that anyway.
     """
 
     __slots__ = ("_before", "_inside", "_rest", "count", "most")
@@ -157,14 +156,14 @@ class JsonValueCounter:
         self.most = most
         self.count = 1
         self._inside = False
-        """Whether the next byte stands in a text."""
+        """Whether the next byte is inside a string."""
         self._rest = b""
-        """A backslash whose other half has not come yet."""
+        """A backslash at the end of the last piece, whose escaped character comes with the next."""
         self._before = b""
-        """The last byte outside of texts, if the next one follows it directly."""
+        """The last byte outside of strings, if no string has begun since: `[` and `]` may be in different pieces."""
 
     def feed(self, piece: bytes) -> None:
-        """Count what came; an `HttpFault` 413 as soon as there is more than there may be."""
+        """Count the values in a piece; raises `HttpFault` 413 as soon as there are more than `most`."""
         for start in range(0, len(piece), _SLICE):
             self._count(piece[start : start + _SLICE])
             if self.count > self.most:
@@ -172,12 +171,12 @@ class JsonValueCounter:
 
     def _count(self, piece: bytes) -> None:
         if self._rest or b"\\" in piece:
-            # Pairs first: what then still stands before a quote makes it a part of its text.
+            # Remove escaped backslashes first; a backslash then left before a quote escapes that quote.
             piece = (self._rest + piece).replace(b"\\\\", b"")
             self._rest = b"\\" if piece.endswith(b"\\") else b""
             piece = piece.removesuffix(b"\\").replace(b'\\"', b"")
         parts = piece.split(b'"')
-        # A quote stays for each text, or a list that holds only a text would look empty.
+        # Keep a quote for each string, or a list with a single string would look empty.
         outside = b'"'.join(parts[self._inside :: 2]).translate(None, _SPACE)
         if len(parts) % 2 == 0:
             self._inside = not self._inside
@@ -190,5 +189,5 @@ class JsonValueCounter:
 
 
 def refuse_size(text: str, **limit: int) -> HttpFault:
-    """A body is more than the server takes."""
+    """Return the 413 for a body beyond a limit."""
     return HttpFault(413, "request.too_large", text, details=limit)

@@ -1,9 +1,9 @@
-"""`RequestLog`: one line for each request, failure and event of the service, on standard error.
+"""`RequestLog`: writes a line to standard error for each request, failure and event of the service.
 
-A line is safe to read and safe to parse: it holds what the service decided (route, status, the key's name, the tool),
-never arguments, results, headers or paths as sent. The event loop only queues it; a thread formats and writes it, so
-that a slow reader of standard error slows nothing down. Lines that do not fit the queue are counted, and the count is
-written.
+Lines are safe to read and to parse: they contain what the service determined (route, status, name of the key, tool),
+never arguments, results, headers or raw paths. The event loop only queues lines, and a thread formats and writes them,
+so a slow reader of standard error does not slow down requests. Lines that do not fit the queue are dropped, and their
+number is logged.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Value = str | int | float | None
 
 MAX_QUEUED = 10_000
 _GATHER = 0.05
-"""Seconds between two writes; lines of one such time go out in one."""
+"""Seconds between writes; the lines of one interval are written together."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/{}+@*-]+")
 _MAX_MESSAGE = 8000
 _LOGGERS = ("toolyard", "uvicorn", "asyncio")
-"""Those that speak of the service; what tools log is theirs."""
+"""The loggers of the service itself; what tools log is not captured."""
 
 
 class RequestLog:
-    """Where requests and failures of the service are noted; with "off" nothing is done at all.
+    """The log of a server; the style "off" disables it.
 
-    `stream` is standard error as it is when the first line is written. Close it to have the last lines written.
+    `stream` defaults to `sys.stderr`, looked up at each write. Close the log to write the last lines.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RequestLog:
         tool: str | None = None,
         code: str | None = None,
     ) -> None:
-        """Note one answer. `code` is that of the error, of the request or of the call; None if all went well."""
+        """Log a response. `code` is the error code of the request or the call; None if it succeeded."""
         if self.enabled:
             fields: dict[str, Value] = {
                 "method": method,
@@ -81,19 +81,19 @@ class RequestLog:
             self._put("request", fields)
 
     def event(self, name: str, **fields: Value) -> None:
-        """Note something that is not a request: a start, a reload, a source that failed."""
+        """Log something that is not a request: a start, a reload, a source that failed."""
         if self.enabled:
             self._put(name, fields)
 
     def failure(self, request_id: str, error: BaseException) -> None:
-        """Note where an unexpected exception came from: kind and frames, not its text, which may quote input."""
+        """Log the type and frames of an unexpected exception, but not its message, which may quote input."""
         if self.enabled:
             self._put(
                 "failure", {"request_id": request_id, "error": type(error).__name__, "where": describe_frames(error)}
             )
 
     def close(self) -> None:
-        """Write what is queued, and stop."""
+        """Write the queued lines and stop the thread."""
         self._closing.set()
         self._has_lines.set()
         if self._thread is not None:
@@ -108,7 +108,7 @@ class RequestLog:
         self._queue.append((self._clock(), name, fields))
         if not self._has_lines.is_set():
             if self._thread is None:
-                # Not before there is something to write: a process may fork between making a log and using it.
+                # Started with the first line: the process may fork between creating the log and using it.
                 self._thread = threading.Thread(target=self._write_on, name="toolyard-log", daemon=True)
                 self._thread.start()
             self._has_lines.set()
@@ -133,19 +133,19 @@ class RequestLog:
                 stream.write("".join(lines))
                 stream.flush()
             except (OSError, ValueError):
-                # The reader has gone, or the stream is closed; there is no other place to say so.
+                # The reader is gone or the stream is closed, so there is nowhere to report it.
                 self.enabled = False
 
 
 class LogHandler(logging.Handler):
-    """Python's log records as events of a `RequestLog`; of an exception only its kind and frames."""
+    """Writes Python log records as events of a `RequestLog`; of exceptions only the type and frames."""
 
     def __init__(self, log: RequestLog) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note it, in one line, whatever is in it."""
+        """Log the record as one line."""
         error = record.exc_info[1] if record.exc_info else None
         self._log.event(
             "log",
@@ -159,9 +159,9 @@ class LogHandler(logging.Handler):
 
 @contextmanager
 def capture_logs(style: Style) -> Iterator[None]:
-    """Have warnings and errors of the service itself written as requests are, instead of as Python would.
+    """Write warnings and errors of the service in the format of the request log.
 
-    They are written even where requests are not: an answer that refers to the log must be found there.
+    With the style "off" they are written as text: a response that refers to the log must be found there.
     """
     log = RequestLog("text" if style == "off" else style)
     handler = LogHandler(log)
@@ -178,19 +178,19 @@ def capture_logs(style: Style) -> Iterator[None]:
 def _message(record: logging.LogRecord) -> str:
     try:
         text = record.getMessage()
-    except Exception:  # noqa: BLE001 - what is logged may raise anything when asked for its text; the caller is not at fault
+    except Exception:  # noqa: BLE001 - formatting a logged object may raise anything, and must not fail the caller
         text = record.msg if isinstance(record.msg, str) else "(a message that cannot be shown)"
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
 
 
 def json_line(at: float, name: str, fields: dict[str, Value]) -> str:
-    """One JSON object a line; ASCII, so that nothing in a name can turn a terminal's text around."""
+    """Format a line as a JSON object, in ASCII, so that no name can contain bidi or other control characters."""
     given = {field: value for field, value in fields.items() if value is not None}
     return json.dumps({"time": _format_time(at), "event": name, **given}) + "\n"
 
 
 def text_line(at: float, name: str, fields: dict[str, Value]) -> str:
-    """`time event field=value ...`; a value that is not plain is a JSON string, so no value can pose as a field."""
+    """Format a line as `time event field=value ...`; unusual values are JSON strings, so none can pose as a field."""
     words = [f"{field}={_quote_value(value)}" for field, value in fields.items() if value is not None]
     return " ".join([_format_time(at), name, *words]) + "\n"
 

@@ -1,6 +1,6 @@
-"""`Operation`: one method of one path, for OpenAPI and for the router; `PathTable` finds it by the raw path.
+"""`Operation`: one method of one path, for the router and for OpenAPI. `PathTable` finds it by the raw path.
 
-Handlers answer with Starlette responses; `JsonResponse` encodes with msgspec.
+Handlers return Starlette responses; `JsonResponse` encodes with msgspec.
 """
 
 from __future__ import annotations
@@ -26,55 +26,55 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Handler = Callable[[Request], Awaitable[Response]]
 StreamHandler = Callable[[Request, Send], Awaitable[Response | None]]
-"""For a handler that may answer with a stream, by `send`; it then returns None."""
+"""A handler that may stream its response through `send`; it then returns None."""
 Access = Literal["key", "open", "page", "page-open"]
-"""With an API key; without one; as a page for people, who sign in; as a page that needs no sign-in."""
+"""API with a key; API without a key; HTML page for signed-in users; HTML page without sign-in."""
 
 _LONGEST = 8192
 _REMEMBERED = 4096
 _MARKS = "operations"
 _METHODS = "toolyard.methods"
-"""Where the scope of a request has the operations of its path."""
+"""Key of the ASGI scope for the operations of the path."""
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One method of one path. A segment in braces stands for any text; it may be followed by a fixed suffix."""
+    """One method of one path. A segment in braces matches any text, and may have a fixed suffix."""
 
     method: str
     path: str
     handler: Handler | StreamHandler
     summary: str
     body: Any = None
-    """The type a request's JSON body is read as; None if there is none."""
+    """The type of the JSON request body; None if there is no body."""
     answers: Mapping[int, Any] = {}
-    """Types of the answers by status; several in a tuple, None for one without a body, text for a media type."""
+    """Response types by status: a tuple for several, None without a body, a string for a media type."""
     query: tuple[QueryParameter, ...] = ()
     verb: Verb | None = None
-    """What a key must be allowed somewhere; where exactly is the handler's matter."""
+    """The verb that a key needs in some namespace; the handler checks the namespace."""
     access: Access = "key"
     runs: bool = False
-    """True if tools run for it, so that it has to wait for a place among those that run."""
+    """True if it runs tools, and so needs a place in `Service.admission`."""
     heavy: bool = False
-    """True if reading it may cost much, so that keys take turns in it."""
+    """True if it is an expensive read, which needs a place in `Service.reads`."""
     max_body: int | None = None
-    """Bytes that a body may have, where that is less than the server allows."""
+    """The maximum number of bytes in a body, if it is less than the server's limit."""
     body_needed: bool = True
-    """False if a request may come without the body."""
+    """False if the body is optional."""
     idempotent: bool = False
     """True if an `Idempotency-Key` header is honoured."""
     streams: bool = False
-    """True if its handler is a `StreamHandler`."""
+    """True if the handler is a `StreamHandler`."""
     shown: bool = True
-    """False if the OpenAPI document does not speak of it."""
+    """False if it is left out of the OpenAPI document."""
 
     @property
     def is_page(self) -> bool:
-        """True if people look at it, not programs."""
+        """True for HTML pages."""
         return self.access.startswith("page")
 
 
 def operation(route: str, summary: str, **options: Any) -> Callable[[F], F]:
-    """Mark a method as the handler of an `Operation`: `route` is its method and path, `options` its other fields."""
+    """Mark a method as the handler of an `Operation`: `route` is its method and path, `options` the other fields."""
 
     def mark(handler: F) -> F:
         vars(handler).setdefault(_MARKS, []).insert(0, (*route.split(" "), summary, options))
@@ -84,7 +84,7 @@ def operation(route: str, summary: str, **options: Any) -> Callable[[F], F]:
 
 
 def list_operations(*owners: object) -> list[Operation]:
-    """What the methods of these objects are marked as, in the order in which they stand there."""
+    """Return the operations that `operation` has marked on the methods of these objects, in source order."""
     found = []
     for owner in owners:
         for name in vars(type(owner)):
@@ -95,10 +95,10 @@ def list_operations(*owners: object) -> list[Operation]:
 
 
 class PathTable(BaseRoute):
-    """All operations as one route of Starlette, found by the raw path: a slash inside a name is spelt %2F.
+    """All operations as one Starlette route. It matches the raw path, so a name may contain a slash, spelt %2F.
 
-    A fixed path is looked up, however many there are; the few with values in them are tried in turn; what was found
-    for a path is remembered. A path that is there is found whatever the method, so that a 405 can say which there are.
+    Fixed paths are looked up in a dict, patterns are tried in turn, and results are cached. Paths match whatever the
+    method, so that a 405 can list the allowed methods.
     """
 
     def __init__(self, paths: Mapping[str, Mapping[str, ASGIApp]]) -> None:
@@ -109,12 +109,12 @@ class PathTable(BaseRoute):
             for pattern, methods in patterns.items()
             if all(suffix is None for _, suffix in pattern)
         }
-        # Those with a suffix behind a value first: `x:invoke` is the call of x, never a tool of that name.
+        # Patterns with a suffix first: `x:invoke` calls x, and is never a tool of that name.
         self._patterns = sorted(patterns.items(), key=lambda item: not any(suffix for _, suffix in item[0]))
         self._find = lru_cache(maxsize=_REMEMBERED)(self._find_methods)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether there are operations of that path, and what stands in its braces, percent-decoded."""
+        """Match the path, and add its percent-decoded parameters to the scope."""
         if scope["type"] != "http":
             return Match.NONE, {}
         found = self._find(scope.get("raw_path") or quote(scope["path"]).encode(), scope.get("root_path", ""))
@@ -128,7 +128,7 @@ class PathTable(BaseRoute):
         return next(((values, methods) for values, methods in matched if values is not None), None)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse a method that is not served here."""
+        """Call the operation of the request's method; raises 405 if there is none."""
         methods: Mapping[str, ASGIApp] = scope[_METHODS]
         app = methods.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if app is None:
@@ -136,17 +136,17 @@ class PathTable(BaseRoute):
         await app(scope, receive, send)
 
     def _find_verbs(self, method: str, methods: Mapping[str, ASGIApp]) -> list[str]:
-        """The paths that go on where this one ends, as `x:invoke` behind `x`, and take the method."""
+        """Return the paths that extend this one by a suffix, as `x:invoke` extends `x`, and allow the method."""
         here = [path for path, known in self.paths.items() if known is methods]
         return [path for path in self.paths if path.rpartition(":")[0] in here and method in self.paths[path]]
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
-        """Routes have no names here."""
+        """Raise `NoMatchFound`: these routes have no names."""
         raise NoMatchFound(name, path_params)
 
 
 def make_routes(operations: Iterable[Operation], make_app: Callable[[Operation], ASGIApp]) -> list[PathTable]:
-    """What Starlette's router takes."""
+    """Return the routes for Starlette's router."""
     paths: dict[str, dict[str, ASGIApp]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method] = make_app(operation)
@@ -154,26 +154,26 @@ def make_routes(operations: Iterable[Operation], make_app: Callable[[Operation],
 
 
 def base_url(request: Request, public_url: str | None) -> str:
-    """The address of this application: the configured one, or the one that the client has reached it by."""
+    """Return the base URL of this application: `public_url`, or the one that the client used."""
     scope = request.scope
     host, root = request.headers.get("host", "localhost"), scope.get("root_path", "")
     return (public_url or f"{scope.get('scheme', 'http')}://{host}{root}").rstrip("/")
 
 
 def caller_of(request: Request) -> Caller:
-    """Who makes a request; the middleware has put it there."""
+    """Return the `Caller` that the middleware has put into the scope."""
     caller: Caller = request.scope[CALLER]
     return caller
 
 
 def path_value(request: Request) -> str:
-    """What stands in the first braces of the path."""
+    """Return the value of the first path parameter."""
     value: str = next(iter(request.path_params.values()))
     return value
 
 
 _Pattern = tuple[tuple[str, str | None], ...]
-"""For each segment its fixed text and None; or the name in its braces and the suffix behind them."""
+"""For each segment: the fixed text and None, or the parameter's name and the suffix after it."""
 
 
 def _compile_path(path: str) -> _Pattern:
@@ -191,11 +191,11 @@ def _split_path(raw: bytes, root: str) -> tuple[str, ...]:
         segments = [unquote_to_bytes(segment).decode() for segment in raw.removeprefix(b"/").split(b"/")]
     except UnicodeDecodeError:
         raise HttpFault(400, "request.invalid_path", "the path is not percent-encoded UTF-8") from None
-    # Compared as they read: there is more than one way to spell a segment.
+    # Compared after decoding: a segment can be percent-encoded in more than one way.
     mount = root.strip("/")
     depths = range(root.count("/") + 2)
     segments = segments[next((depth for depth in depths if "/".join(segments[:depth]) == mount), 0) :] or [""]
-    # A slash at the end is a slip, not another resource.
+    # A trailing slash is ignored.
     return tuple(segments[:-1] if len(segments) > 1 and not segments[-1] else segments)
 
 
@@ -233,10 +233,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class JsonResponse(JSONResponse):
-    """`content` as JSON; bytes are JSON already."""
+    """Encodes `content` as JSON; bytes are sent unchanged."""
 
     media_type = JSON
 
     def render(self, content: Any) -> bytes:
-        """Encode it, structs and dates included."""
+        """Encode it with msgspec, which supports structs and dates."""
         return content if type(content) is bytes else _encode(content)

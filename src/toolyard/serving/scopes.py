@@ -1,4 +1,4 @@
-"""`Scopes`: what an API key allows, as verbs in namespaces, and the text form that people write."""
+"""`Scopes`: what an API key allows, as verbs in namespaces, and their text form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERBS: tuple[Verb, ...] = get_args(Verb)
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Some verbs in the namespaces a glob stands for."""
+    """Some verbs in the namespaces that match a glob."""
 
     namespaces: str
     verbs: frozenset[Verb]
@@ -28,12 +28,12 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Scopes(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a key allows: any grant that fits is enough."""
+    """The grants of a key; it allows what any of them allows."""
 
     grants: tuple[Grant, ...] = ()
 
     def allows(self, verb: Verb, namespace: str) -> bool:
-        """True if some grant has the verb for that namespace."""
+        """True if some grant has the verb for the namespace."""
         return _allows(self, verb, namespace)
 
     def allows_somewhere(self, verb: Verb) -> bool:
@@ -45,7 +45,7 @@ class Scopes(msgspec.Struct, frozen=True, cache_hash=True):
         return any(verb in grant.verbs and grant.namespaces == "*" for grant in self.grants)
 
     def texts(self) -> list[str]:
-        """What `read_scopes` takes back."""
+        """Return the text forms, which `read_scopes` parses."""
         return [str(grant) for grant in self.grants]
 
 
@@ -58,12 +58,12 @@ def _allows(scopes: Scopes, verb: Verb, namespace: str) -> bool:
 
 
 def read_scopes(texts: Iterable[str]) -> Scopes:
-    """Scopes as people write them: `hr:list,execute`, `weather*:list`, `*:*`; `ConfigError` for anything else."""
+    """Parse scopes such as `hr:list,execute`, `weather*:list` and `*:*`; raises `ConfigError` for anything else."""
     return Scopes(tuple(_read_grant(text) for text in texts))
 
 
 def _read_grant(text: str) -> Grant:
-    # The last colon: a namespace may have one, a verb has none.
+    # Split at the last colon: a namespace may contain one, a verb cannot.
     namespaces, colon, verbs = text.rpartition(":")
     if not colon or not namespaces or not verbs:
         raise ConfigError(

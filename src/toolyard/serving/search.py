@@ -1,4 +1,4 @@
-"""`search_tools`: the registry's search as every wire offers it, with scores short enough to read."""
+"""`search_tools`: the registry's search as every wire offers it, with rounded scores."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
 
 MOST_HITS = 100
-"""Of one search; those of `registry.search` are no more."""
+"""The most hits of one search, as in `registry.search`."""
 MAX_QUERY = 500
-"""Characters of a query on every wire, which are answered quickly."""
+"""The most characters of a query, on every wire; keeps searches fast."""
 _AT_ONCE = 200
-"""Tools whose vectors are made while a request waits, which takes about a second, once."""
+"""The most tools for which a request waits until their vectors are computed; that takes about a second, once."""
 
 
 class CatalogHits(NamedTuple):
-    """The tools, best first, and how they were looked for."""
+    """The tools found, best first, with their scores and the search mode."""
 
     tools: Sequence[Tool]
     marks: Mapping[int, Mapping[str, Any]]
-    """By the identity of a tool: `score`, short enough to be read, and `fit`."""
+    """`score`, rounded, and `fit` by the `id()` of the tool."""
     mode: str | None
 
     def of(self, tool: Tool) -> Mapping[str, Any]:
-        """How well a tool fits; nothing if no words were looked for."""
+        """Return `score` and `fit` of a tool; empty if there are none."""
         return self.marks.get(id(tool), {})
 
 
@@ -39,12 +39,12 @@ def search_tools(
     k: int,
     **conditions: Any,
 ) -> CatalogHits:
-    """The hits of the registry's searcher for a query, at most `k`, under the conditions that it takes.
+    """Return at most `k` hits for a query; `conditions` are the other arguments of the searcher.
 
-    Vectors of a large catalog that are not there yet are made meanwhile, and words alone are compared.
+    While the vectors of a large catalog are being computed in the background, the search is lexical.
     """
     if "___" in text:
-        # A name that only lists in a provider's spelling have.
+        # A wire name from a listing in a provider's format.
         text = read_wire_call(snapshot, ToolCall(text.strip())).name
     wait = len(snapshot.tools) <= _AT_ONCE
     hits = registry.searcher.search(snapshot, text, k, wait=wait, **conditions)

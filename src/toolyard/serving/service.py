@@ -1,4 +1,4 @@
-"""`Service`: the parts of one server, put together once, and what goes on beside the requests as long as it runs."""
+"""`Service`: assembles the parts of one server, and runs its background tasks."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ from toolyard.serving.webhook import Webhook
 from toolyard.sessions.records import open_records
 
 Step = Callable[[], Awaitable[float | None]]
-"""Gives the seconds until the next, if they are others than usual."""
+"""A background step. It may return the seconds until its next run, in place of the usual interval."""
 
 _ALLOCATIONS = 10_000
-"""Of the collector, between two looks; by itself it takes 700, which are fewer than those of a few requests."""
+"""Allocations between garbage collections. Python's default of 700 is reached within a few requests."""
 _log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Steps that are taken again and again; one that fails is logged and stands in `failing` until it works again."""
+    """Runs steps periodically. A step that fails is logged, and listed in `failing` until it succeeds again."""
 
     def __init__(self, steps: Iterable[tuple[str, float, Step]], failing: MutableMapping[str, str]) -> None:
         self._steps = tuple(steps)
-        """For each its name, the seconds between two of them, and what to do."""
+        """For each step its name, the seconds between runs, and the function."""
         self._failing = failing
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin, on the running loop."""
+        """Start the tasks on the running loop."""
         self._tasks = [asyncio.create_task(self._repeat(*step)) for step in self._steps]
 
     async def stop(self) -> None:
-        """End all of it."""
+        """Cancel the tasks and wait for them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -70,7 +70,7 @@ class BackgroundTasks:
             try:
                 wait = await step()
                 self._failing.pop(name, None)
-            except Exception as error:  # noqa: BLE001 - no task awaits this one; a silent failure would be worse
+            except Exception as error:  # noqa: BLE001 - nothing awaits this task, so a failure would go unnoticed
                 if name not in self._failing:
                     _log.warning("%s: failed with %s: %s; it is tried again", name, type(error).__name__, error)
                 self._failing[name] = type(error).__name__
@@ -83,9 +83,9 @@ _SHOWN = 20
 
 
 class Service:
-    """Everything of a server but its wires, put together around an open yard. None of the parts knows this class.
+    """The parts of a server around an open yard, without its routes. None of the parts refers to this class.
 
-    `log` is as in `tracing.log`.
+    `log` takes the values of `tracing.log`.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class Service:
         self.admission = Admission(
             *(block.max_requests, block.max_waiting), rate=block.rate, burst=block.burst, concurrency=block.concurrency
         )
-        """Places in which tools run."""
+        """Limits requests that run tools."""
         self.reads = Admission(_READS, block.max_waiting)
-        """Places for reading what costs much, apart from those in which tools run."""
+        """Limits expensive reads, independently of `admission`."""
         self.body_budget = BodyBudget(_LARGE_BODIES * block.max_body_bytes)
         self.metrics = _make_metrics(yard, self.admission) if block.metrics else None
         self.quota = SessionQuota(engine.sessions, block.sessions_per_key)
@@ -130,12 +130,12 @@ class Service:
         self.events = EventFeed(yard)
         self.approvals = ApprovalView(engine.approvals)
         self.failing: dict[str, str] = {}
-        """What goes on beside the requests and does not work at the moment, with the kind of its error."""
+        """Background steps that fail at the moment, with the type of their error."""
         self.webhook = _make_webhook(engine, block, self.failing)
         self._background = BackgroundTasks(self._list_steps(), self.failing)
 
     def _list_steps(self) -> Iterator[tuple[str, float, Step]]:
-        """What goes on beside the requests."""
+        """Yield name, interval in seconds and function of each background step."""
         yield "answers", 1.0, self.idempotency.poll
         yield "mcp", 0.05, self.mcp.poll
         yield "events", 0.2, self.events.poll
@@ -148,18 +148,18 @@ class Service:
             yield "metrics", 1.0, partial(asyncio.to_thread, self.metrics.write_shared)
 
     async def start(self) -> None:
-        """Load what was registered, and begin to look after what others change."""
+        """Load registered tools and keys, and start the background tasks."""
         await self.loaded.start()
         await asyncio.to_thread(self.keys.load)
         self._background.start()
 
     def end_waits(self) -> None:
-        """End streams and waits: the server stops."""
+        """End open streams and waits for approvals, because the server stops."""
         self.mcp.subscribers.end_all()
         self.invoker.end_waits()
 
     async def stop(self) -> None:
-        """End what goes on beside the requests."""
+        """Send what the webhook still has, stop the background tasks, and record unfinished requests."""
         if self.webhook is not None:
             await self.webhook.drain()
         await self._background.stop()
@@ -167,7 +167,7 @@ class Service:
 
 
 def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) -> None:
-    # Remote callers see what a tool meant for them, and no more.
+    # Remote callers get no messages of a tool's unexpected exceptions, only an id under which they are logged.
     engine.discreet = True
     if engine.journal is None and (options := read_log_options(log, serving=True)):
         engine.keep_journal(options)
@@ -175,7 +175,7 @@ def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) 
 
 def _make_webhook(engine: ToolEngine, block: ServerBlock, failing: dict[str, str]) -> Webhook | None:
     hook = block.approvals.webhook
-    # An approver decides on every call at once: there is no one to notify.
+    # With an approver in the policy, held calls are decided at once, and nobody needs to be notified.
     is_decided = engine.policy is not None and engine.policy.approver is not None
     return None if hook is None or is_decided else Webhook(engine.approvals, hook, failing)
 
@@ -191,9 +191,10 @@ def _make_metrics(yard: Toolyard, admission: Admission) -> Metrics:
 
 
 def build_service(config: Config, block: ServerBlock) -> Service:
-    """Everything a config names, built and opened, with what stands around it on a server.
+    """Build the yard of a config, open it, and return a service around it.
 
-    What cannot be loaded is left out and listed in the service's report, unless the block is strict, or it is all.
+    Sources that cannot be loaded are skipped and listed in the report; with `strict`, or if the config is a single file
+    of tools, that is a `ConfigError`.
     """
     registry, engine, report = build_parts(_with_domains(config, block), lenient=not block.strict)
     with ExitStack() as undo:
@@ -208,7 +209,7 @@ def build_service(config: Config, block: ServerBlock) -> Service:
 
 
 def _is_one_file(config: Config) -> bool:
-    """Whether tools were named in place of a config: without them there is nothing to serve, and none to wait for."""
+    """True if a file of tools was given instead of a config; if it cannot be loaded, there is nothing to serve."""
     return len(config.loaders) == 1 and config.loaders[0].where == config.where
 
 
@@ -220,7 +221,7 @@ def _with_domains(config: Config, block: ServerBlock) -> Config:
 
 
 async def reload_sources(loaded: LoadedCatalog) -> None:
-    """Reload all sources; what goes wrong is logged, and the last good tools stay."""
+    """Reload all sources; failures are logged, and the last good tools stay."""
     try:
         await loaded.reload()
     except ToolyardError as error:
@@ -230,15 +231,15 @@ async def reload_sources(loaded: LoadedCatalog) -> None:
 
 
 def settle_memory() -> None:
-    """For a process that has loaded all and now serves: what is there stays, and the collector need not look at it."""
+    """Exempt all objects loaded so far from garbage collection, and collect less often. Call once, before serving."""
     gc.collect()
     gc.freeze()
-    # Requests leave few circles behind. Those that wait would be looked at, and moved on to the old ones, all the time.
+    # Requests create few reference cycles, and frequent collections would move waiting requests to older generations.
     gc.set_threshold(_ALLOCATIONS)
 
 
 def list_problems(report: LoadReport) -> list[str]:
-    """One line for each source and definition that is not served, and why."""
+    """Return a line for each source and definition that is not served, with the reason."""
     lines = [f"{source.source}: {source.state}: {source.error}" for source in report.sources if source.state != "ok"]
     lines += [f"{item.where}: left out: {item.reason}" for item in report.rejected]
     if len(lines) > _SHOWN:

@@ -1,4 +1,4 @@
-"""Sessions as they are seen from outside, on every wire, and how many of them one key may have."""
+"""Sessions as every wire shows them, and `SessionQuota`, which limits the sessions of a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolyard.sessions.state import read_initial
 
 
 def check_initial_state(state: dict[str, Any]) -> None:
-    """Refuse an initial state that is none."""
+    """Raise `HttpFault` 400 if the initial state is invalid."""
     try:
         read_initial(state)
     except SessionError as error:
@@ -25,7 +25,7 @@ def check_initial_state(state: dict[str, Any]) -> None:
 
 
 async def describe_session(sessions: Sessions, owner: str | None, session_id: str) -> dict[str, Any]:
-    """How long a session is, its hash, and when it was last used."""
+    """Return the number of entries, state hash and last use of a session."""
 
     def read() -> dict[str, Any]:
         digest = sessions.state_hash(session_id, owner)
@@ -34,7 +34,7 @@ async def describe_session(sessions: Sessions, owner: str | None, session_id: st
             "session_id": session_id,
             "entries": len(session.history),
             "state_hash": digest,
-            # What the store was told, as in listings: every process that has the session says the same.
+            # The time in the store, as in listings, so that all processes agree.
             "used": show_time(sessions, session.told if session.durable else session.used),
         }
 
@@ -42,12 +42,12 @@ async def describe_session(sessions: Sessions, owner: str | None, session_id: st
 
 
 def show_time(sessions: Sessions, seconds: float) -> str:
-    """A time of a session as text."""
+    """Return a session's time as ISO 8601 text."""
     return sessions.date_of(seconds).isoformat(timespec="milliseconds")
 
 
 def list_sessions(sessions: Sessions, owner: str) -> list[tuple[str, int, float]]:
-    """The owner's sessions by id: how many entries each has, and when it was last used. Waits for a store."""
+    """Return id, number of entries and last use of the owner's sessions, sorted by id. Blocks on the store."""
     if sessions.store is not None:
         return sorted((info.session_id, info.entries, info.used) for info in sessions.store.sessions(owner))
     own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner and not session.over]
@@ -55,7 +55,7 @@ def list_sessions(sessions: Sessions, owner: str) -> list[tuple[str, int, float]
 
 
 def find_parents(sessions: Sessions, owner: str) -> dict[str, str]:
-    """For each of the owner's sessions that is a fork of one that still is: which one. Waits for a store."""
+    """Return the parent of each of the owner's sessions that is a fork of an existing session. Blocks on the store."""
     if sessions.store is None:
         own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner]
         return {session.key.session_id: session.parent for session in own if session.parent is not None}
@@ -63,7 +63,7 @@ def find_parents(sessions: Sessions, owner: str) -> dict[str, str]:
 
 
 async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> dict[str, Any]:
-    """State of a session."""
+    """Return the state of a session and its hash."""
 
     def read() -> dict[str, Any]:
         digest = engine.state_hash(session_id, owner=owner)
@@ -73,9 +73,9 @@ async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> 
 
 
 class SessionQuota:
-    """How many sessions each owner may have, counted where they are stored before one is begun.
+    """Limits the sessions of each owner, by counting them in the store before one is created.
 
-    Here an owner begins one after the other; several processes together may go over it by one each.
+    A process creates an owner's sessions one at a time; each further process may exceed the limit by one.
     """
 
     def __init__(self, sessions: Sessions, most: int) -> None:
@@ -85,7 +85,7 @@ class SessionQuota:
 
     @asynccontextmanager
     async def place(self, owner: str | None) -> AsyncIterator[None]:
-        """Around the beginning of a session; `HttpFault` 429 if the owner, if there is one, has enough."""
+        """Enter before creating a session; raises `HttpFault` 429 at the owner's limit. Without an owner, no limit."""
         if owner is None:
             yield
             return
@@ -102,11 +102,11 @@ class SessionQuota:
 
 
 def may_begin(principal: Principal) -> bool:
-    """True for a key that could do something in a session."""
+    """True for a key that may execute or simulate calls somewhere, and so can use a session."""
     return any(principal.scopes.allows_somewhere(verb) for verb in ("execute", "simulate"))
 
 
 def check_may_begin(principal: Principal) -> None:
-    """403 for a key that could do nothing in a session."""
+    """Raise 403 for a key that may neither execute nor simulate calls anywhere."""
     if not may_begin(principal):
         raise HttpFault(403, "auth.forbidden", "this key has no scope with the verb execute or simulate")

@@ -1,4 +1,4 @@
-"""`SignIns`: signed notes of who signed in and until when, so that a browser need not keep an API key."""
+"""`SignIns`: signed notes of who is signed in and until when, so that a browser need not store an API key."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PURPOSE, _FORM_PURPOSE = b"toolyard sign-in 1\n", b"toolyard form 1\n"
 
 
 class SignIns:
-    """Signs and reads notes of who signed in. Of two servers with the same records, each reads what the other signed.
+    """Signs and verifies sign-in notes. Servers with the same records accept each other's notes.
 
-    A note holds nothing that opens the API, and says nothing about whether its key is still good: that is the key
-    ring's to say, at every request.
+    A note does not contain the API key, and does not prove that the key is still valid: `KeyRing` checks that at every
+    request.
     """
 
     __slots__ = ("_secret",)
@@ -28,20 +28,20 @@ class SignIns:
 
     @classmethod
     def of(cls, records: Records) -> SignIns:
-        """With the secret that is kept in the records; the first process makes it. Waits for the store."""
+        """Create one with the secret in the records, which the first process generates. Blocks on the store."""
         while True:
             secret = records.get(_SECRET_KIND, "", _SECRET_NAME)
             if secret is not None:
                 return cls(secret)
-            # Of several processes that find none, one wins; all use that one's.
+            # If several processes find none, one `put` succeeds, and all use that secret.
             records.put(_SECRET_KIND, "", _SECRET_NAME, secrets.token_bytes(_SECRET_BYTES), new=True)
 
     def sign(self, key_id: str, expires: int) -> str:
-        """A note for the holder of that key, good until that time."""
+        """Return a note for the key, valid until the Unix time `expires`."""
         return f"{key_id}.{expires}.{self._mark(key_id, expires)}"
 
     def read(self, note: str) -> tuple[str, int] | None:
-        """Whose note it is and until when it is good; None if it was not signed here."""
+        """Return the key id and expiry of a note; None if its signature is wrong. The caller checks the expiry."""
         found = _NOTE.fullmatch(note)
         if found is None:
             return None
@@ -49,7 +49,7 @@ class SignIns:
         return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
 
     def mark_form(self, note: str) -> str:
-        """The token of forms shown to the holder of that note; it cannot be made up without the secret."""
+        """Return the CSRF token for forms shown to the holder of the note."""
         return self._digest(_FORM_PURPOSE, note)
 
     def _mark(self, key_id: str, expires: int) -> str:

@@ -1,4 +1,4 @@
-"""What is stored under an idempotency key: first who carries the request out, then its answer."""
+"""What is stored under an idempotency key: first a claim by the process that runs the request, then its answer."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ _OF_THE_BODY = (b"content-length", b"content-type")
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored under a key: who carries the request out, and then the answer as data, to be given again."""
+    """The entry of an idempotency key: a claim, and later the response, to be replayed."""
 
     digest: bytes = b""
-    """Of the request: the same key with another request is a mistake."""
+    """The digest of the request, to detect another request with the same key."""
     claim: str | None = None
-    """Who runs it: a holder's name and a number; None once it is over."""
+    """The name of the process that runs the request, and a number; None once there is an answer."""
     guess: bool = False
-    """The answer is `interrupted`, on the evidence of a lock."""
+    """True if the answer is an `interrupted` given because the process had lost its lock."""
     status: int = 200
     content_type: bytes = b""
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     unfinished: bytes = b""
-    """What came of calls of which some are held: no answer to be given again, and sent again, only those run.
-
-    A claim keeps it for the request that goes on from there.
+    """The results of a request with held calls, as JSON. Such an answer is not replayed: a repeat runs the held calls,
+    and its claim keeps these results.
     """
 
     @classmethod
     def of(cls, response: Response, unfinished: bytes = b"") -> StoredAnswer:
-        """What is to be stored of an answer."""
+        """Return the entry to store for a response."""
         kind = dict(response.raw_headers).get(b"content-type", b"")
         rest = tuple(header for header in response.raw_headers if header[0] not in _OF_THE_BODY)
         return cls(
@@ -47,7 +46,7 @@ class StoredAnswer(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def to_response(self) -> Response:
-        """The answer again."""
+        """Return the stored response."""
         response = Response(self.body, self.status)
         if self.body:
             response.raw_headers.append((b"content-type", self.content_type))
@@ -60,34 +59,34 @@ read_entry = msgspec.msgpack.Decoder(StoredAnswer).decode
 
 
 def withdraw_claim(claim: bytes) -> bytes | None:
-    """What is to be there again if nothing came of a claim; None: nothing."""
+    """Return the entry to restore when a claim is withdrawn; None if there was none before."""
     entry = read_entry(claim)
     return encode_entry(replace(entry, claim=None)) if entry.unfinished else None
 
 
 def stored_name(key: str) -> str:
-    """The key itself if every store can keep it, else a hash of it that no such key looks like."""
+    """Return the key if every store can hold it, else its hash, which no accepted key can equal."""
     if len(key) <= 200 and key.isascii() and key.isprintable() and not key.startswith("#"):
         return key
     return "#" + blake2b(key.encode(errors="surrogatepass"), digest_size=32).hexdigest()
 
 
 def replay_answer(entry: StoredAnswer, digest: bytes) -> StoredAnswer:
-    """The answer for one who asks again; a 409 if the request is not the same."""
+    """Return the stored answer for a repeat; raises 409 if the request is a different one."""
     if entry.digest != digest:
         raise key_conflict()
     return mark_replayed(entry)
 
 
 def mark_replayed(response: StoredAnswer) -> StoredAnswer:
-    """The same, marked as not of this request's making."""
+    """Return the answer with the `Idempotent-Replayed` header."""
     if REPLAYED in response.headers:
         return response
     return replace(response, headers=(*response.headers, REPLAYED))
 
 
 def key_conflict() -> HttpFault:
-    """The key was used for another request."""
+    """Return the 409 for a key that was used for a different request."""
     return HttpFault(
         409,
         "request.conflict",
@@ -97,7 +96,7 @@ def key_conflict() -> HttpFault:
 
 
 def still_in_progress() -> HttpFault:
-    """Another process has been busy with it for long."""
+    """Return the 409 for a request that another process is still running."""
     return HttpFault(
         409,
         "request.in_progress",
@@ -108,7 +107,7 @@ def still_in_progress() -> HttpFault:
 
 
 def server_stopping() -> HttpFault:
-    """It was not begun, or could be begun again without harm."""
+    """Return the 503 for a request that was not begun, or had no effect, when the server stopped."""
     return HttpFault(
         503,
         "server.stopping",
@@ -118,7 +117,7 @@ def server_stopping() -> HttpFault:
 
 
 def store_unavailable() -> HttpFault:
-    """It was not begun, since that could not have been recorded."""
+    """Return the 503 for a request that was not begun, because its claim could not be stored."""
     return HttpFault(
         503,
         "server.store_unavailable",
@@ -128,7 +127,7 @@ def store_unavailable() -> HttpFault:
 
 
 def answer_unrecorded() -> HttpFault:
-    """It ran, and must not be thought of as if it had not."""
+    """Return the 500 for a request that ran, but whose answer could not be stored."""
     return HttpFault(
         500,
         "request.unrecorded",

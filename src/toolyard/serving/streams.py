@@ -1,6 +1,6 @@
-"""Streams to clients: server-sent events as they are written, clients that go away, and all that are open.
+"""Streams to clients: encoding of server-sent events, detection of disconnects, and `Subscribers`.
 
-`Subscribers` has every open stream, so that each client is notified when the catalog changes, and none has too many.
+`Subscribers` keeps all open streams, to notify clients of catalog changes and to limit the number of streams.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from starlette.types import Receive
 from toolyard.serving.http_fault import make_overloaded
 
 RETRY_MS = 1000
-"""When a client is to come back after a stream broke off."""
+"""Milliseconds after which a client should reconnect when a stream breaks."""
 BEAT = 15.0
-"""Seconds of silence after which a comment is sent, so that no proxy takes the connection for dead."""
+"""Seconds of silence after which a comment is sent, to keep proxies from closing the connection."""
 
 HEAD = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store, no-transform"),
-    # Or a proxy would collect events until it has enough of them.
+    # Keeps nginx from buffering events.
     (b"x-accel-buffering", b"no"),
 )
 COMMENT = b": \n\n"
@@ -33,10 +33,10 @@ def write_event(
     data: bytes | None = None,
     *,
     kind: str | None = None,
-    id: str | None = None,  # noqa: A002 - as the standard has it
+    id: str | None = None,  # noqa: A002 - the field's name in the standard
     retry: int | None = None,
 ) -> bytes:
-    """One event; `data` is a line. Without it nothing is dispatched, but the id counts."""
+    """Encode an event; `data` is a single line. Without data, clients dispatch no event, but do remember the id."""
     lines = [b"" if id is None else b"id: %b\n" % id.encode(), b"" if retry is None else b"retry: %d\n" % retry]
     lines += [b"" if kind is None else b"event: %b\n" % kind.encode(), b"" if data is None else b"data: %b\n" % data]
     return b"".join((*lines, b"\n"))
@@ -44,7 +44,7 @@ def write_event(
 
 @asynccontextmanager
 async def watch_disconnect(receive: Receive, gone: Callable[[], object]) -> AsyncIterator[None]:
-    """Have `gone` called should the client of a request, whose body was read, be gone before the block is over."""
+    """Call `gone` if the client disconnects inside this block. The request body must have been read."""
     task = asyncio.get_running_loop().create_task(await_disconnect(receive, gone))
     try:
         yield
@@ -53,24 +53,24 @@ async def watch_disconnect(receive: Receive, gone: Callable[[], object]) -> Asyn
 
 
 async def await_disconnect(receive: Receive, gone: Callable[[], object]) -> None:
-    """Call `gone` once the client of a request, whose body was read, is gone."""
+    """Wait for the client to disconnect, then call `gone`. The request body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
     gone()
 
 
 class Subscriber(msgspec.Struct, eq=False):
-    """One connected client, which is notified of changes."""
+    """One open stream, which is notified of catalog changes."""
 
     owner: str
     changed: Callable[[], None]
-    """Told of each change; returns at once."""
+    """Called on each change; must not block."""
     end: Callable[[], None]
-    """Asked to make room, or told that the server stops."""
+    """Called to close the stream, to make room for another or because the server stops."""
 
 
 class Subscribers:
-    """Every open stream, oldest first. Where there are too many, the owner with most loses its oldest."""
+    """All open streams, oldest first. At the limit, the owner with the most streams loses its oldest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -80,27 +80,27 @@ class Subscribers:
         return len(self._open)
 
     def join(self, subscriber: Subscriber) -> None:
-        """Count a stream in; `HttpFault` 429 if there are too many, and most of them its owner's."""
+        """Add a stream; raises `HttpFault` 429 at the limit if no other owner has more streams."""
         if len(self._open) >= self._most:
             self._make_room(subscriber.owner)
         self._open[subscriber] = None
 
     def leave(self, subscriber: Subscriber) -> None:
-        """It is gone; nothing happens if it was before."""
+        """Remove a stream, if it is present."""
         self._open.pop(subscriber, None)
 
     def notify_all(self) -> None:
-        """The catalog has changed."""
+        """Notify all streams that the catalog has changed."""
         for subscriber in list(self._open):
             subscriber.changed()
 
     def end_all(self) -> None:
-        """The server stops: end every stream that would go on."""
+        """End all streams, because the server stops."""
         for subscriber in list(self._open):
             subscriber.end()
 
     def keep_only(self, stays: Callable[[str], bool]) -> None:
-        """End the streams of owners who may not have any more."""
+        """End the streams of owners for which `stays` is false."""
         for subscriber in [one for one in self._open if not stays(one.owner)]:
             subscriber.end()
 
@@ -115,4 +115,4 @@ class Subscribers:
 
 
 def nothing() -> None:
-    """For a stream that others tell of changes."""
+    """Do nothing: for the callbacks of a subscriber that need no action."""

@@ -1,4 +1,4 @@
-"""`Webhook`: tells a receiver of the operator's which calls are held here, signed, and never in the way of a call."""
+"""`Webhook`: notifies the operator's endpoint of held calls, with signed requests, without delaying any call."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from toolyard.model.errors import CallError, Unavailable
 from toolyard.serving.approval_view import write_approval
 
 NAME = "approvals webhook"
-"""As it stands in `failing`."""
+"""Its key in `failing`."""
 MOST_WAITING = 256
 _PAUSES = (0.0, 1.0, 5.0)
-"""Seconds before each try."""
+"""Seconds before each attempt."""
 _TIMEOUT = 10.0
 _LAST_CHANCE = 3.0
 
@@ -36,26 +36,26 @@ _log = logging.getLogger(__name__)
 
 
 class Webhook:
-    """Sends one event for each call that this process holds, one after the other; takes them from any thread."""
+    """Sends an event for each call that this process holds, one at a time. Calls may be held in any thread."""
 
     def __init__(self, approvals: Approvals, block: WebhookBlock, failing: MutableMapping[str, str]) -> None:
         self._approvals = approvals
         self._block = block
         self._failing = failing
         target = read_url(block.url)
-        # Without TLS it is a receiver on this machine, which the guard lets through only if it is named.
+        # A plain http receiver is on this machine; the guard allows such an address only if it is listed.
         self._named = (with_port(target.host, target.port),) if target.scheme == "http" else ()
         self._waiting: deque[Approval] = deque()
         self._idle = asyncio.Event()
         self._lock = threading.Lock()
         self._lost = 0
         self._lost_until = 0.0
-        """When the last of them expires: until then the operator may have to look elsewhere."""
+        """When the last approval that could not be sent expires; until then the failure is reported."""
         self.clock = time.time
         approvals.listeners.append(self._take)
 
     async def send_waiting(self) -> None:
-        """Send what waits; what could not be sent is counted in `failing` until it has expired."""
+        """Send the queued events; those that cannot be sent are counted in `failing` until they have expired."""
         if self._waiting:
             async with GuardedClient(http2=False) as client:
                 while self._waiting:
@@ -67,7 +67,7 @@ class Webhook:
         self._idle.set()
 
     async def drain(self) -> None:
-        """Take no more, and leave a short time for what waits; `send_waiting` goes on meanwhile."""
+        """Accept no more events, and wait a short time for `send_waiting` to send the queued ones."""
         with suppress(ValueError):
             self._approvals.listeners.remove(self._take)
         self._idle.clear()
@@ -136,5 +136,5 @@ class Webhook:
 
 
 def sign_body(secret: str, timestamp: str, body: bytes) -> str:
-    """The hex HMAC-SHA256 of `timestamp.body`, by which a receiver knows the sender and how old a request is."""
+    """Return the hex HMAC-SHA256 of `timestamp.body`; it lets the receiver verify the sender and reject replays."""
     return hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()

@@ -1,1 +1,1 @@
-"""The process: where it listens, how it starts, how it stops."""
+"""The server process: sockets, connections, start, stop and workers."""

@@ -1,4 +1,4 @@
-"""Where a server listens: the socket, its address, how many files it may open, and what it says when it starts."""
+"""The listening socket of a server, its address, the limit of open files, and the banner."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ from toolyard.serving.service import Service, list_problems
 BACKLOG = 4096
 _TRIES = 100
 _SPARE_FILES = 256
-"""What a process opens beside its connections: the store, the tools' own files, threads that wait."""
+"""File descriptors reserved for everything but connections: the store, files of tools, pipes of threads."""
 _MOST_FILES = 1 << 20
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a socket listens."""
+    """The address of a listening socket."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        """What to type into a browser on this machine; a server that listens everywhere is here too."""
+        """The URL for a browser on this machine, also for a server that listens on all interfaces."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - a comparison
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @property
     def is_private(self) -> bool:
-        """True if only this machine can reach it."""
+        """True if it is a loopback address."""
         return is_loopback(self.host)
 
 
 def address_of(listener: socket.socket) -> Address:
-    """Where it really listens, whatever was asked for."""
+    """Return the actual address of a listening socket."""
     host, port = listener.getsockname()[:2]
     return Address(host, port)
 
 
 def listen(block: ServerBlock) -> socket.socket:
-    """A socket that listens where the block says; a `ConfigError` says what else to try."""
+    """Return a listening socket for the block's host and port; raises `ConfigError` if none can be opened."""
     family, host = _resolved(block.host)
     for port in _ports(block):
-        # Named as TCP, or asyncio does not switch off the delay of small packets on its connections.
+        # asyncio sets TCP_NODELAY only on connections of sockets whose protocol is given as TCP.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
-            # At once: a socket that is bound but does not listen keeps no other process from the port.
+            # Listen at once: with SO_REUSEADDR, another process can still bind a port that is only bound.
             listener.listen(BACKLOG)
             return listener
         except OSError as error:
@@ -81,7 +81,7 @@ def _resolved(host: str) -> tuple[socket.AddressFamily, str]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"cannot listen at {host!r}: {error}") from None
-    # Of `localhost` the form that every client tries.
+    # Prefer IPv4 for `localhost`, because every client tries that.
     family, _, _, _, address = min(found, key=lambda item: item[0] != socket.AF_INET)
     return family, str(address[0])
 
@@ -93,10 +93,10 @@ def _ports(block: ServerBlock) -> Iterator[int]:
 
 
 def room_for_connections(wanted: int) -> int:
-    """Raise the limit of open files as far as it goes; how many connections that allows, `wanted` at most."""
+    """Raise the limit of open files as needed; return the number of connections it allows, at most `wanted`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else hard
-    # Never lowered: the operator may have set more than is needed here.
+    # Never lower the limit: the operator may have set a higher one.
     target = max(soft, min(most, wanted + _SPARE_FILES)) if soft != resource.RLIM_INFINITY else most
     if soft not in (resource.RLIM_INFINITY, target):
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
@@ -112,7 +112,7 @@ _SANDBOX = {
 
 
 def write_banner(service: Service, url: str) -> str:
-    """The lines for a person, each ended; the caller that prints them escapes text from catalogs."""
+    """Return the lines that a server prints when it starts. They quote catalogs, so the caller must escape them."""
     count = len(service.yard.tool_registry)
     lines = [
         *list_problems(service.loaded.registry.report),
@@ -152,7 +152,7 @@ def _suggest_requests(service: Service, url: str, authorized: str) -> Iterator[s
 
 
 def _find_example(service: Service) -> tuple[str, dict[str, Any]] | None:
-    """A tool that can be called, and arguments that it takes."""
+    """Return the name of a tool that can be called, with valid arguments; None if there is none."""
     registry = service.yard.tool_registry
     tools = [tool for tool in _list_open(service)[:_TRIED] if tool.binding is not None and tool.name.isascii()]
     for tool in sorted(tools, key=lambda tool: _rank_tool(tool, service)):
@@ -167,7 +167,7 @@ def _find_example(service: Service) -> tuple[str, dict[str, Any]] | None:
 
 
 def _list_open(service: Service) -> list[Tool]:
-    """The tools that the policy does not deny to callers without a key."""
+    """Return the tools that callers without a key may call, by the policy."""
     policy, tools = service.yard.tool_engine.policy, service.yard.tool_registry.all_tools()
     return [tool for tool in tools if policy is None or not policy.always_denies(tool, ())]
 

@@ -1,8 +1,9 @@
-"""`DeadlineProtocol`: uvicorn's HTTP/1.1, with deadlines for what others send and read, and our envelope for refusals.
+"""`DeadlineProtocol`: uvicorn's HTTP/1.1 protocol, with timeouts for clients that send or read slowly, and with
+toolyard's error envelope for requests that never reach the application.
 
-Of uvicorn's `HttpToolsProtocol` it leans on the parser's callbacks, `cycle` (`message_event`, `disconnected`,
-`response_started`, `response_complete`, `keep_alive`), `pipeline` and `flow`. The version is pinned for their sake, and
-tests speak to each of them over real sockets.
+It relies on internals of uvicorn's `HttpToolsProtocol`: the parser callbacks, `cycle` (`message_event`,
+`disconnected`, `response_started`, `response_complete`, `keep_alive`), `pipeline` and `flow`. That is why the version
+of uvicorn is pinned; tests exercise each of them over real sockets.
 """
 
 from __future__ import annotations
@@ -30,29 +31,29 @@ MAX_HEAD_BYTES = 32 * 1024
 MAX_HEADERS = 100
 MAX_PIPELINED = 100
 Stage = Literal["idle", "head", "body", "whole"]
-"""Nothing asked yet; a head begun; a body begun; a request that is all there."""
+"""How far the current request has arrived: nothing; part of the head; the head, but not all of the body; all of it."""
 _FRAMING = 16
-"""Bytes of framing that a chunked body may spend on each byte of content, beyond what a head may have."""
+"""Bytes of chunked framing allowed per byte of content, on top of twice `MAX_HEAD_BYTES`."""
 _LEAST_RATE = 16 * 1024
-"""Bytes a second at which a body earns time beyond its deadline."""
+"""Minimum rate of a body in bytes per second: it may take `body_timeout`, and its size divided by this."""
 _UNWANTED_BYTES = 1024 * 1024
-"""What is read of a body that was answered before it came, to keep the connection."""
+"""How much of a body is read and discarded after an early response, to keep the connection."""
 _LINGER_SECONDS = 2.0
 _AUTHORITY_END = re.compile(rb"[/?#]")
 _HOP = frozenset({b"connection", b"upgrade"})
 
 
 class ConnectionLimit:
-    """How many connections there may be; beyond, the one that has waited longest without a whole request goes."""
+    """Limits connections. At the limit, a new one replaces the one that has been longest without a complete request."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.open: set[DeadlineProtocol] = set()
         self.waiting: dict[DeadlineProtocol, None] = {}
-        """Those from which no whole request has come, or none since the last answer; the longest so first."""
+        """Connections without a complete request since they opened or since their last response, longest first."""
 
     def admit(self, newcomer: DeadlineProtocol) -> bool:
-        """Count a connection in; False if there are too many, and all of them at work."""
+        """Add a connection. At the limit, abort the one waiting longest; False if all are being served."""
         if len(self.open) >= self.most:
             longest = next(iter(self.waiting), None)
             if longest is None:
@@ -64,20 +65,20 @@ class ConnectionLimit:
         return True
 
     def forget(self, connection: DeadlineProtocol) -> None:
-        """It is gone, or as good as gone."""
+        """Remove a connection that is closed or about to be aborted."""
         self.open.discard(connection)
         self.waiting.pop(connection, None)
 
 
 class _NoTrailers(list[Any]):
-    """Where trailers go. Beside the headers they would pass for headers."""
+    """Discards trailers, which uvicorn would append to the headers."""
 
     def append(self, item: Any) -> None:
-        """Forget it."""
+        """Discard the item."""
 
 
 class DeadlineProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One HTTP/1.1 connection, with limits and timeouts."""
 
     def __init__(
         self,
@@ -96,16 +97,16 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._read_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._raw_bytes = self._body_bytes = 0
-        """Of the head or body that is coming, as it came; and of the body alone."""
+        """Bytes received of the current head or body, including framing; and bytes of body content."""
         self._body_began = 0.0
         self._deaf = False
-        """True once nothing more is read as HTTP from here."""
+        """True once further input is ignored."""
         self._fault: HttpFault | None = None
         self._refusal = b""
-        """What is said instead of an answer once all requests before are answered."""
+        """The error response to send once all earlier requests are answered; empty if there is none."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A newcomer, for whom the longest waiting connection may have to go."""
+        """Register the connection; answer 503 if there are too many."""
         super().connection_made(transport)
         if self._limit.admit(self):
             self._set_read_timer(self._block.header_timeout, self._expire_head)
@@ -113,14 +114,14 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._refuse(HttpFault(503, "server.overloaded", "all connections are in use; try again", retryable=True))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave nothing of it behind."""
+        """Unregister the connection and cancel its timers."""
         self._limit.forget(self)
         self._set_read_timer(None)
         self._set_write_timer(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, then see what the connection waits for."""
+        """Parse the data, then set the timer for what is still missing."""
         if self._deaf:
             return
         self._unset_keepalive_if_required()
@@ -128,7 +129,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # What follows is in no language that is spoken here, whatever it looks like.
+            # Upgrades are not supported: ignore what follows the head.
             self._deaf = True
         except httptools.HttpParserError as error:
             self._refuse(self._fault or _invalid_http(error))
@@ -144,12 +145,12 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._await_body()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Called by the parser at the beginning of a request."""
         super().on_message_begin()
         self._stage = "head"
 
     def on_headers_complete(self) -> None:
-        """Its head is whole, and small enough."""
+        """Called by the parser after the head: check its size, and start the application."""
         if len(self.headers) > MAX_HEADERS or (self._raw_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES):
             self._stop(_large_head())
         if len(self.pipeline) >= MAX_PIPELINED:
@@ -168,23 +169,23 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._set_read_timer(None)
 
     def on_body(self, body: bytes) -> None:
-        """Some of its body."""
+        """Called by the parser for each part of the body."""
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of it."""
+        """Called by the parser at the end of the request."""
         self._stage = "whole"
         self._raw_bytes = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer was written; go on to what waits for it."""
+        """Called after a response was written: send a pending refusal, or go on to the next request."""
         if self._refusal and not self.pipeline:
             self._leave(self._refusal)
             return
         if self._stage == "body" and self.expect_100_continue and not self.pipeline:
-            # A client that asked whether to send may now send the body or not; neither could be told apart.
+            # The client may now send the body it announced with `Expect: 100-continue`, or its next request: ambiguous.
             self._leave()
             return
         super().on_response_complete()
@@ -192,7 +193,7 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._limit.waiting[self] = None
 
     def _read_authority(self) -> None:
-        """Have the host of an absolute target count, as RFC 9112 wants (3.2.2), whatever the Host header says."""
+        """Replace the Host header by the host of an absolute request target, as RFC 9112, 3.2.2 requires."""
         scheme, _, rest = self.url.partition(b"://")
         authority = _AUTHORITY_END.split(rest, maxsplit=1)[0]
         if scheme.lower() not in (b"http", b"https") or b"@" in authority:
@@ -203,10 +204,10 @@ class DeadlineProtocol(HttpToolsProtocol):
         return False
 
     def _ignore_upgrade(self, method: bytes) -> None:
-        """Serve a request that asks for another protocol as if it had not asked, and as the last one.
+        """Serve a request with an `Upgrade` header without the upgrade, as the last one of the connection.
 
-        The parser takes what follows its head for that other protocol, a body too; and what may be the body to one
-        side and the next request to the other must be neither.
+        The parser stops after the head, since what follows would be in the other protocol. So a body could be taken for
+        the next request (request smuggling): a request that has one is refused.
         """
         if method == b"CONNECT":
             self._stop(_invalid_http("its target is not a path"))
@@ -223,7 +224,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _rest(self) -> None:
-        """Answered before all of it came: now it is as idle as any other."""
+        """Treat the connection as idle: the request was answered before all of it had arrived."""
         self._limit.waiting[self] = None
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
@@ -253,7 +254,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         earned = self._block.body_timeout + self._body_bytes / _LEAST_RATE
         left = self._body_began + earned - self.loop.time()
         if self.flow.read_paused:
-            # It is not the other side that keeps us waiting.
+            # Reading is paused on this side, so the client is not late.
             self._set_read_timer(self._block.body_timeout, self._expire_body)
         elif left > 0:
             self._set_read_timer(left, self._expire_body)
@@ -263,18 +264,18 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._refuse(_too_late("the body of the request", self._block.body_timeout))
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing was asked for long; a client that has not even read the last answer is not waited for."""
+        """Close an idle connection; abort it if the client has not read the last response."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()
 
     def pause_writing(self) -> None:
-        """The other side does not read as fast as it is written to; it gets a deadline."""
+        """Start the write timeout: the client reads more slowly than responses are written."""
         super().pause_writing()
         self._set_write_timer(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """It has read on."""
+        """Cancel the write timeout: the client has caught up."""
         super().resume_writing()
         self._set_write_timer(None)
 
@@ -297,18 +298,18 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._write_timer = None if unsent is None else self.loop.call_later(seconds, self._expire_write, unsent)
 
     def _refuse(self, fault: HttpFault) -> None:
-        """Answer instead of the app, after what was asked before, and end."""
+        """Send an error response in place of the application's, after those of earlier requests, and close."""
         self._deaf = True
         self._set_read_timer(None)
         refusal, cycle = self._write_refusal(fault), self.cycle
         if self._stage == "body" and not self.pipeline:
-            # The app waits for a body that will never be whole; what it still sends goes nowhere.
+            # The application waits for a body that will never be complete; tell it that the client has disconnected.
             cycle.disconnected = True
             cycle.message_event.set()
             self._leave(b"" if cycle.response_started else refusal)
             return
         if self._stage == "body":
-            # The broken request is the last in line, and not begun.
+            # The invalid request is the last of the pipeline, and the application has not seen it.
             self.pipeline.popleft()
         elif cycle is None or (cycle.response_complete and not self.pipeline):
             self._leave(refusal)
@@ -316,9 +317,9 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._refusal = refusal
 
     def _leave(self, last: bytes = b"") -> None:
-        """Say the last, close for writing, and read on for a moment.
+        """Write `last`, close for writing, and discard input for `_LINGER_SECONDS`.
 
-        To close with input unread resets the connection, and the answer may be lost before it is read.
+        Closing a socket with unread input resets the connection, and the client might lose the response.
         """
         self._deaf = True
         self._limit.waiting[self] = None
@@ -328,11 +329,11 @@ class DeadlineProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
             self._set_read_timer(_LINGER_SECONDS, self.transport.abort)
         except (OSError, NotImplementedError):
-            # It is gone, or (with TLS) cannot be half closed.
+            # The connection is gone, or cannot be half closed (TLS).
             self.transport.close()
 
     def _write_refusal(self, fault: HttpFault) -> bytes:
-        # Only a head that is whole can say which id the answer is to have.
+        # The request id is known only if the head is complete.
         request_id = find_request_id(dict(self.scope["headers"]) if self._stage == "body" else {})
         body = msgspec.json.encode(fault.envelope())
         headers = [
@@ -348,7 +349,7 @@ class DeadlineProtocol(HttpToolsProtocol):
 
 
 def _invalid_http(why: object) -> HttpFault:
-    """What came is not HTTP, or not HTTP that can be understood in one way only."""
+    """Return the 400 for input that is not HTTP/1.1, or is ambiguous."""
     if isinstance(why, httptools.HttpParserCallbackError):
         why = "its target is not a path"
     return HttpFault(400, "request.invalid_http", f"this is no HTTP/1.1 request that can be served: {why}")
@@ -360,7 +361,7 @@ def _too_late(what: str, seconds: float) -> HttpFault:
 
 
 def _large_head() -> HttpFault:
-    """Too many headers, or too large ones."""
+    """Return the 431 for too many headers or too large a head."""
     return HttpFault(
         431,
         "request.headers_too_large",

@@ -1,4 +1,4 @@
-"""`serve`: one process that listens, answers, and stops without losing what it has begun."""
+"""`serve`: runs one server process, and shuts it down without losing requests in progress."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from toolyard.serving.request_log import capture_logs
 from toolyard.serving.service import Service, build_service, reload_sources, settle_memory
 
 Ready = Callable[[Address, str], None]
-"""Called once the server accepts: where it listens, and what to tell a person."""
+"""Called once the server accepts connections, with its address and the banner."""
 
 _RECORDING_SECONDS = 5.0
-"""For cancelled calls to be recorded and answered."""
+"""Seconds for cancelled calls to be recorded and answered."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +45,7 @@ def serve(
     lifeline: socket.socket | None = None,
     make_app: Callable[[Service], ASGIApp] = create_app,
 ) -> bool:
-    """Answer until a SIGTERM or SIGINT; a SIGHUP loads the sources again. False if the start failed.
+    """Serve until SIGTERM or SIGINT; SIGHUP reloads the sources. Return False if the start failed.
 
     `listener` is an open socket to use instead of a new one. `lifeline` is a socket whose other end belongs to
     the process that started this one: when it closes, the server stops.
@@ -53,7 +53,7 @@ def serve(
     with ExitStack() as stack:
         stack.enter_context(capture_logs(block.log))
         hangups = stack.enter_context(_collect_hangups())
-        # The port first: whether it is free is known at once, and loading may take a while.
+        # Open the port first: a port in use should fail at once, and loading may take a while.
         listener = stack.enter_context(listener or listen(block))
         address = address_of(listener)
         block = msgspec.structs.replace(block, port=address.port)
@@ -72,14 +72,14 @@ def serve(
         try:
             server.run([listener])
         except SystemExit:
-            # uvicorn's way of saying that the app refused to start; it has been logged.
+            # uvicorn exits when the application fails to start; the error has been logged.
             return False
     return True
 
 
 @contextlib.contextmanager
 def _collect_hangups() -> Iterator[list[int]]:
-    """Signals that ask to load the sources again; one that comes while they load is heeded afterwards."""
+    """Collect SIGHUP signals, which request a reload, in a list. One that arrives during a reload causes another."""
     noted: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield noted
@@ -92,7 +92,7 @@ def _collect_hangups() -> Iterator[list[int]]:
 
 
 def check_exposure(service: Service, address: Address) -> None:
-    """Refuse to listen where other machines can connect while no key is required."""
+    """Raise `ConfigError` if other machines can connect and there is no usable API key."""
     if address.is_private or service.keys.usable():
         return
     where = "a sqlite or postgres `sessions` block in the config, and then " if not service.records.shared else ""
@@ -116,14 +116,14 @@ def _make_uvicorn_config(app: ASGIApp, block: ServerBlock, limit: ConnectionLimi
         log_config=None,
         log_level="warning",
         access_log=False,
-        # Any client could claim another address with such headers.
+        # Any client could forge its address with such headers.
         proxy_headers=False,
         server_header=False,
     )
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which says when it is ready, ends with 0 when told to stop, and waits for what it cancels."""
+    """uvicorn's server with a ready callback, reloads, a lifeline, and a shutdown that waits for cancelled requests."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Server(uvicorn.Server):
         self._reloading: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept, and say so."""
+        """Start accepting connections, then call `ready`."""
         await super().startup(sockets)
         settle_memory()
         if self._lifeline is not None:
@@ -156,27 +156,27 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop in order; a second SIGINT stops at once. To be told to stop is no failure, so the signal ends here."""
+        """Shut down gracefully; a second SIGINT stops at once. The signal is not re-raised, so the exit status is 0."""
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Start a reload if SIGHUP was received. uvicorn calls this ten times a second."""
         if self._hangups and (self._reloading is None or self._reloading.done()):
             self._hangups.clear()
             self._reloading = asyncio.create_task(reload_sources(self._service.loaded))
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting, let what runs come to its end, cancel what does not, and wait until that is recorded."""
+        """Stop accepting, wait for running requests, cancel those that take too long, and let them be recorded."""
         for server in self.servers:
             server.close()
         for listener in sockets or ():
             listener.close()
         if self._lifeline is None:
             tell_manager("STOPPING=1")
-        # Streams that only wait for news would be waited for.
+        # Open streams and waits for approvals would otherwise delay the shutdown.
         self._service.end_waits()
         for connection in list(self.server_state.connections):
             connection.shutdown()
@@ -191,12 +191,12 @@ class Server(uvicorn.Server):
         await self.lifespan.shutdown()
 
     async def _ended(self, seconds: float) -> bool:
-        """Whether everything that runs came to an end in that time."""
+        """Wait for all requests and connections to end; True if the requests did in that time."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         while self.server_state.tasks or self.server_state.connections:
             if clock() >= until or self.force_exit:
-                # Connections whose clients do not read on may be dropped.
+                # Connections that are still open, but have no request, may be dropped.
                 return not self.server_state.tasks
             await asyncio.sleep(0.02)
         return True

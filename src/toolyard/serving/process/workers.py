@@ -1,4 +1,4 @@
-"""`WorkerPool`: several processes that answer on one port, kept alive by a parent that answers nothing itself."""
+"""`WorkerPool`: several server processes on one port, supervised by a parent that serves no requests itself."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 _LOOK = 0.2
 _PAUSE = 1.0
-"""Seconds between the starts of two workers in the places of others: what ended one may end the next at once."""
+"""Seconds between restarts of workers: what ended one may end its replacement at once."""
 _EXTRA_SECONDS = 10.0
 
 Say = Callable[[str], None]
 
 
 def check_shared(config: Config) -> None:
-    """Refuse several workers where each would have separate sessions."""
+    """Raise `ConfigError` if several workers would not share sessions."""
     if config.sessions.store == "memory":
         raise ConfigError(
             "several workers need sessions that all of them see; give the config a `sessions` block with "
@@ -42,15 +42,15 @@ def check_shared(config: Config) -> None:
 
 
 def tell_parent(link: socket.socket, text: str) -> None:
-    """Say through the link that this worker accepts, and what a person should know."""
+    """Send the banner to the parent, which also tells it that this worker accepts connections."""
     link.sendall(msgspec.json.encode(text) + b"\n")
 
 
 def tell_manager(state: Literal["READY=1", "STOPPING=1"]) -> None:
-    """Tell systemd, where it started this process with `Type=notify` and waits for that."""
+    """Notify systemd if it started this process as a `Type=notify` service."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if place.startswith(("/", "@")):
-        # An abstract one begins with NUL. A manager that does not listen is ignored.
+        # The address of an abstract socket begins with NUL. Errors are ignored: systemd may not be listening.
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
             line.setblocking(False)
             line.sendto(state.encode(), "\0" + place[1:] if place[0] == "@" else place)
@@ -67,13 +67,13 @@ class _Worker:
         self.said = b""
 
     def read_notice(self) -> str | None:
-        """What it said, once it is all there."""
+        """Receive from the worker; return its banner once that is complete, else None."""
         self.said += self.link.recv(65536)
         return msgspec.json.decode(self.said, type=str) if self.said.endswith(b"\n") else None
 
 
 class WorkerPool:
-    """Starts the workers, starts another where one dies, passes signals on, and ends when they have ended."""
+    """Starts the workers, replaces those that die, forwards signals, and stops them at the end."""
 
     def __init__(self, command: Sequence[str], listener: socket.socket, block: ServerBlock, *, say: Say) -> None:
         self._command = list(command)
@@ -82,14 +82,14 @@ class WorkerPool:
         self._say = say
         self._workers: list[_Worker] = []
         self._renewed = 0.0
-        """When the last worker was started in the place of another."""
+        """When a worker was last replaced, by the monotonic clock."""
         self._stopping = False
         self._hung_up = False
 
     def run(self, ready: Callable[[str], None]) -> bool:
-        """Until a SIGTERM or SIGINT. `ready` is called, with what a person should know, when all accept.
+        """Run the workers until SIGTERM or SIGINT. When all accept connections, `ready` is called with the banner.
 
-        False if the first worker did not come to accept; it has said why.
+        Return False if the first worker failed to start; it has reported the reason.
         """
         folder = tempfile.mkdtemp(prefix="toolyard-metrics-")
         environment = {**os.environ, METRICS_FOLDER: folder}
@@ -105,7 +105,7 @@ class WorkerPool:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, ready: Callable[[str], None], environment: dict[str, str]) -> bool:
-        # One first: what keeps it from starting keeps all of them, and is to be told once.
+        # Start one first: an error that keeps it from starting affects all of them, and should be reported once.
         notice = self._begin_worker(environment)
         if notice is None:
             return self._stopping
@@ -148,7 +148,7 @@ class WorkerPool:
             self._workers.append(_Worker(self._command, self._listener, environment))
         if self._hung_up and self._workers:
             self._hung_up = False
-            # One is enough: it has the others follow.
+            # One is enough: it signals the reload to the others through the store.
             self._workers[0].process.send_signal(signal.SIGHUP)
 
     def _stop(self) -> None:
@@ -173,5 +173,5 @@ def _end_of(process: subprocess.Popen[bytes]) -> str:
 
 
 def own_command(arguments: Sequence[str]) -> list[str]:
-    """How this program is started again with those arguments."""
+    """Return the command line that runs toolyard with these arguments."""
     return [sys.executable, "-m", "toolyard", *arguments]
