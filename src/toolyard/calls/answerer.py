@@ -1,6 +1,6 @@
-"""`Answerer`: an engine as the call path sees it; `SimulatedAnswerer` answers in its place where a call is simulated.
+"""`Answerer`: the interface of engines to the call path; `SimulatedAnswerer` replaces it for simulated calls.
 
-`Root` is the engine that was called, and chooses the answerer of each tool.
+`Root` is the engine that was called; it chooses the answerer for each tool.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from toolyard.registry.prepared import PreparedTool
 
 _THE_TOOL = "the tool itself"
 SCHEMA_SIMULATOR = "schema simulator"
-"""What answers simulated calls in place of functions and scripts, unless something else is named."""
+"""Name of the engine that by default answers simulated calls of functions and scripts."""
 
 
 class Answerer(Protocol):
-    """An engine that answers."""
+    """An engine that answers calls."""
 
     name: str
     settings: Settings
@@ -32,26 +32,26 @@ class Answerer(Protocol):
 
     @property
     def idempotent(self) -> bool:
-        """True if a call with an id may safely be made twice."""
+        """True if a call with an id may safely be repeated."""
 
     def answer(self, invocation: Invocation) -> Any:
-        """The value, or a coroutine that gives it."""
+        """The value, or a coroutine for it."""
 
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
-        """The function to call in place of `answer`, for a tool that needs only its arguments; else None."""
+        """The function to call instead of `answer` for a tool that needs only its arguments; else None."""
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
-        """The engine that answers when the tool is simulated, for a caller that may also execute it or may not.
+        """The engine for simulated calls of the tool; `may_execute`: the caller may also execute it.
 
-        Itself, where it answers as it would in earnest and nothing is changed by that; raises `Denied` if none may.
+        Returns itself if its normal answer changes nothing; raises `Denied` if no engine may answer.
         """
 
     def blocks(self, tool: Tool) -> bool:
-        """True if `answer` does its work before it returns, so that an event loop must not call it."""
+        """True if `answer` blocks, so that it must not be called on an event loop."""
 
 
 class Root(Protocol):
-    """The engine that was called; it chooses who answers each tool."""
+    """The engine that was called; it chooses the engine for each tool."""
 
     settings: Settings
     threads: Threads
@@ -61,7 +61,7 @@ class Root(Protocol):
 
 
 class SimulatedAnswerer:
-    """Answers for a simulation: what the code behind it calls is simulated too, and the result says who answered."""
+    """Answers simulated calls. Calls made by the tool's code are simulated, too, and the result names what answered."""
 
     def __init__(self, routed: Answerer, tool: Tool, may_execute: bool) -> None:
         self._answerer = routed.simulator(tool, may_execute)
@@ -74,7 +74,7 @@ class SimulatedAnswerer:
         self.idempotent = self._answerer.idempotent
 
     def foresees(self, tool: Tool) -> str | None:
-        """Who this is, where its answer says what a call would do; None where it is made up, or may have effects."""
+        """What makes the preview, in words; None if the answer would be invented or might have effects."""
         if self.stands_in:
             return None if self.name == SCHEMA_SIMULATOR else f"{self.name} (simulate_with)"
         if tool.effects is Effects.READ:
@@ -84,12 +84,12 @@ class SimulatedAnswerer:
         return f"{self.name}, which will answer it" if getattr(self._answerer, "foreseeable", False) else None
 
     def answer(self, invocation: Invocation) -> Any:
-        """The value, or a coroutine that gives it."""
+        """The value, or a coroutine for it."""
         invocation.simulated_by = self._maker
         return self._simulate(self._answerer.answer, invocation)
 
     def _simulate(self, work: Callable[[Any], Any], argument: Any) -> Any:
-        # By hand: `simulating` would take as long as the rest of a quick call.
+        # Without the context manager `simulating`, which would take as long as the rest of a quick call.
         token = enter_simulation(self._may_execute)
         try:
             value = work(argument)
@@ -102,14 +102,14 @@ class SimulatedAnswerer:
             return await work
 
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
-        """That of the answerer, where that is the tool itself, and the result need not name it."""
+        """The answerer's function, if the result need not name what answered; else None."""
         function = self._answerer.function_for(prepared) if self._maker is None else None
         return None if function is None else partial(self._simulate, function)
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
-        """Itself: it is one."""
+        """Itself."""
         return self
 
     def blocks(self, tool: Tool) -> bool:
-        """As the engine that answers."""
+        """As for the engine that answers."""
         return self._answerer.blocks(tool)

@@ -1,6 +1,6 @@
-"""`Approval`: one call that waits for a person's decision: what it is bound to, what it would do, what became of it.
+"""`Approval`: the record of a call that needs a person's decision: what it is bound to, its preview and its outcome.
 
-Who may decide is said here, once, for every face (`check_decider`).
+All interfaces use `check_decider` to check who may decide.
 """
 
 from __future__ import annotations
@@ -19,63 +19,63 @@ from toolyard.model.tool import digest
 
 ApprovalState = Literal["pending", "approved", "denied", "expired", "used"]
 TIMES = ("created", "expires", "decided_at", "used_at")
-"""What of an approval is a time."""
+"""The fields of an approval that are times."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the call would do, as far as that can be foreseen; its maker is named, or else why there is none."""
+    """A prediction of what the call would do: `maker` names what made it, or `why_not` says why there is none."""
 
     maker: str | None = None
     is_stand_in: bool = False
-    """True if the maker is not what will answer the call: it has a separate world."""
+    """True if the maker is not what will run the call, and so has a separate world."""
     why_not: str | None = None
     code: str | None = None
-    """`ok`, or the code of the error that it would end with."""
+    """`ok`, or the error code that the call would end with."""
     result: Any = None
     changes: tuple[str, ...] = ()
     """Of the session's world, such as `orders.1042.status: "paid" -> "refunded"`."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What really happened."""
+    """What the call did."""
 
     code: str
     """`ok`, or the code of the error."""
     effect: Effect | None = None
-    """Of a call that failed: whether the world may have changed."""
+    """For a failed call: whether it may have taken effect."""
     changes: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
-    """Where that is not what was foreseen, in words; empty also where nothing was."""
+    """How that differs from the preview, in words; empty if there was no preview."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call that waits, or waited, for approval. Nothing in it is secret: arguments are redacted."""
+    """One call that needs, or needed, approval. It holds no secrets: arguments are redacted."""
 
     id: str = ""
     state: ApprovalState = "pending"
     owner: str
-    """Id of the key that the call was made with; empty for the program itself, and over a wire without keys."""
+    """Id of the caller's key; empty for the program itself, and for remote callers without keys."""
     caller: str
-    """The name of that key; `program`, or `anonymous`."""
+    """Name of that key, or `program` or `anonymous`."""
     session_id: str
     """Empty for a call without a session."""
     tool: str
     yard: str = ""
-    """The file that the call was made from, where yards share a store; empty where the store is the yard's own."""
+    """Path of the yard's file if several yards share the store, else empty."""
     created: float = 0.0
     expires: float = 0.0
     definition_hash: str
     digest: str
     """SHA-256 of the canonical JSON of the arguments, after coercion and defaults."""
     arguments: dict[str, Any]
-    """To be shown to the person who decides; not what runs."""
+    """For display to the person who decides; the call runs with its own."""
     mode: Mode = "execute"
     call_id: str | None = None
     rule_number: int = -1
-    """Which of the policy's rules asks; -1 for its default."""
+    """Index of the policy's rule that requires approval; -1 for its default."""
     rule: str = ""
     approvers: tuple[str, ...] = ()
-    """Globs of the keys that may decide; empty for every key with the verb `approve`."""
+    """Globs of names or ids of keys that may decide; empty for every key with the verb `approve`."""
     self_allowed: bool = False
     decided_at: float | None = None
     decided_by: str | None = None
@@ -83,23 +83,23 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     used_at: float | None = None
     preview: Preview | None = None
     outcome: Outcome | None = None
-    """None for one that is used: it is running, or its process ended before it could say; then it is not known."""
+    """None in state `used`: the call is running, or its process ended and the outcome is unknown."""
 
     @property
     def namespace(self) -> str:
-        """Of the tool."""
+        """Namespace of the tool."""
         return self.tool.partition(TOOL_NAMESPACE_SEP)[0]
 
     @property
     def binding(self) -> str:
-        """The same for every sending of the same call by the same caller, and for no other."""
+        """A hash that is equal for repeats of the same call by the same caller, and for no other call."""
         bound = (self.owner, self.caller, self.session_id, self.tool, self.definition_hash, self.digest, self.mode)
-        # What was held before there were yards, or in a separate store, keeps the place that it has.
+        # An empty yard is left out, so that records stored before the field existed keep their binding.
         return digest(*bound, *filter(None, [self.yard]))[:24]
 
     @property
     def state_words(self) -> str:
-        """What became of it, for people."""
+        """The state in words, for people."""
         if self.state == "pending":
             return f"waits for a decision until {format_time(self.expires)}"
         if self.state == "expired":
@@ -113,7 +113,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"used at {format_time(self.used_at or 0.0)}, approved by {decided}; {code}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON, everything in it, times as text, and `state_words`."""
+        """All fields as plain JSON, with times as text, plus `state_words`."""
         data: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in self.__struct_fields__})
         for name in TIMES:
             if data[name] is not None:
@@ -122,24 +122,24 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def format_time(moment: float) -> str:
-    """A moment as people and programs read it, in UTC."""
+    """A time in seconds since the epoch, as ISO 8601 in UTC."""
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class Decider(msgspec.Struct, frozen=True, kw_only=True):
-    """A person or program that looks at approvals, or decides: the operator, or the holder of a key (or of none)."""
+    """A person or program that reads or decides approvals: the operator, or a remote caller with or without a key."""
 
     name: str
     owner: str = ""
     """Id of the key."""
     keys: tuple[str, ...] = ()
-    """Its id and its name, as `approvers` are compared with."""
+    """Its id and name, to match against `approvers`."""
     is_operator: bool = False
     approves: Callable[[str], bool] = lambda namespace: False
-    """True for the namespaces for which it has the verb `approve`."""
+    """Returns True for namespaces for which the key has the verb `approve`."""
 
     def is_caller_of(self, approval: Approval) -> bool:
-        """True if the call is their own; all who come without a key are one."""
+        """True if the call is their own; remote callers without a key count as one caller."""
         return not self.is_operator and self.owner == approval.owner and approval.caller != PROGRAM
 
 
@@ -157,10 +157,10 @@ _WITHOUT_KEYS = (
 
 
 def check_decider(approval: Approval, decider: Decider) -> None:
-    """Raise unless they may decide; every face asks here.
+    """Raise `ApprovalForbiddenError` unless `decider` may decide on the approval.
 
-    The operator always may. No caller decides on their own call, unless its rule says `self: true`. All others
-    needs the verb `approve` for the tool's namespace, and where the rule names `approvers`, a key that is one.
+    The operator always may. A caller may decide on its own call only if the rule says `self: true`. All others need a
+    key with the verb `approve` for the tool's namespace, and one of the `approvers` if the rule names any.
     """
     if decider.is_operator:
         return
@@ -175,5 +175,5 @@ def check_decider(approval: Approval, decider: Decider) -> None:
 
 
 def may_see(approval: Approval, decider: Decider) -> bool:
-    """True if they may see it: it is their own call, or in a namespace for which they may decide."""
+    """True for the operator, for the caller's own calls, and for namespaces with the verb `approve`."""
     return decider.is_operator or decider.is_caller_of(approval) or decider.approves(approval.namespace)

@@ -1,12 +1,12 @@
 """`Approvals`: calls that wait for a person's decision, and what became of them.
 
     pending -> approved -> used        claimed once, by compare-and-swap, before the call runs
-            -> denied                  stands until it expires: the same call is refused, and not held again
-    pending | approved -> expired      by the clock alone; a server writes it down to tell of it once
+            -> denied                  until it expires, the same call is refused and not held again
+    pending | approved -> expired      follows from the clock; a server stores it, to notify listeners once
 
-A record lives beside the sessions, in memory or in their database, so that it outlives its process where they do. It is
-stored under what it is bound to (caller, session, tool, definition, arguments), numbered: two processes that hold the
-same call at once find each other, and a call that differs in any of it finds nothing.
+Records are kept next to the sessions, in memory or in their database, so they last as long. A record is stored under a
+hash of what it is bound to (caller, session, tool, definition, arguments) and a number. So two processes that hold the
+same call at once share one record, and a call that differs in any of these matches none.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from toolyard.model.names import show
 from toolyard.sessions.records import Records, off_loop
 
 KEEP = 30 * 86400.0
-"""Seconds that a record is kept behind its last change; no call waits for longer than that."""
+"""Seconds that a record is kept after its last change, and the maximum for `expires` in a rule."""
 MOST_PENDING = 1_000
-"""Calls of one caller that may wait at once."""
+"""Maximum pending calls of one caller."""
 MOST_KEPT = 10_000
-"""Records in all; the oldest on which nothing more can come are forgotten first."""
+"""Maximum records in total; of those that are settled, the oldest are removed first."""
 
 _KIND = "approval"
 _POLL = 0.25
@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 class ApprovalPage(NamedTuple):
-    """Some of the approvals, newest first, and where the next page begins; None behind the last."""
+    """A page of approvals, newest first, and the cursor of the next page; None on the last."""
 
     approvals: tuple[Approval, ...]
     cursor: str | None
@@ -67,25 +67,25 @@ _decode = msgspec.json.Decoder(Approval).decode
 
 
 class Approvals:
-    """The approvals of one policy, or of several processes that share a store. Safe from many threads and tasks."""
+    """The approvals of one policy, or of several processes that share a store. Safe for threads and tasks."""
 
     def __init__(self, records: Records, definitions: Callable[[str], Collection[str]] | None = None) -> None:
         self._records = records
         self._definitions = definitions
-        """The hashes of the definitions that a tool has now."""
+        """Returns the current definition hashes of a tool, by qualified name."""
         self._threads = Threads(1, "toolyard-approvals")
         self._waiters: dict[str, list[Future[None]]] = {}
         self._lock = threading.Lock()
         self._looked = float("-inf")
         self._holds = 0
-        """Since the last look whether there is room."""
+        """Number of holds since `_make_room` last counted records."""
         self._crowded: frozenset[str] = frozenset()
-        """Whose calls filled their room then."""
+        """Owners that had reached `MOST_PENDING` then."""
         self.listeners: list[Callable[[Approval], None]] = []
-        """Called with every change that is made here, in the thread that makes it: they return at once."""
+        """Called with each change made in this process, in the thread that makes it; must not block."""
 
     def get(self, approval_id: str, by: Decider = OPERATOR) -> Approval:
-        """The approval; `UnknownApprovalError` if there is none, or none that they may see."""
+        """The approval; `UnknownApprovalError` if it does not exist or `by` may not see it."""
         approval = self._read(approval_id)[1]
         if not may_see(approval, by):
             raise _unknown(approval_id)
@@ -102,7 +102,7 @@ class Approvals:
         limit: int = 100,
         cursor: str | None = None,
     ) -> ApprovalPage:
-        """Those that they may see and that fit, newest first."""
+        """The matching approvals that `by` may see, newest first."""
         wanted = {"state": state, "tool": tool, "session_id": session_id, "owner": owner}
         asked = [(name, value) for name, value in wanted.items() if value is not None]
         below = None if cursor is None else _read_cursor(cursor)
@@ -114,27 +114,27 @@ class Approvals:
             and (below is None or (one.created, one.id) < below)
         )
         most = max(limit, 1)
-        # Each has the arguments of its call, so that never more are at hand than are shown, and one.
+        # Approvals hold the arguments of their calls; `nlargest` keeps only one page, and one more, in memory.
         found = nlargest(most + 1, fitting, key=lambda one: (one.created, one.id))
         page = found[:most]
         cursor = f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(found) else None
         return ApprovalPage(tuple(page), cursor)
 
     def approve(self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None) -> Approval:
-        """Let the call run once, within as much time as there was to decide.
+        """Let the call run once, within the same period that there was to decide.
 
-        Nothing runs by this: a caller that waits goes on, or sends the same call again.
+        This does not run it: a waiting caller continues, or the caller sends the same call again.
         """
         return self._decide(approval_id, "approved", by, reason)
 
     def deny(
         self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None, *, lasts: bool = True
     ) -> Approval:
-        """Refuse the call, and if it `lasts`, the same call sent again, until the approval would have expired."""
+        """Refuse the call and, with `lasts`, the same call sent again, until the approval would have expired."""
         return self._decide(approval_id, "denied", by, reason, lasts=lasts)
 
     def obstacle(self, approval: Approval) -> str | None:
-        """Why it could not be used although it is pending or approved; None if nothing is in the way."""
+        """Why a pending or approved approval can no longer be used; else None."""
         if self._definitions is None or approval.state not in ("pending", "approved"):
             return None
         known = self._definitions(approval.tool)
@@ -158,7 +158,7 @@ class Approvals:
             if obstacle is not None:
                 raise ApprovalError(f"{approval_id} cannot be used: {obstacle}")
             now = self._records.clock()
-            # Once approved it is good for as long again: a yes in the last second must not be too late.
+            # Approval restarts the period, so that one given in the last second is not too late.
             good_until = now + approval.expires - approval.created if state == "approved" else approval.expires
             expires = good_until if lasts else now
             decision = {"decided_at": now, "decided_by": by.name, "reason": reason or None}
@@ -167,14 +167,14 @@ class Approvals:
         return self._change(approval_id, decide)
 
     def claim(self, draft: Approval) -> Approval | None:
-        """What stands for this call: its approval, now used; or one that is pending or denied; None to hold it."""
+        """The approval for this call, which becomes `used`; or the pending or denied one; None if it must be held."""
         while True:
             latest = self._latest(draft.binding)
             if latest is None or not self._stands(latest):
                 return None
             if latest.state != "approved":
                 return latest
-            with suppress(ApprovalError):  # another one was quicker, or it expired just now
+            with suppress(ApprovalError):  # another caller claimed it first, or it has just expired
                 return self._change(latest.id, self._use, tell=False)
 
     def _use(self, approval: Approval) -> Approval:
@@ -183,16 +183,16 @@ class Approvals:
         return replace(approval, state="used", used_at=self._records.clock())
 
     def release(self, claimed: Approval) -> None:
-        """Undo a `claim` of one's own, of a call that was never begun. No listener has heard of that yet."""
+        """Undo the caller's own `claim` of a call that never began. Listeners were not notified of the claim."""
         if claimed.state == "used" and claimed.outcome is None:
             self._change(claimed.id, lambda one: replace(one, state="approved", used_at=None), tell=False)
 
     def finish(self, claimed: Approval, outcome: Outcome) -> Approval:
-        """Write down what came of the call, and tell that its approval is used: once, with the outcome."""
+        """Store the outcome of the call, and notify listeners that its approval was used."""
         return self._change(claimed.id, lambda approval: replace(approval, outcome=outcome))
 
     def hold(self, draft: Approval, seconds: float) -> Approval:
-        """Keep a call until it is decided; what stands for it already, if another was quicker."""
+        """Store a pending approval for the call; returns an existing one if another caller was first."""
         self._make_room(draft.owner)
         while True:
             latest = self._latest(draft.binding)
@@ -206,13 +206,13 @@ class Approvals:
                 return held
 
     def _stands(self, approval: Approval) -> bool:
-        """True while the call needs no other: it may yet be approved, is approved, or was denied just now."""
+        """True if this approval still decides the call: it is pending, approved, or denied and not expired."""
         if approval.state == "denied":
             return self._records.clock() < approval.expires
         return approval.state in ("pending", "approved")
 
     def wait_for(self, approval_id: str, timeout: float, by: Decider = OPERATOR) -> Approval:
-        """The approval as soon as it is decided or has expired, or as it is when the time is over."""
+        """Block until the approval is decided or has expired; on timeout, return it as it is."""
         until = time.monotonic() + timeout
         with self._enlist(approval_id) as waiter:
             while True:
@@ -238,7 +238,7 @@ class Approvals:
                 await asyncio.wait([decided], timeout=seconds)
 
     def _pause(self, approval: Approval, until: float) -> float:
-        """Seconds until the next look at it: another process may decide."""
+        """Seconds until the approval must be read again, since another process may decide; 0 or less to stop."""
         if approval.state != "pending":
             return 0.0
         return min(until - time.monotonic(), _POLL, max(approval.expires - self._records.clock(), 0.001))
@@ -267,7 +267,7 @@ class Approvals:
             try:
                 listener(approval)
             except Exception:
-                # The decision is written down: a listener must not take it back by failing.
+                # The change is stored already; a failing listener must not make it look failed.
                 log.exception("a listener failed at approval %s", approval.id)
 
     def _change(self, approval_id: str, change: Callable[[Approval], Approval], *, tell: bool = True) -> Approval:
@@ -280,7 +280,7 @@ class Approvals:
                 return changed
 
     def settle_expired(self) -> float:
-        """Write down what has expired, and tell of it: once, whichever process does. Seconds until the next look."""
+        """Store expirations and notify listeners, each in one process only. Returns seconds until the next run."""
         now = self._records.clock()
         look = now + _LOOK_SECONDS
         for record in self._records.all(_KIND):
@@ -292,7 +292,7 @@ class Approvals:
         return look - now
 
     def _read(self, approval_id: str) -> tuple[bytes, Approval]:
-        """As it is stored, and as it is now."""
+        """The stored text, and the approval as of now, possibly expired."""
         text = self._records.get(_KIND, *_place(approval_id))
         if text is None:
             raise _unknown(approval_id)
@@ -311,14 +311,14 @@ class Approvals:
         return approval
 
     def _make_room(self, owner: str) -> None:
-        """Forget what is old; refuse one caller who would fill the inbox of all. Looks at all, so not each time."""
+        """Remove old records; `Unavailable` if the owner has too many pending. Costly, so not done on every hold."""
         now = self._records.clock()
         self._holds += 1
         if self._holds < _LOOK_EACH and self._looked <= now < self._looked + _LOOK_SECONDS and not self._crowded:
             return
         self._holds, self._looked = 0, now
         self._records.expire(_KIND, now - KEEP)
-        # Without what was sent, of which there may be much.
+        # Drop arguments and previews, which may be large.
         kept = sorted(
             (replace(one, arguments={}, preview=None) for one in self._read_all()), key=lambda one: one.created
         )
@@ -334,7 +334,7 @@ class Approvals:
             )
 
     async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
-        """Do something that may wait for a store, or looks at all records, beside the event loop."""
+        """Run work that waits for a store, or reads all records, outside of the event loop."""
         if writes and not self._records.shared:
             return await wrapped(self._threads.submit(work))
         return await self._records.do_beside(work, writes=writes)
@@ -345,7 +345,7 @@ class Approvals:
     adeny = off_loop(deny, writes=True)
 
     def close(self) -> None:
-        """Let go of threads."""
+        """Close threads and records."""
         self._threads.close()
         self._records.close()
 

@@ -1,12 +1,12 @@
-"""A call that a rule `ask` stops: it goes on, is refused, or is held until a person decides, who sees what it would do.
+"""Handles a call that matches a rule `ask`: it runs, is refused, or is held, with a preview, until a person decides.
 
-    claim -> goes on -> outcome                      this very call was approved
+    claim -> run -> outcome                          this call was approved
           -> refused                                 it was denied
-          -> preview -> hold -> held                 not decided yet; unless the policy has an approver, who does
+          -> preview -> hold -> held                 undecided; if the policy has an approver, it decides at once
 
-A call that is only simulated is never held: what could have an effect is not run, as for callers who may not execute
-it. In the same way a preview is made, in a throw-away copy of the session. Answers of the default simulator are made
-up, and no decision may rest on them.
+Simulated calls are never held; they run without effects, as for callers that may not execute the tool. Previews are
+made the same way, in a temporary copy of the session. The default simulator makes no previews, since its answers are
+invented.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from toolyard.sessions.world_diff import WorldChange, diff_states
 from toolyard.words.redactor import REDACTED, looks_secret
 
 _SECONDS = 10.0
-"""That a preview may take, if its call may not take less."""
+"""Maximum duration of a preview; shorter if its call has less time."""
 _MOST_CHANGES = 100
 _LONGEST_RESULT = 16 * 1024
 _LONGEST_VALUE = 200
@@ -49,11 +49,11 @@ _LONGEST_ARGUMENTS = 256 * 1024
 
 
 RunCall = Callable[[CallPath, CallPlans | ScopedPlans, Batch, Session, ToolCall], Flow]
-"""The way of every call, which a preview goes too."""
+"""`call_flow`, passed in because a preview runs through it, too, and an import would be circular."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A call that the policy leaves to a person: by which rule, and for which caller."""
+    """A call that needs approval: the policy's rule, and the caller it applies to."""
 
     policy: Policy
     bound: Bound
@@ -72,9 +72,9 @@ def ask_first(
     asked: Asked,
     trace: CallTrace | None,
 ) -> Flow:
-    """The call that may go on, and its plan; raises `Held` or `Denied` if it may not. `run` answers previews."""
+    """The call to run, and its plan; raises `Held` or `Denied` if it may not run. `run` answers previews."""
     bound = asked.bound
-    # What was sent, read again: what is approved is what runs, although the caller still has the object.
+    # A copy of what was sent, so that the caller cannot change the arguments after they were approved.
     call = replace(call, arguments=msgspec.json.decode(bound.sent))
     claimed: Approval | None = None
     if batch.mode == "execute":
@@ -97,7 +97,7 @@ def ask_first(
 def settle_claim(
     path: CallPath, batch: Batch, session: Session, result: ToolResult | None, *, begun: bool = True
 ) -> Flow:
-    """Write down what came of a call that was approved; None if that is not known. One never `begun` stays approved."""
+    """Record the outcome of an approved call; `result` None if it is unknown. If it never began, it stays approved."""
     assert batch.claim is not None
     (claimed, before, refund), batch.claim = batch.claim, None
 
@@ -114,7 +114,7 @@ def settle_claim(
     try:
         yield _use_store(path, write, is_long=True)
     except (SessionError, ApprovalError) as error:
-        # The call has run, and the session has it: what cannot be written down must not take its result away.
+        # The call has run and is recorded in the session, so the caller gets its result all the same.
         _log.warning("approval %s: what came of its call could not be recorded: %s", claimed.id, error)
 
 
@@ -127,7 +127,7 @@ def _obtain_approval(
     asked: Asked,
     trace: CallTrace | None,
 ) -> Flow:
-    """The approval of this very call, now used; raises `Held` or `Denied` if there is none."""
+    """Claim the approval of this call, which is then used; raises `Held` or `Denied` if there is none."""
     approvals, line, bound = path.approvals, asked.line, asked.bound
     draft: Approval = yield run_beside(path.threads, _draft_approval, path, session, call, asked)
     standing: Approval | None = None
@@ -182,7 +182,7 @@ def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Ask
 
 
 def _ask_operator(path: CallPath, asked: Asked, ask: Ask, draft: Approval) -> Approval:
-    """Have the approver of the policy decide now, unless it is decided elsewhere meanwhile."""
+    """Have the policy's approver decide now; a decision made elsewhere in the meantime wins."""
     standing = ask.approval
     assert standing is not None
     try:
@@ -199,7 +199,7 @@ def _ask_operator(path: CallPath, asked: Asked, ask: Ask, draft: Approval) -> Ap
 def _use_store(
     path: CallPath, work: Callable[[], object], undo: Callable[[Any], object] | None = None, *, is_long: bool = False
 ) -> Wait:
-    """What the records say; a task that is cancelled meanwhile undoes what came of it."""
+    """Wait for work on the records. If a task is cancelled meanwhile, `undo` gets the value that the work returned."""
 
     def undo_found(value: object) -> None:
         if undo is not None and value is not None:
@@ -212,8 +212,8 @@ def _use_store(
 
 
 def _tell_ways(path: CallPath, asked: Asked, approval: Approval) -> str:
-    """How to decide on a call; over a wire without keys every caller is its caller, who may not."""
-    # What is kept in memory, no other process sees.
+    """How to decide on a call, as text. Without keys, remote callers are all one caller, who may not decide."""
+    # The command runs in another process, which does not see records in memory.
     command = "" if path.sessions.store is None else f"toolyard approvals approve {approval.id}"
     command += f" -c {approval.yard or 'CONFIG'}" if command else ""
     if asked.keys != () or approval.self_allowed:
@@ -229,7 +229,7 @@ def _tell_approval(approval: Approval) -> dict[str, str]:
 def _foresee_call(
     run: RunCall, path: CallPath, batch: Batch, session: Session, call: ToolCall, line: RuleLine, bound: Bound
 ) -> Flow:
-    """The `Preview` of a call that is about to be held; it never fails, and says why where it foresees nothing."""
+    """The `Preview` of a call that is about to be held. If none can be made, it says why; errors do not propagate."""
     if not line.rule.preview:
         return Preview(why_not="the rule says preview: false")
     plans = path.plans["simulate", path.registry.snapshot].restricted
@@ -246,8 +246,8 @@ def _foresee_call(
     inner = Batch("simulate", batch.timeout, batch.context, on_loop=batch.on_loop, at_most=limit, scope=batch.scope)
     try:
         result: ToolResult = yield from run(path.past_policy(), plans, inner, draft, call)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the call can be held, and decided on, without it
-        # Its text may quote the arguments.
+    except Exception as error:  # noqa: BLE001 - the call can be held and decided without a preview
+        # Only the type: the message may quote the arguments.
         _log.warning("%s could not be foreseen: %s", bound.tool.qualified_name, type(error).__name__)
         return Preview(why_not=f"foreseeing it failed with {type(error).__name__}")
     preview = Preview(maker=maker, is_stand_in=simulated.stands_in, code=_code_of(result))
@@ -260,7 +260,7 @@ def _show_effects(path: CallPath, preview: Preview, result: ToolResult, before: 
 
 
 def _make_outcome(path: CallPath, approval: Approval, result: ToolResult, before: State, after: State) -> Outcome:
-    """What really happened, and where that is not what was foreseen."""
+    """What the call did, and how that differs from its preview."""
     info, code = result.error_info, _code_of(result)
     changes = _describe_changes(path, before, after)
     foreseen, differences = approval.preview or Preview(), []
@@ -274,14 +274,14 @@ def _make_outcome(path: CallPath, approval: Approval, result: ToolResult, before
 
 
 def _describe_changes(path: CallPath, before: State, after: State) -> tuple[str, ...]:
-    """What is other in a session's world, a line each, without secrets."""
+    """The changes between two worlds, one line each, redacted."""
     found = diff_states(before, after, max_changes=_MOST_CHANGES)
     lines = [_describe_change(path, change) for change in found.changes if not change.is_note]
     return (*lines, f"... and {found.left_out} more") if found.left_out else tuple(lines)
 
 
 def _describe_change(path: CallPath, change: WorldChange) -> str:
-    # Without the engine, which people need not know: `orders.1042.status`.
+    # The first name is the engine's; the rest reads `orders.1042.status`.
     names = change.names[1:]
     place = _show_line(path.redactor.text(change.label if change.thing else ".".join(names) + ":"))
     is_secret = any(map(looks_secret, names))
@@ -298,7 +298,7 @@ def _show_value(value: Any) -> str:
 
 
 def _show_line(text: str) -> str:
-    """On one line and not too long: what a call carries must not look like something that was said of it."""
+    """The text on one line and of limited length, so that values cannot pass for lines of the preview."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_VALUE else f"{line[:_LONGEST_VALUE]}..."
 

@@ -1,4 +1,4 @@
-"""How often an engine is asked, and after what: through its gates, with its retries, with faults made on purpose."""
+"""Runs an engine under its limits: gates, retries and injected faults."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import read_entry
 
 _LONGEST_PAUSE = 60.0
-"""Seconds that a call without a deadline is kept waiting for another try; a service may ask for a day."""
+"""Maximum seconds before a retry of a call without a deadline; a service may ask for a day."""
 
 
 def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | None, *, on_loop: bool) -> Flow:
-    """Have an engine answer, with what goes wrong on purpose, its limits and its retries; raises `CallError`."""
+    """Have an engine answer, with injected faults, gates and retries; raises `CallError`."""
     fault, name = None, invocation.tool.qualified_name
     if faults is not None:
         fault = faults.decide(name, invocation.session, invocation.mode)
@@ -42,7 +42,7 @@ def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | No
     try:
         value = yield from _tries_flow(engine, invocation, on_loop)
     except CallError:
-        # A tool that fails by itself has failed: what was planned for its answer then never happens.
+        # The tool failed by itself, so the fault that was planned for its answer did not happen.
         if invocation.fault is fault and fault.type != "latency":
             invocation.fault = None
         raise
@@ -50,9 +50,9 @@ def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | No
 
 
 def _tries_flow(engine: Answerer, invocation: Invocation, on_loop: bool) -> Flow:
-    """Through the engine's gates, and as often as its settings allow."""
+    """Call the engine through its gates, with as many retries as its settings allow."""
     gates = engine.gates.of(invocation.tool.qualified_name)
-    # As they are now: a try may change its own, and the next must not see that.
+    # Keep a copy: the tool may change its arguments, and a retry must not see that.
     arguments = msgspec.json.encode(invocation.arguments) if engine.settings.retries else b""
     while True:
         inside: list[Gate] = []
@@ -82,7 +82,7 @@ def _tries_flow(engine: Answerer, invocation: Invocation, on_loop: bool) -> Flow
 
 
 def _retry_pause(engine: Answerer, invocation: Invocation, error: CallError) -> float | None:
-    """Seconds to wait before another try; None if there must not be one."""
+    """Seconds to wait before a retry; None if the call must not be retried or the deadline would pass first."""
     settings = engine.settings
     if not error.info.retryable or invocation.attempt > settings.retries or invocation.left_behind is not None:
         return None
@@ -97,7 +97,7 @@ def _retry_pause(engine: Answerer, invocation: Invocation, error: CallError) -> 
 
 
 def _leave_gates(gates: list[Gate], invocation: Invocation) -> None:
-    """Give back the places that one try had; a call that is left behind keeps them until it ends."""
+    """Return the places that one attempt took in the gates; abandoned work keeps them until it ends."""
     left = invocation.left_behind
     if left is None:
         _leave_all(gates)
@@ -106,7 +106,7 @@ def _leave_gates(gates: list[Gate], invocation: Invocation) -> None:
 
 
 def _gate_full(invocation: Invocation) -> Unavailable:
-    """What is said of a call for which there was no place in time."""
+    """The error for a call that got no place in a gate before its deadline."""
     return Unavailable(
         f"{invocation.tool.qualified_name} waited past its deadline: as many calls as allowed are running",
         hint="try again later, or raise max_concurrent_calls",
@@ -120,11 +120,11 @@ def _leave_all(gates: list[Gate]) -> None:
 
 _LONGEST_GARBLED = 200
 _AGAIN = 1.0
-"""Seconds after which a rate limit says to come back, if its rule does not."""
+"""Default `retry_after` of an injected rate limit, in seconds."""
 
 
 def wait_for_fault(fault: Fault, invocation: Invocation) -> tuple[float, bool]:
-    """Mark the call with its fault; the seconds it is kept waiting, and whether that is all it has left."""
+    """Mark the call with its fault. Returns the delay in seconds, and whether the delay reaches the deadline."""
     invocation.fault = fault
     seconds = 0.0 if fault.rule is None else fault.rule.seconds
     remaining = invocation.remaining
@@ -134,7 +134,7 @@ def wait_for_fault(fault: Fault, invocation: Invocation) -> tuple[float, bool]:
 
 
 def answer_instead(fault: Fault, invocation: Invocation) -> Any:
-    """The answer of a call whose tool is not called; nearly always an error."""
+    """The answer of a fault that replaces the call; raises its error unless the fault is an unparseable result."""
     if fault.type == "unparseable_result":
         return _garble(fault, {"name": invocation.tool.qualified_name, "arguments": invocation.arguments})
     raise _make_error(fault, invocation, called=False)
@@ -142,7 +142,7 @@ def answer_instead(fault: Fault, invocation: Invocation) -> Any:
 
 @contextmanager
 def behind_a_cassette(invocation: Invocation) -> Iterator[None]:
-    """What is planned for the call on this side of a cassette is none of the recorded engine's business."""
+    """Hide this side's planned fault from an engine behind a cassette. Restored unless that engine set its own."""
     planned, invocation.fault = invocation.fault, None
     try:
         yield
@@ -151,10 +151,10 @@ def behind_a_cassette(invocation: Invocation) -> Iterator[None]:
 
 
 def alter_answer(fault: Fault, invocation: Invocation, value: Any, max_bytes: int) -> Any:
-    """What becomes of the tool's answer; raises if it is lost."""
+    """Apply a fault to the tool's answer; raises if the fault loses the answer."""
     if fault.type == "latency":
         return value
-    # One that the engine met by itself, behind a cassette, stays known where this one changes nothing.
+    # A fault set by an engine behind a cassette is restored below if this one changes nothing.
     before = None if invocation.fault is fault else invocation.fault
     invocation.fault = fault
     if not fault.unchecked:
@@ -166,14 +166,14 @@ def alter_answer(fault: Fault, invocation: Invocation, value: Any, max_bytes: in
         return _first_half(plain)
     found, stale = _find_earlier(invocation)
     if not found:
-        # Nothing is known that could be out of date.
+        # No earlier answer exists that could be served as stale.
         invocation.fault = before
         return value
     return stale
 
 
 def _make_error(fault: Fault, invocation: Invocation, *, called: bool) -> CallError:
-    """The error for the caller; `called` if the tool was called, and may have done its work."""
+    """The error for the caller. `called`: the tool was called and may have taken effect."""
     kind, text, effect = _ERRORS[fault.type]
     said, again = (None, None) if fault.rule is None else (fault.rule.message, fault.rule.retry_after)
     if again is None and fault.type == "rate_limit":
@@ -190,11 +190,11 @@ _ERRORS: dict[str, tuple[type[CallError], str, Effect]] = {
     "not_found": (ToolFailed, "{} found nothing there", "none"),
     "schema_violation": (InvalidOutput, "{} answered with something its output schema does not allow", "done"),
 }
-"""What each of them is, says, and means for a tool that was called."""
+"""Error class, message, and effect if the tool was called, by fault type."""
 
 
 def _garble(fault: Fault, value: Any) -> str:
-    """The beginning of what the text would have been; no JSON any more, and never empty."""
+    """The beginning of the value's JSON text, marked so that it is not valid JSON and never empty."""
     if fault.rule is not None and fault.rule.message is not None:
         return f"<garbled: {fault.rule.message}>"
     text = msgspec.json.encode(value).decode()
@@ -202,7 +202,7 @@ def _garble(fault: Fault, value: Any) -> str:
 
 
 def _first_half(value: Any) -> Any:
-    """The first half of it; what has no halves is missing."""
+    """The first half of an object, list or text; None for other values."""
     if isinstance(value, dict):
         if len(value) == 1:
             return {key: _first_half(item) for key, item in value.items()}
@@ -211,7 +211,7 @@ def _first_half(value: Any) -> Any:
 
 
 def _find_earlier(invocation: Invocation) -> tuple[bool, Any]:
-    """The last answer that the session has of this very call; none for what changes something."""
+    """Whether the session has an answer to the same call, and the last one; never for tools that write."""
     if invocation.tool.effects is Effects.WRITE:
         return False, None
     name, asked = invocation.tool.qualified_name, digest(msgspec.json.decode(invocation.bound.sent))

@@ -1,11 +1,10 @@
-"""`Batch`: the calls one caller hands in together, answered in order in one turn of the session.
+"""`Batch`: the calls that one caller sends together, answered in order in one turn of the session.
 
-A `CallRequest` is what a remote caller asks for. To it, what its `Scope` does not show does not
-exist: no names, no schemas, no hints.
+A `CallRequest` is a batch from a remote caller. Tools that its `Scope` hides do not exist for that caller: errors
+reveal no names, schemas or hints of them.
 
-A call that is sent again while the first is under way is the same call: batches take turns, so by its own the first is
-over, and what was recorded of it is the answer (`find_joined`). So it is later, where the caller asked for that
-(`find_recorded`).
+A call repeated while the first one runs gets the result of the first: batches take turns, so by the turn of the
+repeat, the first is recorded (`find_joined`). Later repeats get it only if the caller asked for that (`find_recorded`).
 """
 
 from __future__ import annotations
@@ -29,69 +28,69 @@ from toolyard.sessions.session import Session
 from toolyard.sessions.state import State
 
 _LONGEST = 1e8
-"""Seconds: about three years, more than any clock of the system takes."""
+"""Maximum timeout in seconds, about three years; the system's timers accept no more."""
 
 
 class Scope(Protocol):
-    """What of a registry a caller may see and use."""
+    """The part of a registry that a caller may see and call."""
 
     @property
     def sees_all(self) -> bool:
-        """True if nothing is hidden from them, so that hints may name any tool."""
+        """True if no tool is hidden from the caller, so that hints may name any."""
 
     def sees(self, tool: Tool) -> bool:
-        """False: to them, the tool does not exist."""
+        """False if the tool must appear not to exist."""
 
     def lists(self, tool: Tool) -> bool:
-        """True if the catalog shows it to them, so that hints may name it."""
+        """True if the caller's catalog lists the tool, so that hints may name it."""
 
     def may(self, mode: Mode, tool: Tool) -> bool:
-        """True if they may have it called."""
+        """True if the caller may call the tool in this mode."""
 
 
 Listener = Callable[[ToolCall, Notice], None]
-"""Told what tools say while they run. It returns at once and may be called from any thread."""
+"""Receives the notices of running tools. Called from any thread; must not block."""
 
 
 class Conditions(msgspec.Struct):
-    """Under which calls are answered together; the defaults hold where the caller does not say."""
+    """The conditions under which the calls of a batch run."""
 
     mode: Mode = "execute"
     timeout: float | None = None
-    """Seconds for each call, in place of what its engine allows."""
+    """Seconds for each call, instead of its engine's timeout."""
     context: Mapping[str, Any] = {}
-    """What the caller sends along with the calls."""
+    """Data from the caller for the tools (`ToolContext.context`)."""
     trace: Mapping[str, Any] = {}
-    """The caller's own ids for them."""
+    """The caller's trace ids (`ToolContext.trace`)."""
     at_most: float | None = None
-    """Seconds for each call, whatever else is said."""
+    """Upper limit in seconds for each call, whatever its timeout."""
     keys: tuple[str, ...] | None = None
-    """Id and name of the key that the calls are made with, none over a wire without keys; None: the program itself."""
+    """Id and name of the caller's key; empty for a remote caller without a key, None for the program itself."""
     definitions: frozenset[str] | None = None
-    """Hashes of the definitions the caller knows: a tool that has none of them is refused as `catalog.stale`."""
+    """Hashes of the definitions that the caller knows; calls of any other definition are refused as `catalog.stale`."""
     scope: Scope | None = None
     """None: everything may be seen and called."""
     abandoned: list[Future[Any]] | None = None
-    """Given a list, work that goes on past its deadline is put in it."""
+    """If a list, collects the futures of work that continues after its deadline."""
     replay: bool = False
-    """True: a `call_id` that was answered before in the session gets that answer again, and runs nothing."""
+    """True: a `call_id` that has a result in the session gets that result again, and nothing runs."""
     notify: Listener | None = None
-    """Told of progress."""
+    """Receives progress and log lines."""
     request_id: str | None = None
-    """What the wire calls the request, for the call log."""
+    """Id of the request over the wire, for the call log."""
 
 
 class CallRequest(Conditions, frozen=True, kw_only=True):  # type: ignore[misc]  # msgspec allows it
-    """Calls to be answered in order, and under which conditions."""
+    """Calls to answer in order, and their conditions."""
 
     calls: Sequence[ToolCall]
     session_id: str | None = None
-    """None: in a separate session, which no other caller sees and which is not kept."""
+    """None for calls without a session."""
     owner: str | None = None
 
 
 def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, at_once: bool = False) -> Bound:
-    """`bind`, telling nothing about tools that the caller does not see: no names, no schemas, no hints."""
+    """`bind` without revealing tools that the scope hides; raises `Denied` if the caller may not call the tool."""
     everything = scope.sees_all
     candidates = find(snapshot, call.name, sees=None if everything else scope.sees, hints=everything or scope.lists)
     bound = bind(snapshot, call, candidates, at_once)
@@ -102,9 +101,9 @@ def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *,
 
 
 def refusals(snapshot: Snapshot, request: CallRequest) -> list[ToolResult | None]:
-    """For each call, why the caller may not have it made, or None.
+    """For each call, the result that refuses it, or None if it may run.
 
-    For an engine whose own `execute` takes the calls past the call path, where this is asked otherwise.
+    For engines that override `execute` and thereby bypass the call path, which makes these checks otherwise.
     """
     return [_refusal(snapshot, request, call) for call in request.calls]
 
@@ -124,7 +123,7 @@ def _refusal(snapshot: Snapshot, request: CallRequest, call: ToolCall) -> ToolRe
 
 
 def may_execute_all(snapshot: Snapshot, request: CallRequest) -> bool:
-    """True if the caller may also execute whatever the calls may mean."""
+    """True if the caller may execute every tool that the calls may resolve to; False for unknown names."""
     scope = request.scope
     if scope is None:
         return True
@@ -133,7 +132,7 @@ def may_execute_all(snapshot: Snapshot, request: CallRequest) -> bool:
 
 
 def check_known(tool: Tool, definitions: frozenset[str]) -> None:
-    """Refuse a tool that has become another one since the caller looked at it."""
+    """Raise `StaleDefinition` if the tool's definition is not one that the caller knows."""
     if tool.definition_hash not in definitions:
         raise StaleDefinition(
             f"{tool.qualified_name} is no longer what the caller knows it as",
@@ -143,21 +142,21 @@ def check_known(tool: Tool, definitions: frozenset[str]) -> None:
 
 
 class Batch(Conditions, eq=False):
-    """What the calls share: the conditions under which they are made, and what has become of them so far."""
+    """The conditions of a batch, and its state while it runs."""
 
     on_loop: bool = False
-    """True in a task, which must not wait for a thread."""
+    """True if the batch runs in a task, which must not block."""
     waits_since: int | None = None
-    """For a batch that was handed in while another had its turn: how many entries there were when that turn began."""
+    """If another batch had the turn when this one arrived: the number of entries when that turn began. Else None."""
     left_behind: Future[Any] | None = None
-    """Work of one of the calls that goes on although its caller has stopped waiting; the session must wait for it."""
+    """Abandoned work of one of the calls that the session must wait for."""
     begun: float = 0.0
-    """When the call that is being made was begun, by the clock of the sessions."""
+    """When the current call began, by the clock of the sessions."""
     claim: tuple[Approval, State, Callable[[], None]] | None = None
-    """The approval that it runs by, the session's world before that, and what gives its budget back."""
+    """Of a current call that was approved: its approval, the world before it, and the refund of its budget."""
 
     def leave_behind(self, invocation: Invocation) -> None:
-        """Work that goes on, if any does, keeps the session, unless the engine it belongs to lets it go."""
+        """Register the call's abandoned work, if any. It keeps the session unless the engine's settings release it."""
         if self.abandoned is not None and invocation.left_behind is not None:
             self.abandoned.append(invocation.left_behind)
         if invocation.held and invocation.left_behind is not None:
@@ -165,13 +164,13 @@ class Batch(Conditions, eq=False):
 
     @property
     def holder(self) -> Future[Any] | None:
-        """What the session must wait for before another batch may have it."""
+        """Abandoned work that still keeps the session from the next batch; None if there is none."""
         left = self.left_behind
         return None if left is None or left.done() else left
 
 
 def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> None:
-    """Refuse what no model can get wrong, only the program around it."""
+    """Raise `DefinitionError` for mistakes that only the calling program can make, not the model."""
     if timeout is not None:
         check_timeout(timeout)
     for call in calls:
@@ -186,7 +185,7 @@ def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> None:
 
 
 def check_timeout(timeout: float | None) -> None:
-    """Refuse a time limit that is none; the program's mistake, like those of `check_calls`."""
+    """Raise `DefinitionError` for an invalid timeout."""
     if timeout is None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= _LONGEST:
@@ -197,9 +196,9 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def find_joined(session: Session, batch: Batch, call: ToolCall) -> ToolResult | None:
-    """The answer of the very same call, where it was under way, or ahead in line, when the batch was handed in.
+    """The result of the same call, if it was running or queued when this batch arrived; else None.
 
-    Only for the batch that has the session's turn.
+    Only for the batch that holds the session's turn.
     """
     if batch.waits_since is None or call.call_id is None:
         return None
@@ -214,9 +213,9 @@ def find_joined(session: Session, batch: Batch, call: ToolCall) -> ToolResult | 
 
 
 def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
-    """The recorded answer, a conflict if the id stands for another call, or None if it is new here.
+    """The recorded result of the call's id, a conflict if the id was used for another call, or None for a new id.
 
-    Only for the batch that has the session's turn.
+    Only for the batch that holds the session's turn.
     """
     if call.call_id is None:
         return None
@@ -242,7 +241,7 @@ class _NotedOutput(msgspec.Struct):
 
 
 class _NotedEntry(msgspec.Struct):
-    """What is looked at in every entry: of a large answer nothing is made."""
+    """The fields that are read of every entry; decoding skips the rest, which may be large."""
 
     tool_call: _NotedCall
     tool_output: _NotedOutput
@@ -252,10 +251,10 @@ _read_noted = msgspec.json.Decoder(_NotedEntry).decode
 
 
 def _note_call_id(place: int, text: bytes, places: Counter[Any]) -> None:
-    """By an id, how often it was used; by an id and a number, counted from 0, the place of that use."""
+    """Count under the id how often it was used, and under (id, n) the index of the entry of its n-th use, from 0."""
     noted = _read_noted(text)
     call_id, failure = noted.tool_call.call_id, noted.tool_output.error_info
-    # Refused for what came along with it, not for what it asks: with the new catalog it may be sent again.
+    # A call refused as stale may be sent again with the same id, once the caller has loaded the new catalog.
     if call_id is not None and (failure is None or failure.code != StaleDefinition.code):
         places[call_id, places[call_id]] = place
         places[call_id] += 1
@@ -265,9 +264,9 @@ def _is_same_call(recorded: ToolCall, call: ToolCall) -> bool:
     try:
         return recorded.name == call.name and _arguments_text(recorded) == _arguments_text(call)
     except (TypeError, ValueError, RecursionError):
-        return False  # no JSON, so it cannot be what was recorded
+        return False  # not JSON, so it cannot equal a recorded call
 
 
 def _arguments_text(call: ToolCall) -> bytes:
-    # As text, because in Python 1, 1.0 and True are equal.
+    # Compare as JSON, because 1, 1.0 and True are equal in Python.
     return _encode((call.arguments, call.overload))

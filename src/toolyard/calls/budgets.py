@@ -1,4 +1,4 @@
-"""`Budget`: how many calls may run; the `Ledger` counts them in a session, of a tool, or in the whole process."""
+"""`Budget`: limits how many calls may run; `Ledger` counts them by session, by tool, or in the whole process."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _WITHIN = {
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """Limits the number of calls of the matching tools. Calls that were allowed count, even if they then fail.
+    """Limits the number of calls of the matching tools. Allowed calls count even if they then fail.
 
-    `per="session"` counts the matching tools together within a session, `per="tool"` each one for itself,
-    `per="yard"` all of them in this process, whatever the session; a simulation counts there like any call.
-    Calls without a session count together for the key they are made with, as in a session that this process keeps.
+    `per="session"` counts calls of all matching tools together in each session, `per="tool"` each tool separately in
+    each session, and `per="yard"` all calls in this process, including simulations.
+    Calls without a session are counted per key, in this process.
     """
 
     max_calls: Annotated[int, Meta(ge=0, description="Number of calls that may run; 0 allows none.")]
@@ -53,7 +53,7 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """The budgets of one policy at work. Safe from many threads: whole-process counts change under a lock."""
+    """Counts calls against the budgets of one policy. Thread-safe: shared counts change under a lock."""
 
     __slots__ = ("_lock", "_matchers", "_spent", "budgets", "by_owner", "counts_calls", "matching")
 
@@ -62,17 +62,17 @@ class Ledger:
         self.counts_calls = any(budget.per != "yard" for budget in self.budgets)
         self._matchers = [glob_matcher(budget.tools) for budget in self.budgets]
         self.matching = lru_cache(_REMEMBERED)(self._find_matching)
-        """The numbers of the budgets that a call of a tool draws on, by its name."""
+        """Maps the qualified name of a tool to the indexes of its budgets."""
         self._spent = [0] * len(self.budgets)
         self.by_owner: dict[str, dict[str, int]] = {}
-        """Calls that were made without a session, by tool, for each owner."""
+        """Counts of calls without a session: by owner, then by tool."""
         self._lock = threading.Lock()
 
     def _find_matching(self, name: str) -> tuple[int, ...]:
         return tuple(number for number, matches in enumerate(self._matchers) if matches(name))
 
     def check(self, name: str, counts: Mapping[str, int]) -> None:
-        """Raise `Denied` if one more call of this tool would pass a budget; nothing is counted."""
+        """Raise `Denied` if one more call of this tool would exceed a budget. Counts nothing."""
         for number in self.matching(name):
             budget = self.budgets[number]
             if budget.per == "tool":
@@ -85,14 +85,14 @@ class Ledger:
                 raise self._exceeded(name, number)
 
     def _used(self, number: int, counts: Mapping[str, int]) -> int:
-        """Calls of a session that a budget counts."""
-        # Copied: another thread may add a name meanwhile.
+        """Number of calls in `counts` that a budget applies to."""
+        # Copy first, since another thread may add a name.
         return sum(count for name, count in tuple(counts.items()) if number in self.matching(name))
 
     def spend(self, name: str, shared: dict[str, int] | None) -> None:
-        """Count one call on the whole-process budgets: on every one it draws on, or `Denied` and on none.
+        """Count one call against all its whole-process budgets, or raise `Denied` and count it against none.
 
-        `shared` are counts that others change at the same time; it is counted there, too.
+        `shared` are the owner's counts of calls without a session, checked and increased under the same lock.
         """
         with self._lock:
             if shared is not None:
@@ -107,7 +107,7 @@ class Ledger:
                 shared[name] = shared.get(name, 0) + 1
 
     def refund(self, name: str, shared: dict[str, int] | None) -> None:
-        """Take back a `spend`, of a call that was never begun."""
+        """Undo `spend` for a call that never began."""
         with self._lock:
             for number in self.matching(name):
                 self._spent[number] -= self.budgets[number].per == "yard"
@@ -127,13 +127,13 @@ class Ledger:
 
 
 NO_BUDGETS = Ledger(())
-"""Of every policy that has none: no call is counted in it."""
+"""The shared ledger of policies without budgets; it counts nothing."""
 
 _NEVER_RAN = frozenset({"tool.denied", "tool.not_found", "tool.invalid_args", "tool.no_engine"})
 
 
 def count_calls(session: Session, snapshot: Snapshot) -> dict[str, int]:
-    """How often each tool ran in the session; read off the history once, kept up from then on."""
+    """Number of calls of each tool in the session: counted from the history once, then updated with each commit."""
     if session.counts is None:
         session.counts = {}
         for text in session.history:
@@ -146,7 +146,7 @@ def count_calls(session: Session, snapshot: Snapshot) -> dict[str, int]:
 
 
 def _qualify(snapshot: Snapshot, name: str) -> str:
-    """The name budgets know a tool by, whichever of its names was used; of a tool that is gone, what was written."""
+    """The qualified name for any name of a tool; the given name if the tool no longer exists."""
     try:
         return find(snapshot, name)[0].tool.qualified_name
     except UnknownToolError:

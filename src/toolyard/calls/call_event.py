@@ -1,4 +1,4 @@
-"""`CallEvent`: what is known of one call when it is over, as every sink of the tracer gets it."""
+"""`CallEvent`: the record of a finished call that the tracer sends to its sinks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class CallEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     time: float
     """Seconds since the epoch when the call began."""
     latency: float
-    """Seconds it took, waiting for its turn not included; nor, where calls are logged, for the store."""
+    """Duration in seconds, without the wait for the turn and, if calls are logged, without the write to the store."""
     mode: Mode
     session_id: str
     name: str
-    """Qualified name; what the caller wrote, if no tool has it."""
+    """Qualified name; the caller's spelling if no such tool exists."""
     call_id: str | None = None
     owner: str | None = None
     seq: int | None = None
@@ -30,7 +30,7 @@ class CallEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_version: str | None = None
     definition_hash: str | None = None
     generation: int = 0
-    """Of the registry the call was bound on."""
+    """Generation of the registry snapshot that the call was bound on."""
     coercions: int = 0
     attempts: int = 1
     code: str | None = None
@@ -41,29 +41,29 @@ class CallEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     effects: str | None = None
     """What the tool does: read, write or unknown."""
     approval: str | None = None
-    """Id of the approval that it ran by, or waits for."""
+    """Id of the approval that it ran with, or waits for."""
     argument_bytes: int | None = None
     result_bytes: int | None = None
     request_id: str | None = None
-    """Of the request that brought the call over a wire."""
+    """Id of the remote request that contained the call."""
     number: int | None = None
-    """Of the call in the call log, if there is one."""
+    """Number of the call in the call log, if there is one."""
     stdout: str | None = None
-    """The end of what a script printed; None if it was nothing, or the tool is no script."""
+    """The end of a script's output; None if it printed nothing or the tool is not a script."""
     stderr: str | None = None
-    """Likewise; where the script raised, its traceback comes last."""
+    """Likewise; it ends with the traceback if the script raised."""
     notes: dict[str, Any] | None = None
-    """What the engine says about how it answered, such as how much of a long history it looked at."""
+    """Notes of the engine about its answer, such as how much of a long history it used."""
     arguments: Any = msgspec.UNSET
     result: Any = msgspec.UNSET
     steps: tuple[float, ...] = ()
-    """Seconds of each step that it came to: bind, policy, run, check."""
+    """Seconds of each step that the call reached: bind, policy, run, check."""
 
 
 def json_bytes(value: Any) -> bytes:
-    """One line of JSON for a log or a span; never refuses what a call can carry.
+    """One line of JSON for a log or a span.
 
-    The fast encoder has no form for numbers over 64 bits and for half a surrogate pair; the slow one has.
+    Falls back to the slow encoder for integers over 64 bits and lone surrogates, which calls may contain.
     """
     try:
         return msgspec.json.encode(value)

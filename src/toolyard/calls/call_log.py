@@ -1,6 +1,6 @@
-"""The call log: `CallRow`, what is kept of one call; `CallFilter`, which calls are asked for; and pages of rows.
+"""The call log: `CallRow`, the row of one call; `CallFilter`, which selects rows; and pages of rows.
 
-What keeps the rows is a `Journal`.
+A `Journal` stores the rows.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from toolyard.model.errors import Effect
 from toolyard.model.names import glob_matcher
 
 MICROS = 1_000_000
-"""A second, as positions count."""
+"""Microseconds per second, the unit of positions."""
 
 
 class LogPosition(NamedTuple):
-    """A place in the log, between two rows."""
+    """A position in the log: when a call ended, in microseconds since the epoch, and its number."""
 
     at: int
     number: int
 
 
 class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One call that is over."""
+    """One finished call."""
 
     number: int
     time: float
     """Seconds since the epoch when it began."""
     duration: float
-    """Seconds it took, waiting for its turn and for the store not included."""
+    """Seconds, without the wait for the turn and the write to the store."""
     tool: str
-    """Qualified name; what the caller wrote, if no tool has it."""
+    """Qualified name; the caller's spelling if no such tool exists."""
     mode: Mode
     session_id: str = ""
-    """Empty for a call by itself."""
+    """Empty for a call without a session."""
     owner: str = ""
-    """The key that made it; empty where there are none."""
+    """Id of the caller's key; empty if none."""
     code: str | None = None
     """Error code; None for success."""
     effect: Effect | None = None
-    """Of a failed call: whether the world may have changed all the same."""
+    """Of a failed call: whether it may have taken effect."""
     effects: str | None = None
     """What the tool does: read, write or unknown."""
     definition_hash: str | None = None
@@ -57,20 +57,20 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int | None = None
     """Number of its entry in the history of the session."""
     steps: tuple[float, ...] = ()
-    """Seconds of each of `STEPS` that it came to."""
+    """Seconds of each of `STEPS` that the call reached."""
 
     @property
     def id(self) -> str:
-        """Its name for others."""
+        """The public id."""
         return write_call_id(self.number)
 
     @property
     def place(self) -> LogPosition:
-        """Where it stands in the log: by when it ended."""
+        """Its position in the log, by the time it ended."""
         return LogPosition(int((self.time + self.duration) * MICROS), self.number)
 
     def to_dict(self) -> dict[str, Any]:
-        """As programs see it, without the fields that are empty."""
+        """Plain data for users of the API, without empty fields."""
         shown = {key: getattr(self, key) for key in _SHOWN}
         began = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
         rest = {key: value for key, value in shown.items() if value not in (None, "")}
@@ -86,24 +86,24 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         facts = {name: shown[name] for name in _SHOWN if name in shown}
         began, took = datetime.fromisoformat(shown["time"]).timestamp(), shown["duration_ms"] / 1000
         facts |= {"number": int(shown["id"], 16), "time": began, "duration": took, "owner": shown.get("key", "")}
-        # A call that ended early has the first of them.
+        # A call that ended early has only the first steps.
         steps = [shown["steps_ms"][name] / 1000 for name in STEPS if name in shown.get("steps_ms", ())]
         return msgspec.convert({**facts, "steps": steps}, cls)
 
 
 STEPS = ("bind", "policy", "run", "check")
-"""Of a call, in this order. What it takes to record it is not known before it is recorded."""
+"""The timed steps of a call, in order. Recording is not one: the row is written with the record."""
 _SPELT = frozenset({"number", "time", "duration", "owner", "steps"})
 _SHOWN = tuple(name for name in CallRow.__struct_fields__ if name not in _SPELT)
 
 
 def write_call_id(number: int) -> str:
-    """A call's number for others."""
+    """The public id for a call's number."""
     return f"{number:016x}"
 
 
 def read_call_id(text: str) -> int | None:
-    """The number; None if it is no such text."""
+    """The number of a public id; None if the text is not one."""
     try:
         number = int(text, 16)
     except ValueError:
@@ -112,7 +112,7 @@ def read_call_id(text: str) -> int | None:
 
 
 class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which calls are asked for; None for whichever."""
+    """Selects calls; a field that is None matches all."""
 
     tool: str | None = None
     """A glob of qualified names."""
@@ -136,7 +136,7 @@ class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **{name: change(value) for name, value in texts.items()})
 
     def matcher(self) -> Callable[[CallRow], bool]:
-        """Whether a row is asked for; when it ended is not looked at."""
+        """A function that tells whether a row matches; `since` and `until` are not checked."""
         names = ("session_id", "owner", "code", "mode", "effect", "effects")
         plain = [(name, value) for name in names if (value := getattr(self, name)) is not None]
         named = None if self.tool is None else glob_matcher([self.tool])
@@ -154,7 +154,7 @@ class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPage(NamedTuple):
-    """Rows, newest first, and where to go on; a page may be short, or empty, although others come after it."""
+    """Rows, newest first, and where the next page begins, if any. A page may be short, or empty, though more follow."""
 
     rows: list[CallRow]
     next: LogPosition | None

@@ -1,4 +1,4 @@
-"""`CallPath`: what every call of an engine has in common: registry, sessions, policy, tracing, current plans."""
+"""`CallPath`: what all calls of an engine share: registry, sessions, policy, tracer and current plans."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from toolyard.sessions.store.sql import steady_clock
 from toolyard.words.redactor import Redactor
 
 _ASKED_AT_ONCE = 64
-"""Approvers that are asked at the same time."""
+"""Maximum concurrent questions to approvers."""
 
 
 class CurrentPlans(dict[tuple[Mode, Snapshot], CallPlans]):
-    """Plans for the tools that there are now, made when they are first looked up; a batch keeps those it began with."""
+    """Plans for the current snapshot, created on first use. Older ones are dropped; a running batch keeps its own."""
 
     def __init__(self, root: Root) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class CurrentPlans(dict[tuple[Mode, Snapshot], CallPlans]):
 
 
 class CallPath:
-    """What every call of an engine has in common; a part that has nothing to do is None."""
+    """What all calls of an engine share. A policy or tracer that would do nothing is None."""
 
     def __init__(
         self,
@@ -59,24 +59,21 @@ class CallPath:
         self.tracer: Tracer | None = tracer if tracer is not None and tracer.active else None
         self.redactor = redactor or Redactor()
         self.discreet = False
-        """True: what a tool's own exception says goes to the log, and callers get its id there."""
-        # Separate threads: people who think it over must not keep tools from running.
+        """True: messages of tools' own exceptions are only logged, and callers get the id of the log line."""
+        # Separate threads, so that waiting for people does not keep tools from running.
         self.approver_threads = Threads(_ASKED_AT_ONCE, "toolyard-approver")
-        # One at a time: each of them shares the interpreter with the loop, which keeps half of it.
+        # One at a time, so that the event loop competes with only one busy thread for the interpreter.
         self.threads = Threads(1, "toolyard-judging")
-        """For arguments and answers that take long to judge."""
+        """For work too slow for an event loop, such as validating large arguments and results."""
         self.counting = policy is not None and policy.counts_calls
-        """True: sessions keep the numbers of calls that budgets need."""
+        """True if sessions must count calls for budgets."""
         self.plans = CurrentPlans(root)
         self._approvals: Approvals | None = None
         self._opening = Lock()
 
     @property
     def approvals(self) -> Approvals:
-        """Calls that wait for approval; opened when they are first asked for.
-
-        They are kept beside the sessions, and in memory where those have no store.
-        """
+        """The approvals, opened on first use; stored next to the sessions, or in memory if there is no store."""
         with self._opening:
             if self._approvals is None:
                 store = self.sessions.store
@@ -88,13 +85,13 @@ class CallPath:
         return {tool.definition_hash for tool in self.registry.snapshot.get(name)}
 
     def past_policy(self) -> CallPath:
-        """The same path for a call that the policy has passed, and that is not traced."""
+        """A copy of this path without policy and tracer, for previews."""
         path = copy.copy(self)
         path.policy = path.tracer = None
         return path
 
     def close(self) -> None:
-        """Let go of threads."""
+        """Close threads and approvals."""
         self.approver_threads.close()
         self.threads.close()
         if self._approvals is not None:

@@ -1,7 +1,7 @@
-"""Driving a flow: in a thread, or in a task. The flow says what happens; these two only wait.
+"""Drivers that run a flow in a thread (`drive`) or in a task (`adrive`), and the waits that a flow yields.
 
-A flow yields what it has to wait for, and is sent what came of it, or has thrown into it what went wrong. Each wait
-knows how a thread does it (`here`) and how a task does (`there`); that of an engine's answer also knows until when.
+A flow yields a wait; the driver sends back its value, or throws its exception into the flow. Each wait knows how a
+thread waits (`here`) and how a task does (`there`); waits for an engine also enforce the deadline of the call.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.base import Write
 
 _GRACE = 0.1
-"""Seconds a cancelled coroutine gets to clean up before it is left behind."""
+"""Seconds that a cancelled coroutine gets to clean up before it is abandoned."""
 
 
 def on_home_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
-    """What a coroutine of an engine gives, for sync code: it runs on the home loop until the deadline."""
+    """Run an engine's coroutine on the home loop and block this thread for its value, until the deadline."""
     from toolyard.loop.home import home_loop
 
-    # A tool that calls back into its own session would wait for itself.
+    # Mark this context as inside the session, so that a tool's call into its own session raises instead of deadlocking.
     stay, outside = Stay(invocation.session.gate), INSIDE.get()
     stay.enter()
     try:
         return home_loop.run(aon_this_loop(work, invocation), twin="aexecute")
     except SyncInAsyncError:
-        # Never begun. In any other case it may be running still, and must not be closed under its task.
+        # It never began. In all other cases a task may still be running it, so it must not be closed.
         work.close()
         raise
     finally:
@@ -51,8 +51,8 @@ def on_home_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
 
 
 def check_thread(twin: str) -> None:
-    """Refuse to wait on the home loop or that of links, where what is waited for may have to run."""
-    # Where it was never imported, or is being imported at this moment, it does not run.
+    """Raise `SyncInAsyncError` on the home loop or the loop of links: blocking either could deadlock."""
+    # If the module is not, or not fully, imported, its loops do not run yet.
     home = sys.modules.get("toolyard.loop.home")
     for loop, name in (("home_loop", "home loop"), ("link_loop", "loop of links")):
         found = getattr(home, loop, None)
@@ -61,11 +61,11 @@ def check_thread(twin: str) -> None:
 
 
 def call_engine(engine: Answerer, invocation: Invocation) -> Any:
-    """What the engine answers, or a coroutine for it; raises `CallError` whatever it raised."""
+    """The engine's value, or a coroutine for it. Any exception of the engine becomes a `CallError`."""
     tool = invocation.tool
     try:
         value = engine.answer(invocation)
-        # What is computed while it is gone through has the tool's deadline, too.
+        # Consume iterators here, so that the work of producing items counts against the deadline.
         if hasattr(type(value), "__next__"):
             return list(islice(value, count_values(engine.settings.max_result_bytes) + 1))
         return value
@@ -78,7 +78,7 @@ def call_engine(engine: Answerer, invocation: Invocation) -> Any:
 def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
     def work() -> Any:
         invocation.begun = True
-        # In a separate context: a tool that calls back into its session would wait for itself.
+        # Set in the context copied for this thread only; see `on_home_loop`.
         stay = Stay(invocation.session.gate)
         stay.enter()
         try:
@@ -86,7 +86,7 @@ def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
         except CallError:
             raise
         except BaseException as error:
-            # Nothing can interrupt this thread, so whatever stops it is the tool's own doing.
+            # Nothing else can interrupt this thread, so the exception was raised by the tool.
             raise tool_failed(invocation.tool, error) from error
         finally:
             stay.over = True
@@ -102,13 +102,13 @@ def answer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
         return future.result(invocation.remaining)
     except TimeoutError:
         if future.done():
-            return future.result()  # answered at the last moment
+            return future.result()  # it finished just as the wait timed out, or raised TimeoutError itself
         _leave_behind(engine, invocation, future)
         raise too_late(invocation) from None
     except CallError:
         raise
     except BaseException:
-        # This thread is being stopped; the other cannot be.
+        # This thread was interrupted; the worker thread cannot be.
         _leave_behind(engine, invocation, future)
         raise
 
@@ -125,11 +125,11 @@ async def aanswer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
             woken.set_result(None)
 
     def wake_from_thread(_: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
+        with suppress(RuntimeError):  # the loop is closed, so no task waits any more
             loop.call_soon_threadsafe(wake)
 
     future.add_done_callback(wake_from_thread)
-    # Whichever comes first; asyncio's own timeout and shield cost as much again as the thread.
+    # Wait for the result or the deadline. `asyncio.timeout` with `shield` would double the cost of using a thread.
     timer = None if invocation.deadline is None else loop.call_at(invocation.deadline, wake)
     try:
         await woken
@@ -146,14 +146,14 @@ async def aanswer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
 
 
 async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
-    """Await what an engine returned, until the deadline."""
+    """Await the coroutine that an engine returned, until the deadline; then cancel it and raise `CallTimeout`."""
     import asyncio
 
     if invocation.deadline is None:
         return await await_answer(invocation.tool, work)
     task = asyncio.get_running_loop().create_task(await_answer(invocation.tool, work))
     try:
-        # Most are done by their first step, and need no timer, which the loop would keep for as long as it might run.
+        # Most are done after their first step and need no timer, which the loop would keep until the deadline.
         await asyncio.sleep(0)
         if not task.done():
             await asyncio.wait({task}, timeout=invocation.remaining)
@@ -167,7 +167,7 @@ async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) 
 
 
 async def _see_off(task: Any, invocation: Invocation) -> None:
-    """Let a cancelled task end; if it will not, remember that it is still there."""
+    """Give a cancelled task a short time to end; if it does not, record it in `left_behind`."""
     import asyncio
 
     try:
@@ -177,14 +177,14 @@ async def _see_off(task: Any, invocation: Invocation) -> None:
             ended: Future[None] = Future()
             invocation.left_behind = ended
             task.add_done_callback(lambda _: ended.set_result(None))
-        # Whatever becomes of it, nothing waits for it any more; asyncio need not complain.
+        # Retrieve its exception, so that asyncio does not log it as never retrieved.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _leave_behind(engine: Answerer, invocation: Invocation, future: Future[Any]) -> None:
     if future.cancel():
-        return  # it had not begun, and now never will
-    # It runs, or is just about to.
+        return  # it had not begun, and never will
+    # It is running, or about to.
     invocation.begun = True
     if not future.done():
         invocation.left_behind = future
@@ -192,7 +192,7 @@ def _leave_behind(engine: Answerer, invocation: Invocation, future: Future[Any])
 
 
 def too_late(invocation: Invocation) -> CallTimeout:
-    """What is said of a call whose deadline has passed."""
+    """The error for a call that missed its deadline; its effect is `none` if the call never began."""
     if not invocation.begun:
         return CallTimeout(
             f"{invocation.tool.qualified_name} could not begin before its deadline: all threads are busy", effect="none"
@@ -204,14 +204,14 @@ def too_late(invocation: Invocation) -> CallTimeout:
 
 
 class EitherWay(msgspec.Struct, frozen=True):
-    """A wait for what can be had in both ways, such as an exchange with a client that has a-twins."""
+    """A wait given as a pair: a blocking function and its async twin."""
 
     here: Callable[[], Any]
     there: Callable[[], Coroutine[Any, Any, Any]]
 
 
 class TakeTurn(msgspec.Struct, eq=False):
-    """The session's turn, in line, and against other processes where there is a store; `taken` once it is."""
+    """Wait in order for the session's turn, which with a store excludes other processes too. Sets `taken`."""
 
     sessions: Sessions
     session: Session
@@ -220,39 +220,39 @@ class TakeTurn(msgspec.Struct, eq=False):
     taken: bool = False
 
     def here(self) -> None:
-        """Wait in line."""
+        """Wait in this thread."""
         check_thread(self.twin)
         self.sessions.enter(self.session, self.until, twin=self.twin)
         self.taken = True
 
     async def there(self) -> None:
-        """Wait in line."""
+        """Wait in this task."""
         await self.sessions.aenter(self.session, self.until)
         self.taken = True
 
 
 Wait = EitherWay | TakeTurn
-"""One thing to be waited for, by this thread (`here`) or by this task (`there`)."""
+"""Something to wait for, in this thread (`here`) or in this task (`there`)."""
 Flow = Generator[Wait, Any, Any]
 
 
 def leave_turn(sessions: Sessions, session: Session) -> Wait:
-    """The turn is given back; a store may have to be told, by a task off its loop."""
+    """Give the turn back. This may write to a store, which a task does off its loop."""
     return EitherWay(partial(sessions.leave, session), partial(sessions.aleave, session))
 
 
 def enter_gate(gate: Gate, until: float | None) -> Wait:
-    """A place behind a gate; False if there was none in time."""
+    """Take a place in a gate; sends False on timeout."""
     return EitherWay(partial(gate.enter, until, twin="aexecute"), partial(gate.aenter, until))
 
 
 def pause(seconds: float) -> Wait:
-    """So many seconds; 0 lets other tasks run."""
+    """Pause for this many seconds; 0 lets other tasks run."""
     return EitherWay(partial(sleep_here, seconds), partial(_asleep, seconds))
 
 
 def sleep_here(seconds: float) -> None:
-    """Sleep, in a thread that may."""
+    """Sleep in this thread; `SyncInAsyncError` on one of our event loops."""
     check_thread("aexecute")
     time.sleep(seconds)
 
@@ -264,23 +264,23 @@ async def _asleep(seconds: float) -> None:
 
 
 def run_beside(threads: Threads, function: Callable[..., Any], *args: Any) -> Wait:
-    """Work that takes longer than a loop may be held, or as long as people take; a task has a thread do it."""
+    """Work too slow for an event loop, or that waits for a person: a thread does it itself, a task uses `threads`."""
     work = partial(function, *args)
     return EitherWay(work, lambda: wrapped(threads.submit(work)))
 
 
 def run_in_thread(engine: Answerer, invocation: Invocation) -> Wait:
-    """What an engine answers that blocks: on one of its threads, until the deadline."""
+    """Have an engine that blocks answer in one of its threads, until the deadline."""
     return EitherWay(partial(answer_in_thread, engine, invocation), partial(aanswer_in_thread, engine, invocation))
 
 
 def await_coroutine(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Wait:
-    """What a coroutine of an engine gives, until the deadline; a thread has it run on the home loop."""
+    """Await an engine's coroutine until the deadline: a thread runs it on the home loop, a task on its own loop."""
     return EitherWay(partial(on_home_loop, work, invocation), partial(aon_this_loop, work, invocation))
 
 
 def write_store(sessions: Sessions, write: Write) -> Wait:
-    """A store has it. A task that is cancelled meanwhile still waits, and the cancellation is what comes of it."""
+    """Write to the store. A task cancelled meanwhile still waits for the write, and is then sent the cancellation."""
     return EitherWay(partial(sessions.write, write), partial(sessions.awrite, write))
 
 
@@ -288,7 +288,7 @@ T = TypeVar("T")
 
 
 def drive(flow: Flow, results: T) -> T:
-    """Run a flow in this thread. One that waits for nothing is over at once."""
+    """Run a flow in this thread, then return `results`, which the flow fills."""
     for wait in flow:
         _drive_on(flow, wait)
     return results
@@ -300,19 +300,19 @@ def _drive_on(flow: Flow, wait: Wait) -> None:
         while True:
             try:
                 got = wait.here()
-            except BaseException as error:  # noqa: BLE001 - it belongs to the flow, interrupts too
+            except BaseException as error:  # noqa: BLE001 - the flow handles it, interrupts included
                 wait = flow.throw(error)
             else:
                 wait = flow.send(got)
     except StopIteration:
         return
     finally:
-        # An interrupt may come out here, too: the flow hears that its driver is gone.
+        # An interrupt may also occur in this function; closing the flow lets it clean up.
         flow.close()
 
 
 async def adrive(flow: Flow, results: T) -> T:
-    """Run a flow in this task."""
+    """Run a flow in this task, then return `results`, which the flow fills."""
     for first in flow:
         wait: Wait = first
         try:
@@ -320,8 +320,8 @@ async def adrive(flow: Flow, results: T) -> T:
                 try:
                     got = await wait.there()
                 except GeneratorExit:
-                    raise  # the task itself is thrown away: nothing can be awaited any more
-                except BaseException as error:  # noqa: BLE001 - it belongs to the flow, cancellations too
+                    raise  # the coroutine is being closed, so nothing can be awaited any more
+                except BaseException as error:  # noqa: BLE001 - the flow handles it, cancellation included
                     wait = flow.throw(error)
                 else:
                     wait = flow.send(got)
@@ -333,7 +333,7 @@ async def adrive(flow: Flow, results: T) -> T:
 
 
 def drive_here(flow: Flow) -> Any:
-    """What a flow returns; where an event loop runs, a coroutine for it."""
+    """The return value of a flow; in a thread with a running event loop, a coroutine for it."""
     values: list[Any] = []
     kept = _keep_value(flow, values)
     return _adrive_value(kept, values) if loop_runs_here() else drive(kept, values)[0]

@@ -1,8 +1,8 @@
-"""`failure_result`: the one place where an exception of a call becomes a `ToolResult`, and the entry of a session.
+"""`failure_result`: the only place where an exception of a call becomes a `ToolResult` and a session entry.
 
-What went wrong is told bounded, redacted, in valid UTF-8. Callers on the other side of a wire get only the log's id for
-a tool's own exception: its text may hold paths, queries and other people's data. A tool that has something to tell its
-caller raises `ToolFailed`.
+Errors are reported with limited length, redacted, and in valid UTF-8. For a tool's own exception, remote callers get
+only the id of a log line, since its message may contain paths, queries and other people's data. A tool that wants to
+tell its caller something raises `ToolFailed`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from toolyard.words.redactor import Redactor, echoes_of
 
 _log = logging.getLogger(__name__)
 _READ = 20_000
-"""Characters of an exception's text that are looked at."""
+"""Characters of an exception's message that are redacted."""
 _SHOWN = 500
-"""Characters of it that are logged."""
+"""Characters of the message that are logged."""
 _FRAMES = 20
 _TRACE = 2000
-"""Characters of a traceback of another process that are logged, from its end."""
+"""Characters logged of a traceback from another process, counted from its end."""
 _LONGEST_MESSAGE = 4_000
 _MOST_DETAILS = 20_000
 _DEEPEST_DETAILS = 50
@@ -44,55 +44,55 @@ _LONGEST_DETAILS = 256 * 1024
 def failure_result(
     call: ToolCall, bound: Bound | None, invocation: Invocation | None, error: CallError, path: CallPath
 ) -> tuple[ToolResult, bytes, Changes]:
-    """The result of a call that failed, its entry, and no changes: only here an exception becomes a `ToolResult`."""
+    """The result of a failed call, its entry, and no changes."""
     redactor = path.redactor
     info = error.info
     if path.discreet and bound is not None and is_own_exception(error):
         info = _mask_exception(error, bound.tool, redactor)
     elif _log.isEnabledFor(logging.DEBUG) and is_own_exception(error):
         _log.debug("%s failed: %s", call.name, _describe_exception(error.__cause__ or error, redactor))
-    # Frames of it know the future by which it came, which knows it: what a call held would wait to be collected.
+    # Break the cycle of traceback, frames and future, which would keep the call's data until garbage collection.
     error.__traceback__ = None
     info = redact_info(_bound_info(info), redactor.value)
     if invocation is not None and invocation.secrets:
         info = redact_info(info, echoes_of(invocation.secrets).hide)
     if invocation is not None and invocation.tool.effects is Effects.READ:
-        # What only reads has changed nothing, however it failed.
+        # A tool that only reads has changed nothing, however it failed.
         info = msgspec.structs.replace(info, effect="none")
     metadata = call_metadata(bound, invocation)
     try:
         result = ToolResult.failed(call, info, **metadata)
         if bound is not None:
-            # Whatever it was called, this is the tool that was meant.
+            # The qualified name, whichever name the call used.
             result = msgspec.structs.replace(result, name=bound.tool.qualified_name)
         sent = bound.sent if bound is not None else error.sent if isinstance(error, InvalidArguments) else b""
         text = call_text(call, sent) if sent else any_call_text(call)
         return result, entry_text(text, result_text(result, b"null")), {}
     except (TypeError, ValueError, RecursionError):
-        # Half of a surrogate pair, or details of a tool's own that are no JSON: no store can keep that.
+        # A lone surrogate, or a tool's details that are not JSON, cannot be stored: escape or drop them.
         result = ToolResult.failed(_escape_call(call), _escape_info(info), **metadata)
         return result, entry_text(any_call_text(_escape_call(call)), result_text(result, b"null")), {}
 
 
 def redact_info(info: ErrorInfo, redact: Callable[[Any], Any]) -> ErrorInfo:
-    """The facts of an error without secrets, which `redact` takes out of a value."""
+    """Apply `redact` to message, hint and details of an error."""
     hint = None if info.hint is None else redact(info.hint)
     details = redact(info.details) if info.details else info.details
     return msgspec.structs.replace(info, message=redact(info.message), hint=hint, details=details)
 
 
 def is_own_exception(error: CallError) -> bool:
-    """True if the tool raised something that was not meant as an answer."""
+    """True if the tool raised an exception other than `ToolFailed`, which is not meant for the caller."""
     return isinstance(error, ToolFailed) and error.unforeseen
 
 
 def _mask_exception(error: CallError, tool: Tool, redactor: Redactor) -> ErrorInfo:
-    """Log the exception under an id, and tell the caller the id."""
+    """Log the exception under a new id. The returned error has only its type and the id."""
     cause, number = error.__cause__ or error, secrets.token_hex(6)
     told = _describe_exception(cause, redactor)
     kind = type(cause).__name__
     if isinstance(cause, ToolFailed) and cause.trace:
-        # It was raised in another process, where its type and its frames are.
+        # Raised in another process: type and traceback come from there.
         kind = str(cause.info.details.get("exception", kind))
         said, trace = ascii(redactor.text(str(cause))), ascii(redactor.text(cause.trace))
         told = f"{_escape_unprintable(kind)}: {_cut_end(said)} at {_cut_start(trace)}"
@@ -105,10 +105,10 @@ def _mask_exception(error: CallError, tool: Tool, redactor: Redactor) -> ErrorIn
 
 
 def _describe_exception(error: BaseException, redactor: Redactor) -> str:
-    """Kind, text and frames of an exception, the innermost first.
+    """Type, message and frames of an exception, innermost frame first.
 
-    The caller that made a tool fail may have written its text: it is quoted, so that it can neither begin a new line
-    nor reach a terminal, and cut.
+    The message may be a caller's input: it is shortened and quoted, so that it cannot forge log lines or send control
+    characters to a terminal.
     """
     where = describe_frames(error)
     kind, text = _escape_unprintable(type(error).__name__), ascii(redactor.text(_exception_text(error)))
@@ -116,7 +116,7 @@ def _describe_exception(error: BaseException, redactor: Redactor) -> str:
 
 
 def describe_frames(error: BaseException) -> str:
-    """Where an exception came from, the innermost frame first."""
+    """The frames of an exception's traceback, innermost first."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     return " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
 
@@ -124,7 +124,7 @@ def describe_frames(error: BaseException) -> str:
 def _exception_text(error: BaseException) -> str:
     try:
         return str(error)[:_READ]
-    except Exception as odd:  # noqa: BLE001 - a tool's own exception may raise anything when it is asked for its text
+    except Exception as odd:  # noqa: BLE001 - `__str__` of a tool's exception may raise anything
         return f"(it cannot be shown: {type(odd).__name__})"
 
 
@@ -141,13 +141,13 @@ def _cut_end(text: str) -> str:
 
 
 def check_writable(call_id: str) -> None:
-    """Refuse a call whose id no history could hold, before anything is done for it."""
+    """Raise `InvalidArguments` for an id with a lone surrogate, which no history can store, before anything runs."""
     if not call_id.isascii() and _escape_halves(call_id) != call_id:
         raise InvalidArguments("the call id holds half of a surrogate pair", hint="send an id that is valid UTF-8")
 
 
 def _escape_call(call: ToolCall) -> ToolCall:
-    """The call with such halves written as escapes; its arguments are escaped where they are recorded."""
+    """The call with lone surrogates escaped in its name, id and overload; `any_call_text` escapes the arguments."""
     texts = {
         field: _escape_halves(text)
         for field in ("name", "call_id", "overload")
@@ -157,7 +157,7 @@ def _escape_call(call: ToolCall) -> ToolCall:
 
 
 def _escape_info(info: ErrorInfo) -> ErrorInfo:
-    """The error's words with such halves written as escapes; details that JSON cannot carry are left out."""
+    """The error with lone surrogates escaped in its texts, and without details that are not JSON."""
     details = info.details
     try:
         msgspec.json.encode(details)
@@ -168,7 +168,7 @@ def _escape_info(info: ErrorInfo) -> ErrorInfo:
 
 
 def _bound_info(info: ErrorInfo) -> ErrorInfo:
-    """The error within limits: it is recorded, traced and sent to a model like any other answer."""
+    """The error, shortened to limits, since it is recorded, traced and sent to a model like any result."""
     message = info.message
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[:_LONGEST_MESSAGE]}... ({len(message):,} characters, the first {_LONGEST_MESSAGE:,} shown)"
@@ -185,7 +185,7 @@ def _encoded_size(details: dict[str, Any]) -> int:
     try:
         return len(msgspec.json.encode(details))
     except (TypeError, ValueError, RecursionError):
-        return 0  # told apart where it is written
+        return 0  # not JSON; `failure_result` handles it
 
 
 def _escape_halves(text: str) -> str:

@@ -1,6 +1,6 @@
-"""`FaultPlan`: decides, for each call, whether it fails and how; the same calls for the same seed.
+"""`FaultPlan`: decides for each call whether a fault is injected and which; reproducible with the same seed.
 
-A plan is data that any engine accepts, read strictly as everything in a config is:
+Any engine accepts a plan as data, which is validated as strictly as all config:
 `faults: {seed: 7, rules: [{type: network_error, tool: "weather::*", probability: 0.05}]}`.
 """
 
@@ -48,9 +48,9 @@ FaultType = Literal[
 TYPES: tuple[str, ...] = get_args(FaultType)
 
 ALTERING = frozenset({"unparseable_result", "partial_result", "stale_read"})
-"""Types that put another value in place of the answer."""
+"""Types that replace the tool's answer with another value."""
 _LATE = frozenset({"unparseable_result", "schema_violation"})
-"""Types for which the tool is called, unless the rule says otherwise."""
+"""Types for which `after_call` is true by default."""
 _ERROR = ("message", "seconds", "retry_after")
 _ALWAYS = ("type", "tool", "probability", "every", "after")
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -59,13 +59,13 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "unparseable_result": ("message", "seconds", "after_call"),
     **dict.fromkeys(("partial_result", "stale_read", "latency"), ("seconds",)),
 }
-"""What a rule may say beside its conditions, by its type."""
+"""The keys of a rule beside `_ALWAYS`, by its type."""
 _USUAL_LATENCY = 1.0
 _LONGEST = 86_400.0
 
 
 class FaultRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a fault happens and what it is; `read_rule` makes one."""
+    """When a fault is injected, and what it does; created by `read_rule`."""
 
     type: Annotated[FaultType, Meta(description="Kind of fault.")]
     tool: Annotated[ToolGlobs, Meta(description="Globs of qualified names; by default every tool.")] = ("*",)
@@ -83,38 +83,38 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def instead(self) -> bool:
-        """True if the tool is not called at all."""
+        """True if the fault replaces the call, so that the tool does not run."""
         return not self.after_call and self.type not in ("partial_result", "stale_read", "latency")
 
     @property
     def counts(self) -> bool:
-        """True if it matters how many calls there were before."""
+        """True if the rule depends on the number of earlier calls."""
         return self.every > 1 or self.after > 0
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A fault that befell one call. `draw` is a number to make choices with, the same for the same call."""
+    """A fault injected into one call. `draw` is a reproducible number for further choices."""
 
     type: str
     number: int
-    """Of the rule in its plan, the first being 0."""
+    """Index of the rule in its plan, from 0."""
     rule: FaultRule | None = None
-    """None if it is known from a recording."""
+    """None if the fault comes from a recording."""
     draw: int = 0
 
     @property
     def instead(self) -> bool:
-        """True if the tool is not called at all."""
+        """True if the fault replaces the call, so that the tool does not run."""
         return self.rule is not None and self.rule.instead
 
     @property
     def told(self) -> dict[str, Any]:
-        """What stands under `fault` in the metadata of the result."""
+        """The value of `fault` in the metadata of the result."""
         return {"type": self.type, "rule": self.number}
 
     @property
     def unchecked(self) -> bool:
-        """True if the answer is wrong on purpose, so that its schema does not matter."""
+        """True if the answer is altered on purpose and must not be checked against the output schema."""
         return self.type in ALTERING
 
 
@@ -141,7 +141,7 @@ def _schema_of_types(kinds: list[str]) -> dict[str, Any]:
 
 
 def read_rule(value: Any, where: str) -> FaultRule:
-    """One rule; what its type does not know is an error that names the nearest key."""
+    """Read one rule; `ConfigError` for keys that its type does not have."""
     if not isinstance(value, Mapping) or "type" not in value:
         raise ConfigError(f"{where}: a fault needs a 'type', one of {', '.join(TYPES)}")
     kind = read_option(FaultRule, "type", value["type"], f"{where}.type")
@@ -182,12 +182,11 @@ _CATEGORY_MESSAGE = "Tool execution failed"
 
 
 class FaultPlan:
-    """Rules that are tried on every call, each by itself; of those that hold, one is chosen.
+    """Evaluates all rules independently for each call; if several apply, one of them is chosen.
 
-    What happens depends on the plan's seed, the session's id and the number of the call in the session, and on
-    nothing else: a run can be repeated, and `simulate` fails as `execute` would. `every` and `after` count the calls
-    of a session that the rule's globs match, refused ones included. Calls that belong to no session are numbered in
-    the order in which they come.
+    The decision depends only on the seed, the session's id and the number of the call in the session, so runs are
+    reproducible and `simulate` fails as `execute` would. `every` and `after` count the calls of the session that the
+    rule's globs match, including refused ones. Calls without a session are numbered in order of arrival.
     """
 
     def __init__(self, rules: Sequence[Mapping[str, Any]] = (), *, seed: int = 0) -> None:
@@ -195,7 +194,7 @@ class FaultPlan:
 
     @classmethod
     def read(cls, value: Any, where: str) -> FaultPlan | None:
-        """A plan as a config has it; one that was made already, or None, is handed through."""
+        """Read a plan from config; returns a `FaultPlan` or None unchanged."""
         if value is None or isinstance(value, FaultPlan):
             return value
         plan = cls()
@@ -207,7 +206,7 @@ class FaultPlan:
         self.seed = options.seed
         self.rules = rules
         self._matchers = tuple(glob_matcher(rule.tool) for rule in rules)
-        # A rule for every tool counts every call, and the history knows how many there are.
+        # Rules for all tools need no counts: the length of the history is their number of earlier calls.
         self._counted = [number for number, rule in enumerate(rules) if rule.counts and "*" not in rule.tool]
         self._lock = threading.Lock()
         self._alone = 0
@@ -217,7 +216,7 @@ class FaultPlan:
         return f"FaultPlan({len(self.rules)} rules, seed={self.seed})"
 
     def decide(self, name: str, session: Session, mode: Mode) -> Fault | None:
-        """What befalls a call of that tool, made now in that session; for the batch that has its turn."""
+        """The fault for the session's next call, if it is of this tool. Only for the batch that holds the turn."""
         matching = [number for number, matches in enumerate(self._matchers) if matches(name)]
         if not matching:
             return None
@@ -262,7 +261,7 @@ class FaultPlan:
                 counts[number] += 1
 
     def _number_alone(self, name: str, mode: Mode) -> tuple[int, Counter[int]]:
-        """Only the plan remembers calls without a session; one that is simulated is not counted."""
+        """Number and counts for a call without a session, which only the plan counts. Simulations are not counted."""
         with self._lock:
             index, counts = self._alone, self._alone_counts.copy()
             if mode == "execute":
@@ -278,7 +277,7 @@ class _Category(msgspec.Struct, frozen=True):
 
 
 def from_error_categories(value: Any, where: str = "error_categories", *, seed: int = 0) -> FaultPlan:
-    """A plan of `{type, probability, message}`, each of which comes in place of the call."""
+    """A plan from a list of `{type, probability, message}`; each fault replaces the call if its type allows it."""
     rules = []
     for category in read_value(option_type(tuple[_Category, ...]), value, where):
         rule = FaultRule(type=category.type, probability=category.probability, message=category.message)

@@ -1,10 +1,10 @@
-"""The one path of a call, in the order in which it is written here.
+"""The path of every call, whichever interface it comes from; the steps run in the order in which they appear here.
 
     turn -> bind -> scope -> policy -> fault -> gate -> run -> check -> record -> trace
 
-A batch takes the turn of its session, in line, and gives it back whatever happens; each of its calls goes through the
-rest. A flow never waits by itself: it yields what is to be waited for, and its driver does that in a thread or
-in a task. It raises nothing but bugs and what stops its driver. Every face of the house comes by here.
+A batch waits for the turn of its session and always gives it back; each of its calls then goes through the other
+steps. A flow is a generator that never blocks: it yields what to wait for, and its driver waits in a thread or a task.
+A call that fails is a result. Only bugs, invalid batches, session and store errors, cancellation and interrupts raise.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _log = logging.getLogger(__name__)
 _CANCELLED = "the call was cancelled before it was answered"
 _NO_CHANGES: Changes = {}
 _CONDITIONS = CallRequest.__struct_fields__.index("calls")
-"""Fields of a request that its batch has, too, and in the same order."""
+"""Number of leading fields that a request shares with its batch, in the same order."""
 _HELD_SECONDS = 0.005
-"""How long a batch keeps the loop: a thousand quick calls must not keep all others waiting."""
+"""How long a batch may run on an event loop before it lets other tasks run."""
 
 
 def run_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> list[ToolResult]:
@@ -76,15 +76,15 @@ def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batc
     results: list[ToolResult] = []
     if session.kept:
         return adrive(batch_flow(path, session, calls, batch, results), results)
-    # A call in a session that no other caller has: there is no turn in it, and a wire rarely says more than the call.
+    # Calls without a session need no turn, and usually no checks: no timeout, and a first call without an id.
     if batch.timeout is not None or type(calls[0]) is not ToolCall or calls[0].call_id is not None:
         check_calls(calls, batch.timeout)
     return adrive(_answer_calls(path, session, calls, batch, results), results)
 
 
 def arun_request(path: CallPath, session: Session, request: CallRequest) -> Answering:
-    """`arun_batch` under the conditions that only remote callers make."""
-    # By place: with so many names the struct would take ten times as long to make.
+    """`arun_batch` for a remote caller, under the conditions of its request."""
+    # Positional: with this many keyword arguments, creating the struct would take ten times as long.
     batch = Batch(*astuple(request)[:_CONDITIONS])
     batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
     batch.on_loop = True
@@ -104,14 +104,14 @@ def batch_flow(
         take = _take_turn(path, session, calls, batch)
     else:
         try:
-            # As in `Gate.enter_at_once`: no interrupt comes between taking the place and the `try` below.
+            # As in `Gate.enter_at_once`: no interrupt can occur between this statement and the `try` below.
             del gate.free[-1]
         except IndexError:
             take = _take_turn(path, session, calls, batch)
     try:
         if take is not None:
             yield take
-            # Others may have had it meanwhile, in another process too.
+            # Other callers, also in other processes, may have added entries while this one waited.
             session.turn_since = len(session.history)
         session.taken = True
         if batch.on_loop:
@@ -136,7 +136,7 @@ def batch_flow(
                 else:
                     sessions.leave(session)
             except BaseException:
-                # An interrupt, wherever it came: the turn is given back all the same.
+                # An interrupt may occur at any point above; give the turn back unless that has happened.
                 if session.taken and batch.holder is None:
                     sessions.leave_off_loop(session)
                 raise
@@ -145,7 +145,7 @@ def batch_flow(
 def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
     left = batch.holder
     if left is not None:
-        # No longer to be taken from inside: this thread may wait for it like any other.
+        # This thread is no longer inside the session, so it may wait for the next turn like any other.
         session.holder = None
         left.add_done_callback(lambda _ended: sessions.leave_off_loop(session))
     else:
@@ -177,14 +177,14 @@ def _answer_calls(
 
 
 def _restrict_plans(plans: CallPlans, batch: Batch) -> CallPlans | ScopedPlans:
-    """What a simulation may run depends on whether its caller may also execute."""
+    """The plans for a simulation, which may run less for a caller that may not also execute the tools."""
     if current_simulation() is False:
         return plans.restricted
     return plans if batch.scope is None else ScopedPlans(plans, batch.scope)
 
 
 def _take_turn(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> TakeTurn:
-    """The turn, waited for as long as a call of the batch may take."""
+    """The wait for the turn; it lasts at most as long as one call of the batch may take."""
     timeout = path.root.settings.timeout if batch.timeout is None else batch.timeout
     if timeout is None:
         timeout = _longest_timeout(path, calls)
@@ -212,7 +212,7 @@ def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:
 
 
 def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
-    """Answer one call in a session whose turn the batch has; a failure is a result too."""
+    """Answer one call in a session whose turn the batch holds. A `CallError` becomes a failed result."""
     bound, invocation, cancelled, batch.begun = None, None, None, (clock := path.clock)()
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode, batch.request_id)
     try:
@@ -264,7 +264,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
 
 
 def _announce_call(path: CallPath, session: Session, invocation: Invocation, trace: CallTrace | None) -> Flow:
-    """Have the store know that a call which may change something is about to begin."""
+    """Store the intent before a call that may change something begins, so that a crash does not hide it."""
     text = call_text(invocation.call, invocation.bound.sent)
     cancelled = yield write_store(path.sessions, path.sessions.intent(session, text))
     invocation.announced = True
@@ -275,7 +275,7 @@ def _announce_call(path: CallPath, session: Session, invocation: Invocation, tra
 
 
 def _end_held(result: ToolResult, trace: CallTrace | None) -> ToolResult:
-    """A call that is held stands in the record of its approval, and not in the history."""
+    """Return the result of a held call. Its approval is its record; the history gets no entry."""
     if trace is not None:
         trace.end(None, result)
     return result
@@ -293,7 +293,7 @@ def _commit_entry(
     changes: Changes,
     invocation: Invocation | None,
 ) -> None:
-    """Make an entry part of the history; what a durable session gets, its store has already."""
+    """Append an entry to the history in memory. For a durable session, the store must have it already."""
     if not session.kept:
         return
     entry, at, took = stamped
@@ -313,7 +313,7 @@ def _store_entry(
     invocation: Invocation | None,
     trace: CallTrace | None,
 ) -> Flow:
-    """Have the store keep an entry, then make it part of the history; the cancellation that came meanwhile, if any."""
+    """Write an entry to the store, then to the history; returns a cancellation received in the meantime, else None."""
     result, entry, changes = answered
     stamped = _stamp_entry(path, batch, entry)
     write = path.sessions.addition(session, entry, changes, *stamped[1:])
@@ -331,7 +331,7 @@ def _store_entry(
 
 
 def _answer_elsewhere(plan: CallPlan, batch: Batch, invocation: Invocation) -> Flow:
-    """What an engine answers within its limits, or in one of its threads."""
+    """Have the engine answer under its limits (gates, retries, faults), or in one of its threads."""
     if plan.is_limited:
         return (yield from answer_flow(plan.engine, invocation, plan.faults, on_loop=batch.on_loop))
     return (yield run_in_thread(plan.engine, invocation))
@@ -347,7 +347,7 @@ def _bind_beside(plans: CallPlans | ScopedPlans, batch: Batch, session: Session,
 def _bind_call(
     plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall, at_once: bool
 ) -> Bound | None:
-    """The call, bound; None if a loop has no time for that, so that a thread must do it."""
+    """Bind the call; None if, with `at_once`, that would block the event loop too long and needs a thread."""
     if session.full:
         raise Unavailable(str(full_error(session)), retryable=False)
     if batch.left_behind is not None and not batch.left_behind.done():
@@ -371,17 +371,17 @@ def _plan_call(
     if trace is not None:
         trace.begin(bound.tool, bound, plans.snapshot.generation)
     if batch.definitions is not None and not (policy and policy.always_denies(bound.tool, batch.keys or ())):
-        # What no list shows to the caller is denied, not outdated.
+        # A tool that is always denied is never listed, so the caller cannot know its definition: deny, not "stale".
         check_known(bound.tool, batch.definitions)
     plan = plans.get(bound.prepared) or plans.add(bound.prepared)
     if plan.is_async and not batch.on_loop:
-        # Before there is a coroutine that could not be awaited.
+        # Check before the coroutine exists, since it could not be awaited here.
         check_thread(f"a{batch.mode}")
     return plan
 
 
 def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session, bound: Bound) -> Asked | None:
-    """Raise `Denied` unless the call may run; what is to be asked, if it must be approved first."""
+    """Raise `Denied` unless the call may run. Returns what to ask if it needs approval first, else None."""
     owner, session_id = session.key.owner, session.key.session_id
     counts: dict[str, int] = {}
     shared: dict[str, int] | None = None
@@ -390,7 +390,7 @@ def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session
         shared = counts if batch.mode == "execute" else None
     elif path.counting:
         counts = count_calls(session, path.registry.snapshot)
-    # Whose file the session is of says nothing of who calls.
+    # An owner that is the path of this yard's file identifies the yard, not the caller.
     keys = (owner,) if batch.keys is None and owner and owner != path.sessions.yard else batch.keys
     line = policy.check(bound.tool, session_id=session_id, counts=counts, keys=keys, shared=shared)
     return None if line is None else Asked(policy, bound, line, keys, shared)
@@ -422,7 +422,7 @@ def _make_invocation(
 
 
 def _interruption(batch: Batch, invocation: Invocation) -> bytes:
-    """The entry of a call that was begun when its driver was stopped."""
+    """The entry of a call whose driver was stopped after it began."""
     batch.leave_behind(invocation)
     return interrupted(call_text(invocation.call, invocation.bound.sent), _CANCELLED)
 
@@ -430,7 +430,7 @@ def _interruption(batch: Batch, invocation: Invocation) -> bytes:
 def _stop_call(
     path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
 ) -> Flow:
-    """Record what is known of a call that is being cancelled or interrupted."""
+    """Record a call that is cancelled or interrupted: an entry if it began, else the withdrawal of its intent."""
     begun = invocation is not None and invocation.begun
     if batch.claim is not None:
         yield from settle_claim(path, batch, session, None, begun=begun)
@@ -445,7 +445,7 @@ def _stop_call(
             yield write_store(path.sessions, path.sessions.addition(session, stamped[0], _NO_CHANGES, *stamped[1:]))
         _commit_entry(path, session, stamped, _NO_CHANGES, invocation)
     except SessionError as error:
-        # A store that fails now must not take the place of what stops the caller; the intent is in it already.
+        # Do not replace the cancellation with the store's error; the store has the intent already.
         _log.warning("session %s: a cancelled call could not be recorded: %s", session.key.session_id, error)
     _cut_trace(trace, invocation)
 
@@ -453,7 +453,7 @@ def _stop_call(
 def _desert_call(
     path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
 ) -> None:
-    """The driver of the flow is gone, and nothing can be waited for: a store finds out by the intent it has."""
+    """Clean up after the flow was closed, when it can no longer wait. A store still has the intent of a begun call."""
     if invocation is not None and invocation.begun:
         entry = _interruption(batch, invocation)
         if not session.durable:
@@ -462,6 +462,6 @@ def _desert_call(
 
 
 def _cut_trace(trace: CallTrace | None, invocation: Invocation | None) -> None:
-    """No result came of the call; the sinks must hear of its end all the same."""
+    """End the trace of a call that has no result."""
     if trace is not None:
         trace.cut(invocation)

@@ -1,4 +1,4 @@
-"""`Invocation`: all that an engine knows about the one call it answers."""
+"""`Invocation`: everything that an engine gets to know about a call."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from toolyard.sessions.state import EngineState, setup_of
 
 
 class Invocation(msgspec.Struct, eq=False):
-    """A call that is bound and allowed. Passed to `answer`, which returns the value or raises.
+    """A bound and allowed call, passed to `answer`, which returns the value or raises.
 
-    `arguments` are the engine's own: valid, repaired, with defaults filled in. `deadline` is a `time.monotonic()`
-    moment that everything done for the call must respect; None for no limit.
+    `arguments` are valid, coerced, with defaults, and belong to the engine. `deadline` is a `time.monotonic()` value
+    that all work for the call must respect; None for no limit.
     """
 
     tool: Tool
@@ -31,42 +31,44 @@ class Invocation(msgspec.Struct, eq=False):
     mode: Mode
     deadline: float | None
     attempt: int
-    """1 for the first try."""
+    """1 for the first attempt."""
     engine_name: str
     bound: Bound
     session: Session
     context: Mapping[str, Any] = {}
-    """What the caller sent along with the call."""
+    """Data that the caller sent with the call."""
     trace: Mapping[str, Any] = {}
-    """The caller's own ids for it."""
+    """The caller's trace ids."""
     listener: Notify | None = None
-    """Called with progress; None if the caller does not want any."""
+    """Receives notices of the tool; None if the caller wants none."""
     held: bool = True
-    """Whether the session waits for work that is left behind."""
+    """True if the session must wait for abandoned work."""
     announced: bool = False
-    """True once a store knows that the call is about to begin."""
+    """True once the store has the intent of the call."""
     begun: bool = False
+    """True once the tool may have been called."""
     left_behind: Future[Any] | None = None
-    """Work that goes on although nothing waits for it any more."""
+    """Abandoned work: it still runs, but the call no longer waits for it."""
     kept: EngineState | None = None
+    """The engine's state, once `state` was used."""
     result_bytes: int | None = None
-    """Of the answer, as JSON; known once it is there."""
+    """Size of the result as JSON; None before there is one."""
     printed: tuple[str, str] | None = None
-    """The end of what the tool wrote to stdout and stderr, if that is kept; the trace tells it."""
+    """The end of the tool's stdout and stderr, if captured; recorded in the trace."""
     fault: Fault | None = None
-    """What befell the call on purpose; the metadata of the result tells it."""
+    """The injected fault, if any; recorded in the metadata of the result."""
     simulated_by: str | None = None
-    """Who answered in place of the tool, where it was not run; the metadata of the result tells it."""
+    """Name of what answered a simulated call, if the result must say so; recorded in the metadata of the result."""
     replayed: bool = False
-    """True if the answer is a recording, from which secrets were taken out; their places are not checked."""
+    """True if the answer is a redacted recording; redacted values are not checked against the output schema."""
     secrets: tuple[str, ...] = ()
-    """Credentials of the operator that went along; whatever is answered, the result does not repeat them."""
+    """Credentials of the operator that were sent with the call; they are removed from the result."""
     notes: dict[str, Any] | None = None
-    """What else the engine has to say about how it answered, as plain JSON; the trace tells it."""
+    """Notes of the engine about its answer, as plain JSON; recorded in the trace."""
 
     @property
     def session_id(self) -> str:
-        """The session the call is made in."""
+        """Id of the session; empty for a call without one."""
         return self.session.key.session_id
 
     @property
@@ -76,28 +78,28 @@ class Invocation(msgspec.Struct, eq=False):
 
     @property
     def state(self) -> EngineState:
-        """What this engine keeps in the session; kept if the call succeeds, rolled back and forked with it."""
+        """State of this engine in the session. Kept if the call succeeds; forks and rollbacks include it."""
         if self.kept is None:
             self.kept = EngineState(self.session.state, self.engine_name)
         return self.kept
 
     @property
     def setup(self) -> dict[str, Any]:
-        """The keywords that the session was set up with."""
+        """The keyword arguments that the session was set up with."""
         return setup_of(self.session.state)[1]
 
     def notify(self, notice: Notice) -> None:
-        """Send the caller a message before the result, if it asked for messages."""
+        """Send the caller a notice before the result, if it wants notices."""
         if self.listener is not None:
             self.listener(notice)
 
     def history(self) -> list[Entry]:
-        """Every call of this session so far, by any engine, oldest first."""
+        """All recorded calls of this session, by any engine, oldest first."""
         return [read_entry(entry) for entry in self.session.history]
 
     @property
     def idempotency_key(self) -> str | None:
-        """The same for every try of one call and for no other call; None for one without an id or a session."""
+        """Equal for all attempts of one call, and for no other call; None for a call without id or session."""
         if self.call.call_id is None or not self.session_id:
             return None
         return digest(

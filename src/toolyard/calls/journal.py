@@ -1,7 +1,7 @@
 """`Journal`: the sink that keeps one row of each call, and the events of calls, approvals and sources.
 
-Both are in the tables beside the sessions, where all processes that share the store see them, or in memory where there
-are none. What was sent and what came back is in the session's history, not here.
+Both are stored in tables next to the sessions, visible to all processes that share the store, or in memory without a
+store. Arguments and results are in the session's history, not here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from toolyard.sessions.session import Session
 from toolyard.sessions.store.base import Key, LogRow
 
 SCANNED = 10_000
-"""Rows that are looked at for one page."""
+"""Maximum rows that are examined for one page."""
 KEPT_EVENTS = 10_000
-"""Events that can be read again."""
+"""Number of events that are kept for reading again."""
 _LONGEST, _DAY = 512, 86_400
 
 new_call_number = itertools.count(secrets.randbits(62)).__next__
-"""A number for a call that no other has, in whatever process: counted from a random one."""
+"""Returns a number for a call. Counts up from a random start, so that processes do not collide."""
 
 
 class CallLogOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class CallLogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BegunCall(msgspec.Struct, frozen=True, gc=False):
-    """A call that is under way; described only when it is read, since this is on the way of every call."""
+    """A running call. Converted to data only when read, since one is created for every call."""
 
     number: int
     time: float
@@ -53,7 +53,7 @@ class BegunCall(msgspec.Struct, frozen=True, gc=False):
     key: Key
 
     def to_dict(self) -> dict[str, Any]:
-        """As `CallRow`, as far as it is known yet."""
+        """As `CallRow.to_dict`, with the fields known so far."""
         tool, session_id, owner = self.tool, clean_text(self.key.session_id), clean_text(self.key.owner)
         shown = CallRow(self.number, self.time, 0.0, tool.qualified_name, self.mode, session_id, owner).to_dict()
         del shown["duration_ms"]
@@ -61,34 +61,34 @@ class BegunCall(msgspec.Struct, frozen=True, gc=False):
 
 
 About = CallRow | BegunCall | dict[str, Any] | bytes
-"""What is known of something that happened; bytes are JSON."""
+"""The data of an event; bytes are encoded JSON."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One thing that happened. Ids grow, and nothing ever appears before what was read already."""
+    """One event. Ids increase; no event ever appears with a lower id than one that was already readable."""
 
     id: int
     kind: str
-    """Such as `call.ended`."""
+    """For example `call.ended`."""
     owner: str
-    """Id of the key that it belongs to; empty if none."""
+    """Id of the key that the event belongs to; empty if none."""
     namespace: str
     about: About
 
     def to_json(self) -> bytes:
-        """What is known of it."""
+        """The event's data as JSON."""
         return write_about(self.about)
 
 
 def write_about(about: About) -> bytes:
-    """As JSON."""
+    """Encode an event's data as JSON."""
     if isinstance(about, bytes):
         return about
     return msgspec.json.encode(about if isinstance(about, dict) else about.to_dict())
 
 
 def clean_text(text: str) -> str:
-    """What a caller wrote, fit for every store and of bounded length."""
+    """A caller's text, shortened and without NUL and lone surrogates, so that any store accepts it."""
     cut = text[:_LONGEST]
     if cut.isascii() and "\0" not in cut:
         return cut
@@ -96,62 +96,65 @@ def clean_text(text: str) -> str:
 
 
 class Journal(ABC):
-    """A sink of the tracer: the row of a call that is recorded is in the transaction of its entry, and so is its event.
+    """A sink of the tracer. Row and event of a recorded call are written in the transaction of its session entry.
 
-    Takes rows and events from many threads, never waiting for a store.
+    Rows and events may be added from any thread; adding never waits for a store.
     """
 
     name = "journal"
     epoch: str
-    """Ids of events of another epoch say nothing here: what they counted is gone."""
+    """Event ids are comparable only within one epoch."""
     is_followed = True
-    """False as long as no reader has an event's id to continue from, so that those of calls need not be kept."""
+    """False until events are first read, so that events of calls need not be kept before."""
 
     def __init__(self, options: CallLogOptions) -> None:
         self._options = options
 
     @abstractmethod
     def add(self, row: CallRow) -> None:
-        """Keep a row, and tell of it."""
+        """Store a row and add its event."""
 
     @abstractmethod
     def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
-        """It has happened."""
+        """Add an event."""
 
     @abstractmethod
     def get(self, number: int) -> CallRow | None:
-        """One call."""
+        """The row of a call; None if it is not kept."""
 
     @abstractmethod
     def _find_rows(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> LogPage:
-        """The first so many of `SCANNED` rows that fit, and where these end; None if there are fewer."""
+        """At most `most` matching rows among the next `SCANNED`.
+
+        If fewer match, `next` is the position where the scan stopped, or None at the end of the log.
+        """
 
     @abstractmethod
     def read_events(self, after: int) -> tuple[list[Event], bool]:
-        """Some of what came after that id, oldest first; False if some of it is not kept any more."""
+        """Some of the events after that id, oldest first; False if some of those are no longer kept."""
 
     @abstractmethod
     def read_recent_events(self) -> list[Event]:
-        """All that are kept, oldest first."""
+        """All kept events, oldest first."""
 
     def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
-        """A call of a tool that is known has begun."""
+        """Add the event of a call that begins; its tool is known."""
         key = session.key
         self.tell("call.begun", key.owner, tool.namespace, BegunCall(number, time.time(), tool, mode, key))
 
     def write_rows(self, event: CallEvent) -> tuple[LogRow, ...] | None:
-        """What to write with the entry of the call, in place of `emit`; None if there is no store."""
+        """The rows to write with the call's session entry, instead of `emit`; None if there is no store."""
         return None
 
     def emit(self, event: CallEvent) -> None:
-        """Keep what no entry carries: calls outside of stored sessions, simulations, and what was cut off."""
+        """Store a call that no stored entry carries: without a stored session, simulated, or cancelled."""
         self.add(make_row(event))
 
     def close(self) -> None:  # noqa: B027 - the rows are the store's
         """See `Sink`."""
 
     def list_calls(self, wanted: CallFilter, limit: int, before: LogPosition | None = None) -> LogPage:
-        """A page of the calls that fit, found by looking at `SCANNED` rows at most."""
+        """A page of the matching calls; examines at most `SCANNED` rows."""
         since = max(self._find_oldest(), int((wanted.since or 0.0) * MICROS))
         wanted = wanted.map_texts(clean_text)
         end = LogPosition(2**63 - 1 if wanted.until is None else int(wanted.until * MICROS), -1)
@@ -163,8 +166,8 @@ class Journal(ABC):
 
 
 def make_row(event: CallEvent) -> CallRow:
-    """What is kept of an event."""
-    # By place, as there: this is on the way of every call.
+    """The row for an event."""
+    # Positional arguments, for speed: this runs for every call.
     return CallRow(
         event.number or 0,
         event.time,
@@ -188,13 +191,13 @@ def make_row(event: CallEvent) -> CallRow:
 
 
 def describe_row(row: CallRow) -> tuple[str, str, str, CallRow]:
-    """The event of a call that is over: its kind, owner, namespace, and what is known of it."""
+    """The event of a finished call: kind, owner, namespace and data."""
     kind = "call.held" if row.code == Held.code else "call.ended"
     return kind, row.owner, row.tool.partition(TOOL_NAMESPACE_SEP)[0], row
 
 
 class MemoryJournal(Journal):
-    """The last calls of this process, and its last events, of calls from when they were first read."""
+    """Keeps the last calls and events of this process; events of calls only once events were first read."""
 
     is_followed = False
 
@@ -223,7 +226,7 @@ class MemoryJournal(Journal):
         return next((row for row in self._rows.copy() if row.number == number), None)
 
     def _find_rows(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> LogPage:
-        # A copy, in one step: others add meanwhile.
+        # Copy atomically, since other threads add rows.
         rows = (row for row in reversed(self._rows.copy()) if (since,) <= row.place < before)
         fits, found = wanted.matcher(), list[CallRow]()
         for number, row in enumerate(rows, 1):

@@ -1,7 +1,7 @@
-"""`OpenTelemetrySink`: a span and a duration for each call, by the GenAI conventions for tool execution.
+"""`OpenTelemetrySink`: a span and a duration for each call, following the GenAI conventions for tool execution.
 
-It needs only the OpenTelemetry API, imported when a sink is made; without an SDK, spans go nowhere at almost no cost.
-Exporting is the SDK's, off the call path.
+It needs only the OpenTelemetry API, which is imported when a sink is created. Without an SDK, spans are dropped at
+almost no cost. The SDK exports them outside of the call path.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Open(NamedTuple):
 
 
 class OpenTelemetrySink:
-    """Keeps a span open, and current, while the tool runs: what the tool does becomes its children.
+    """Keeps a span open and current while the tool runs, so that spans created by the tool become its children.
 
-    `tracer_provider=None` takes the process's own, also when that is set later.
+    `tracer_provider=None` uses the process's global provider, even if that is set later.
     """
 
     name = "opentelemetry"
@@ -58,37 +58,37 @@ class OpenTelemetrySink:
         )
 
     def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> object:
-        """Start the span and make it the current one of this thread or task."""
+        """Start the span and make it current in this thread or task."""
         span = self._start_span(tool, call, session_id, mode)
         before = self._context.get_current()
         self._context.attach(self._trace.set_span_in_context(span, before))
         return _Open(span, before)
 
     def end(self, token: object, event: CallEvent) -> None:
-        """Say how the call ended, and end the span."""
+        """Set the outcome on the span, and end it."""
         if not isinstance(token, _Open):
             raise TypeError(f"not what begin returned: {type(token).__name__}")
         try:
             if self._trace.get_current_span() is token.span:
-                # Put back, not detached: in a copy of the context `begin` saw, detaching logs an error.
+                # Attach the previous context; `detach` logs an error if this runs in a copy of the context of `begin`.
                 self._context.attach(token.before)
         finally:
             self._end_span(token.span, event, None)
 
     def emit(self, event: CallEvent) -> None:
-        """A span for a call that was not announced by `begin`; nothing can be its child."""
+        """Create a span for a finished call without `begin`; it has no children."""
         tool = None if event.definition_hash is None else _tool_of_name(event.name)
         call = ToolCall(event.name, {}, event.call_id)
         span = self._start_span(tool, call, event.session_id, event.mode, _nanoseconds(event.time))
         self._end_span(span, event, _nanoseconds(event.time + event.latency))
 
     def close(self) -> None:
-        """Nothing: the provider belongs to the application, which flushes it."""
+        """Do nothing: the provider belongs to the application, which flushes it."""
 
     def _start_span(
         self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode, start_time: int | None = None
     ) -> Span:
-        # An unknown name is whatever a model made up; span names must stay few, so it is an attribute only.
+        # An unknown name is only an attribute: models invent names, and span names must have low cardinality.
         name = _OPERATION if tool is None else f"{_OPERATION} {tool.name}"
         attributes = _first_attributes(tool, call, session_id, mode)
         kind = self._trace.SpanKind.INTERNAL
@@ -107,7 +107,7 @@ class OpenTelemetrySink:
 
 
 def _first_attributes(tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> dict[str, Any]:
-    """What is known before the call: samplers decide by these."""
+    """The attributes known before the call, which samplers can use."""
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": _OPERATION,
         "gen_ai.tool.name": _safe_text(_tool_of_name(call.name).name) if tool is None else tool.name,
@@ -145,7 +145,7 @@ def _last_attributes(event: CallEvent) -> dict[str, Any]:
     }
     for name, text in (("stdout", event.stdout), ("stderr", event.stderr)):
         if text is not None:
-            # The end of it says more than the beginning.
+            # Keep the end, which is more informative than the beginning.
             attributes[f"toolyard.{name}"] = _safe_text(text[-_LONGEST:])
     if event.notes is not None:
         attributes["toolyard.notes"] = json_bytes(event.notes).decode()
@@ -157,13 +157,13 @@ def _last_attributes(event: CallEvent) -> dict[str, Any]:
 
 
 def _tool_of_name(name: str) -> Tool:
-    """All that a name tells of a tool."""
+    """A `Tool` with just the namespace and name of a qualified name."""
     namespace, sep, bare = name.partition(TOOL_NAMESPACE_SEP)
     return Tool(bare, namespace) if sep else Tool(name, "")
 
 
 def _safe_text(text: str) -> str:
-    """What a caller wrote, fit for an exporter: one over-long or broken text would cost it the whole batch."""
+    """A caller's text, shortened and valid UTF-8: an exporter would drop the whole batch for one invalid text."""
     cut = text[:_LONGEST]
     return cut if cut.isascii() else cut.encode("utf-8", "replace").decode("utf-8")
 

@@ -1,4 +1,4 @@
-"""`CallPlan`: which steps a call of one tool by one engine needs, found out once. What is None or False is left out."""
+"""`CallPlan`: the steps that a call of one tool by one engine needs, determined once. None or False means: skip it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolyard.sessions.history import entry_frame
 
 
 class CallPlan:
-    """Made for a tool when it is first called in a mode; raises `NoEngine` or `Denied` if no engine may answer it."""
+    """Created on the first call of a tool in a mode; raises `NoEngine` or `Denied` if no engine may answer it."""
 
     def __init__(self, root: Root, prepared: PreparedTool, mode: Mode, may_execute: bool = True) -> None:
         routed = root.route(prepared.tool)
@@ -37,10 +37,10 @@ class CallPlan:
         self.is_async: bool = is_run and getattr(self.tool.binding, "is_async", False)
         self.blocks = self.engine.blocks(self.tool)
         self.faults: FaultPlan | None = routed.settings.faults or root.settings.faults
-        """That of the engine that would execute the call, also where another simulates it; else that of the root."""
+        """From the engine that would execute the call, even if another one simulates it; else from the root."""
         self.is_limited = not self.settings.unlimited or self.faults is not None
         self.is_direct = self.function is not None and not self.is_limited
-        """True: only the function answers, and it leaves nothing in the invocation."""
+        """True if only the function runs, so that the invocation gets no state, metadata or secrets."""
         self.script_timeout = self.tool.binding.timeout if type(self.tool.binding) is ScriptBinding else None
         self.timeout = self.time_limit(self.settings.timeout)
         self.held = self.settings.abandoned == "hold"
@@ -48,20 +48,20 @@ class CallPlan:
         checked = prepared.output_parameters and self.settings.output_check != "off"
         self.accepts_output: Callable[[Any], bool] | None = prepared.output.judge_small if checked else None
         self.small_output = prepared.output.max_bytes if checked else 0
-        """Bytes of JSON text; a longer answer is measured before it is judged."""
+        """Bytes of JSON text; longer results are not validated with the quick `accepts_output`."""
         self.max_result_bytes = self.settings.max_result_bytes
         self.entry_frame = entry_frame(self.name)
 
     def time_limit(self, timeout: float | None) -> float | None:
-        """Seconds that a call may take, where its caller or its engine allows so many."""
+        """The timeout of a call in seconds, given that of its caller or engine."""
         if self.script_timeout is not None:
-            # A script says itself how long it may take; others may only shorten that.
+            # A script declares its own timeout, which callers and engines may only shorten.
             return self.script_timeout if timeout is None else min(timeout, self.script_timeout)
         return timeout
 
 
 def _check_scope(engine: Root | Answerer, tool: Tool) -> None:
-    """Refuse a tool of a namespace that the engine is not for: to its callers, there is none of that name."""
+    """Refuse a tool outside of the engine's namespaces; for its callers, such a tool does not exist."""
     scope = engine.settings.namespaces
     if scope is not None and tool.namespace not in scope:
         raise UnknownToolError(
@@ -79,16 +79,16 @@ class CallPlans(dict[PreparedTool, CallPlan]):
         super().__init__()
         self.root, self.snapshot, self.mode, self.may_execute = root, snapshot, mode, may_execute
         self.restricted: CallPlans = CallPlans(root, snapshot, mode, False) if may_execute else self
-        """The plans for callers that may not execute what they call."""
+        """The plans for callers that may not execute the tools."""
 
     def add(self, prepared: PreparedTool) -> CallPlan:
-        """Make the plan of a tool that is called for the first time."""
+        """Create the plan of a tool on its first call."""
         plan = self[prepared] = CallPlan(self.root, prepared, self.mode, self.may_execute)
         return plan
 
 
 class ScopedPlans:
-    """The plans of a simulation for a caller that may execute some of the tools."""
+    """The plans for a simulation by a caller that may execute only some of the tools."""
 
     def __init__(self, plans: CallPlans, scope: Scope) -> None:
         self.snapshot, self.restricted = plans.snapshot, plans.restricted
@@ -99,9 +99,9 @@ class ScopedPlans:
         return self._plans if self._scope.may("execute", prepared.tool) else self._plans.restricted
 
     def get(self, prepared: PreparedTool) -> CallPlan | None:
-        """The plan of a tool that was called before."""
+        """The plan of a tool; None before its first call."""
         return self._plans_for(prepared).get(prepared)
 
     def add(self, prepared: PreparedTool) -> CallPlan:
-        """Make the plan of a tool that is called for the first time."""
+        """Create the plan of a tool on its first call."""
         return self._plans_for(prepared).add(prepared)

@@ -1,7 +1,7 @@
-"""`Policy`: which calls may run. Rules in order, the first that matches decides; then budgets, then people.
+"""`Policy`: which calls may run. The first rule that matches decides; then budgets apply, then approvals.
 
-A refusal is a `Denied` that names the rule and what to change, and never repeats what the call's arguments
-held: it goes to a model, to the history and to logs.
+A refusal is a `Denied` that names the rule and what to change. It never contains values of the call's arguments, since
+it is sent to a model, the history and logs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Action = Literal["allow", "deny", "ask"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
 _CONDITIONS = ("effects", "tags", "keys", "sessions")
 _ASKING = ("expires", "approvers", "self_approval", "preview")
-"""What only a rule that asks may say."""
+"""Keys that only a rule `ask` may have."""
 _EXPIRES = 900.0
 _REMEMBERED = 4096
 
@@ -76,12 +76,12 @@ _Previews = Annotated[bool, Meta(description="For `ask`: predict what the call w
 class Rule(msgspec.Struct, frozen=True):
     """One rule of a policy: what to do with calls that match all of its conditions.
 
-    `tools` are globs of qualified names, case-sensitive, where `*` crosses `::` as well (write `[[]` for a
-    literal bracket); `tags` holds for a tool with any of them; `keys` are globs of the name or id of the key that the
-    call is made with, `sessions` of session ids.
+    `tools` are globs of qualified names, case-sensitive, where `*` also matches `::` (write `[[]` for a literal
+    bracket). `tags` matches tools with any of them. `keys` are globs of the name or id of the caller's key, `sessions`
+    globs of session ids.
 
-    Who has a key, or asks over a wire without one, chooses the ids of sessions. Such a name may tighten, and never
-    loosen: without `keys` beside it, a rule that allows by `sessions` holds for the program itself alone.
+    Remote callers choose the ids of their sessions, so an id must never grant them anything: without `keys`, a rule
+    that allows by `sessions` applies only to the program itself.
     """
 
     action: Action
@@ -104,7 +104,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def chosen_by_callers(self) -> str | None:
-        """The warning about a condition that callers can meet, or avoid, as they please; None without one."""
+        """A warning if the rule depends on session ids, which remote callers choose; else None."""
         if self.sessions is None or "*" in self.sessions or self.keys is not None:
             return None
         if self.action == "allow":
@@ -113,7 +113,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with the calls that fulfil every condition given."""
+    """What to do with calls that match all given conditions."""
 
     allow: Annotated[ToolGlobs | UnsetType, Meta(description="Tools to allow: globs of qualified names.")] = UNSET
     deny: Annotated[ToolGlobs | UnsetType, Meta(description="Tools to deny: globs of qualified names.")] = UNSET
@@ -148,7 +148,7 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rule(self) -> Rule:
-        """The same as a rule of a policy."""
+        """These options as a `Rule`."""
         [(action, tools)] = self._actions.items()
         return Rule(action, tools, **self._given((*_CONDITIONS, *_ASKING)))
 
@@ -165,21 +165,21 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What an approver is asked: may this tool run with these arguments? Its repr keeps the values to itself."""
+    """The question to an approver: may this tool run with these arguments? Its repr omits the arguments."""
 
     tool: Tool
     session_id: str
     arguments: Mapping[str, Any]
     mode: Mode
     approval: Approval | None = None
-    """Its record, with what the call would change."""
+    """The record of the call, with its preview."""
 
     def __repr__(self) -> str:
         return f"Ask({self.tool.qualified_name!r}, session_id={self.session_id!r}, mode={self.mode!r})"
 
 
 Approver = Callable[[Ask], bool]
-"""Says yes by returning True. Anything else, an exception included, is a no."""
+"""Approves by returning True. Anything else, including an exception, refuses."""
 
 
 class RuleLine:
@@ -208,28 +208,26 @@ class RuleLine:
         return bool(self.tools(name))
 
     def holds_for(self, session_id: str, keys: Sequence[str] | None) -> bool:
-        """True when every condition on who asks holds; `keys` as in `Policy.check`."""
+        """True when every condition on session and key holds; `keys` as in `Policy.check`."""
         if self.keys is not None and not any(map(self.keys, keys or ())):
             return False
         if self.sessions is None:
             return True
-        # Who chose the name must not gain by it.
+        # Remote callers choose the session id, so it must not allow them anything.
         chosen = keys is not None and self.keys is None and self.action == "allow"
         return not chosen and bool(self.sessions(session_id))
 
     def may_hold_for(self, keys: Sequence[str] | None) -> bool:
-        """True when there is a session in which it holds for a call over a wire with these keys, or without, by the
-        program itself.
-        """
+        """True if it holds in at least one session for a caller with these keys; `keys` as in `Policy.check`."""
         if self.keys is not None:
             return keys is not None and any(map(self.keys, keys))
         return keys is None or self.sessions is None or self.action != "allow"
 
 
 class Policy:
-    """Rules, budgets and an approver, checked before every call. Immutable and thread safe.
+    """Rules, budgets and an approver, checked before every call. Immutable and thread-safe.
 
-    Without rules everything is allowed; `default="deny"` turns that round in one line.
+    Without rules, `default` decides, which allows all calls unless it is set to `"deny"` or `"ask"`.
     """
 
     __slots__ = ("_approver", "_ledger", "_lines", "_plans", "_rules", "_trivial")
@@ -256,55 +254,55 @@ class Policy:
         self._plans: dict[tuple[str, str, Effects, tuple[str, ...]], tuple[RuleLine, ...]] = {}
         self._trivial = not self.budgets and all(line.action == "allow" for line in self._lines)
 
-    # Read-only, all of them: an assignment that changed nothing would pass for a stricter policy.
+    # Read-only: an assignment would have no effect, but look as if it had made the policy stricter.
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """In the order they are tried."""
+        """The rules, in the order in which they are tried."""
         return self._rules
 
     @property
     def default(self) -> Action:
-        """What happens to a call that no rule matches."""
+        """The action for calls that no rule matches."""
         return self._lines[-1].action
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """In the order they were given, which is how a denial numbers them."""
+        """The budgets, in the order given; errors refer to them by index."""
         return self._ledger.budgets
 
     @property
     def trivial(self) -> bool:
-        """True when `check` can never refuse, so that a caller may skip it."""
+        """True if `check` never refuses a call, so that it can be skipped."""
         return self._trivial
 
     @property
     def asks(self) -> bool:
-        """True if calls may have to wait for approval."""
+        """True if some calls may need approval."""
         return any(line.action == "ask" for line in self._lines)
 
     @property
     def approver(self) -> Approver | None:
-        """Decides at once, in place of a person who would come later."""
+        """The function that decides held calls at once, if any; else they wait for a person."""
         return self._approver
 
     @property
     def counts_calls(self) -> bool:
-        """True when a budget looks at the session, so that the caller must keep `counts`."""
+        """True if a budget applies per session, so that `check` needs `counts`."""
         return self._ledger.counts_calls
 
     @classmethod
     def from_config(cls, block: Any, where: str = "policy", *, approver: Approver | None = None) -> Policy:
-        """The policy of a `policy` block; `where` is the place of the block, such as `yard.yaml: policy`."""
+        """The policy of a `policy` block; `where` names the block in errors, such as `yard.yaml: policy`."""
         return cls.from_options(read_options(PolicyOptions, block, where), approver)
 
     @classmethod
     def from_options(cls, options: PolicyOptions, approver: Approver | None = None) -> Policy:
-        """The policy of a `policy` block that was read."""
+        """The policy of a parsed `policy` block."""
         return cls([line.rule for line in options.rules], options.default, options.budgets, approver)
 
     def counts_of(self, owner: str) -> dict[str, int]:
-        """How often an owner called each tool without a session; `shared` for `check`."""
+        """Live counts of an owner's calls without a session, by tool; passed to `check` as `counts` and `shared`."""
         return self._ledger.by_owner.setdefault(owner, {})
 
     def check(
@@ -316,12 +314,12 @@ class Policy:
         keys: Sequence[str] | None = None,
         shared: dict[str, int] | None = None,
     ) -> RuleLine | None:
-        """Raise `Denied` unless the call may run. Returns the rule if the call needs approval first.
+        """Raise `Denied` unless the call may run. Returns the rule if the call needs approval first, else None.
 
-        `keys` are id and name of the key it is made with, none over a wire without keys; None is the program itself.
-        `counts` says how often each tool (by qualified name) ran in this session so far; it is read only if
-        `counts_calls`. A call that may run is counted at once on the whole-process budgets, and in `shared`; one that
-        is asked about is counted by `spend`, once it is approved.
+        `keys` are id and name of the caller's key: empty for a remote caller without one, None for the program itself.
+        `counts` are the numbers of calls in this session so far, by qualified name; read only if `counts_calls`.
+        A call that may run is counted at once, against whole-process budgets and in `shared`; one that needs approval
+        is counted by `spend` once it is approved.
         """
         if self._trivial:
             return None
@@ -331,7 +329,7 @@ class Policy:
         if self._ledger.budgets:
             self._ledger.check(tool.qualified_name, counts)
         if line.action == "ask":
-            # After the budgets: no one should be asked about a call that is refused whatever they say.
+            # After the budgets: do not ask people about a call that would be refused anyway.
             return line
         if self._ledger.budgets:
             self._ledger.spend(tool.qualified_name, shared)
@@ -340,14 +338,14 @@ class Policy:
     def spend(self, tool: Tool, shared: dict[str, int] | None) -> Callable[[], None]:
         """Count an approved call; `Denied` if a budget was used up in the meantime.
 
-        What it returns takes that back, if the call is never begun.
+        Returns a function that undoes the count, for a call that never begins.
         """
         self._ledger.spend(tool.qualified_name, shared)
         return partial(self._ledger.refund, tool.qualified_name, shared)
 
     @property
     def looks_at_keys(self) -> bool:
-        """True if what it says depends on the key that a call is made with."""
+        """True if a rule depends on the caller's key."""
         return any(line.keys is not None for line in self._lines)
 
     def always_denies(self, tool: Tool, keys: Sequence[str] | None) -> bool:
@@ -364,7 +362,7 @@ class Policy:
         raise AssertionError("the default matches every call")
 
     def list_offered(self, tools: Iterable[Tool]) -> list[Tool]:
-        """The tools to offer a model: all that the policy does not deny to the program itself."""
+        """The tools to offer a model: all that are not always denied to the program itself."""
         return [tool for tool in tools if not self.always_denies(tool, None)]
 
     def foresee_action(self, tool: Tool) -> Action:
@@ -388,7 +386,7 @@ class Policy:
         raise AssertionError("the default matches every call")
 
     def _lines_for(self, tool: Tool) -> tuple[RuleLine, ...]:
-        # Everything a rule may look at in a tool, so that a redefined tool of the same name is judged anew.
+        # The key has everything that rules check of a tool, so a redefined tool of the same name is evaluated again.
         key = (tool.namespace, tool.name, tool.effects, tool.tags)
         plan = self._plans.get(key)
         if plan is None:
@@ -399,7 +397,7 @@ class Policy:
         return plan
 
     def _plan_lines(self, tool: Tool) -> tuple[RuleLine, ...]:
-        """The lines that may decide about this tool: those that fit, up to the first for every caller."""
+        """The lines that may decide on this tool: those that match it, up to the first that holds for all callers."""
         plan: list[RuleLine] = []
         for line in self._lines:
             if line.fits(tool, tool.qualified_name):
@@ -412,12 +410,12 @@ class Policy:
         """Have the approver decide; raises `Denied` unless the answer is yes."""
         name = ask.tool.qualified_name
         try:
-            # A copy: what is approved is what runs, whatever the approver does to what it was shown.
+            # Pass a copy, so that the approver cannot change the arguments that will be used.
             answer: object = cast("Approver", self._approver)(
                 msgspec.structs.replace(ask, arguments=copy.deepcopy(ask.arguments))
             )
         except Exception as error:
-            # Whatever went wrong, it was not approved. Its text may quote the arguments; the cause keeps it.
+            # Only the type: the message may quote the arguments. It is available as the cause.
             why = f"needs approval, and asking failed with {type(error).__name__}"
             raise deny_call(name, line, why, "see the approver's own log, then call again") from error
         if isinstance(answer, Coroutine):
@@ -428,7 +426,7 @@ class Policy:
 
 
 def deny_call(name: str, line: RuleLine, why: str = "is denied", remedy: str | None = None, **details: Any) -> Denied:
-    """The refusal of a call by a rule, or by what came of its asking."""
+    """The error for a call that a rule denies, or that was not approved under it."""
     if line.number < 0:
         place = f"policy.default ({line.action}), since no rule matches"
         change = f"add a rule that allows it, such as {{allow: {name!r}}}"

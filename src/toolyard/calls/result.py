@@ -1,6 +1,6 @@
-"""`make_result`: what an engine answered, as a `ToolResult` and as the entry that a session keeps of it.
+"""`make_result`: converts an engine's answer to a `ToolResult` and a session entry.
 
-The answer becomes JSON, is measured, and is checked against the output schema of its tool.
+The answer is encoded as JSON, its size is limited, and it is checked against the tool's output schema.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder().decode
 _NO_CHANGES: Changes = {}
 _MAX_DEPTH = 500
 _QUICK = 2_000
-"""Values of an answer that are looked at in a few milliseconds."""
+"""Number of values of an answer that can be examined in a few milliseconds."""
 _LEAVES = frozenset({str, int, bool, type(None)})
 
 
@@ -41,7 +41,7 @@ _encode_plain = msgspec.json.Encoder(enc_hook=_refuse).encode
 
 
 def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[Any, bytes]:
-    """The value as plain JSON and its text; raises `InvalidOutput` for what is no JSON or too large."""
+    """The value as plain data and its JSON text; `InvalidOutput` if it cannot be JSON or is too large."""
     kind = type(value)
     if kind in _LEAVES:
         text, plain = _encode_leaf(value, invocation), value
@@ -61,7 +61,7 @@ def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[An
 
 
 def plain_content(content: Content, invocation: Invocation, max_bytes: int) -> tuple[Any, dict[str, Any]]:
-    """The value of an answer in blocks, and the metadata that keeps them where they say more than that."""
+    """The value of content blocks, and metadata that keeps the blocks if they contain more than the value."""
     kept = content.kept
     return content.result, {} if kept is None else {CONTENT: plain_answer(kept, invocation, max_bytes)[0]}
 
@@ -70,12 +70,12 @@ def _encode_leaf(value: Any, invocation: Invocation) -> bytes:
     try:
         return _encode(value)
     except ValueError:
-        # More digits than text may have, or half of a surrogate pair.
+        # An integer with too many digits, or a lone surrogate.
         raise _not_json(value, invocation) from None
 
 
 def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list[dict[str, str]]:
-    """What the answer breaks of the tool's output schema; raises instead where the check is strict."""
+    """The violations of the tool's output schema; raises `InvalidOutput` instead if the check is strict."""
     prepared = invocation.bound.prepared
     if invocation.fault is not None and invocation.fault.unchecked:
         return []
@@ -85,7 +85,7 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
     if invocation.replayed:
         violations = [violation for violation in violations if not hides(plain, violation.pointer)]
     if not violations:
-        return []  # a long answer comes here before it was judged
+        return []  # long answers get here without having been validated
     listed = [violation.to_dict() for violation in violations]
     if settings.output_check == "strict":
         raise InvalidOutput(
@@ -99,9 +99,9 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
 def make_result(
     plan: CallPlan, invocation: Invocation, value: Any, at_once: bool = False
 ) -> tuple[ToolResult, bytes, Changes] | None:
-    """The result of an answer, its entry, and what the call changed; raises where the answer is no good.
+    """The result for an answer, its entry, and the state changes; raises `CallError` for an invalid answer.
 
-    With `at_once`, None for what may take more than a few milliseconds, of which nothing was done yet.
+    With `at_once`, returns None, without side effects, if this may take more than a few milliseconds.
     """
     call, bound = invocation.call, invocation.bound
     metadata: dict[str, Any] = {}
@@ -114,7 +114,7 @@ def make_result(
     except CallError:
         raise
     except (Exception, SystemExit) as error:
-        # Generators, mappings and computed fields run the tool's own code when they are written down.
+        # Encoding generators, mappings and computed fields runs code of the tool, which may raise anything.
         raise tool_failed(invocation.tool, error) from error
     invocation.result_bytes = len(text)
     if plan.accepts_output is not None and (len(text) > plan.small_output or not plan.accepts_output(plain)):
@@ -130,7 +130,7 @@ def make_result(
     else:
         metadata |= call_metadata(bound, invocation)
         if invocation.secrets:
-            # Behind the check: what was answered is judged, not what is left of it.
+            # After the check, which must see the original answer.
             plain, text, metadata = hide_echoes(invocation.secrets, plain, text, metadata)
         changes = kept_changes(invocation)
     result = ToolResult(call.call_id, plan.name, plain, None, metadata, None, call.overload)
@@ -144,7 +144,7 @@ def make_result(
 def hide_echoes(
     secrets: tuple[str, ...], plain: Any, text: bytes, metadata: dict[str, Any]
 ) -> tuple[Any, bytes, dict[str, Any]]:
-    """Value, text and metadata of an answer without the operator's credentials."""
+    """Remove the operator's credentials from value, text and metadata of an answer."""
     echoes = echoes_of(secrets)
     if echoes.occur_in(text):
         plain = echoes.hide(plain)
@@ -153,7 +153,7 @@ def hide_echoes(
 
 
 def call_metadata(bound: Bound | None, invocation: Invocation | None) -> dict[str, Any]:
-    """What the metadata of a result says of how the call went, as far as it came."""
+    """Metadata of a result about its call, as far as the call got: coercions, attempts, fault, simulator."""
     metadata: dict[str, Any] = {}
     if bound is not None and bound.coercions:
         metadata["coercions"] = [coercion.to_dict() for coercion in bound.coercions]
@@ -167,7 +167,7 @@ def call_metadata(bound: Bound | None, invocation: Invocation | None) -> dict[st
 
 
 def kept_changes(invocation: Invocation) -> Changes:
-    """What the call changed in its engine's state; what JSON cannot carry is the engine's fault, told as such."""
+    """The changes of the engine's state; `ToolFailed` if they are not JSON, which is a defect of the engine."""
     if invocation.kept is None:
         return _NO_CHANGES
     try:
@@ -177,9 +177,9 @@ def kept_changes(invocation: Invocation) -> Changes:
 
 
 def _encode_objects(value: Any, invocation: Invocation, max_bytes: int) -> tuple[bytes, Any]:
-    """Text and value of what is no JSON yet."""
+    """Text and value of an answer that contains objects other than plain JSON."""
     if hasattr(type(value), "__next__"):
-        # It can be gone through once, and need not end.
+        # An iterator can be consumed only once, and may be infinite.
         value = list(islice(value, count_values(max_bytes) + 1))
     finished = _finish_objects(value, invocation)
     _check_size(finished, invocation, max_bytes)
@@ -191,19 +191,19 @@ def _encode_objects(value: Any, invocation: Invocation, max_bytes: int) -> tuple
 
 
 def _is_flat(value: Any) -> bool:
-    """True for the commonest answer: an object of a few values that hold nothing else."""
+    """True for the most common answer: an object whose values are not nested."""
     return type(value) is dict and len(value) < _QUICK and LEAVES.issuperset(map(type, value.values()))
 
 
 def _is_large(value: Any) -> bool:
-    """True for an answer of so many values, or of an unknown number, that a loop has no time to look at them all."""
+    """True if an answer has too many values, or an unknown number, to be examined on an event loop."""
     if type(value) in _LEAVES or _is_flat(value) or is_small(value):
         return False
     return hasattr(type(value), "__next__") or not fits(value, max_values=_QUICK, max_depth=_MAX_DEPTH)
 
 
 def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
-    # Before it is written: what refers to itself, or doubles at every level, would take all memory.
+    # Before encoding: a cyclic value, or one that doubles at every level, would use up all memory.
     max_values = count_values(max_bytes)
     if not fits(value, max_values=max_values, max_depth=_MAX_DEPTH):
         raise InvalidOutput(
@@ -214,7 +214,7 @@ def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
 
 
 def _finish_objects(value: Any, invocation: Invocation) -> Any:
-    """Objects as JSON, and NaN refused: the long way, which the commonest answers never take."""
+    """Convert objects to plain JSON and refuse NaN. Slow; plain answers do not need it."""
     from toolyard.schema.derive.function import finisher
 
     binding = invocation.tool.binding

@@ -1,4 +1,4 @@
-"""`Settings`: the limits that an engine puts on its calls; `Gates` bound how many of them run at once."""
+"""`Settings`: the limits of an engine for its calls; `Gates` limit how many of them run concurrently."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Abandoned = Literal["hold", "release"]
 
 MAX_RESULT_BYTES = 8 * 1024 * 1024
 _BYTES_OF_VALUE = 32
-"""What an answer of many values must be allowed for each of them."""
+"""Bytes of `max_result_bytes` per JSON value of a result."""
 
 
 def count_values(max_bytes: int) -> int:
-    """How many values an answer may have that may take so many bytes of JSON."""
-    # A value takes two bytes of text, but a hundred once it is read.
+    """Maximum number of JSON values in a result limited to `max_bytes`."""
+    # A value may need only two bytes of text, but about a hundred once decoded.
     return max(max_bytes, MAX_RESULT_BYTES) // _BYTES_OF_VALUE
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call may take and what is done about it; checked at construction."""
+    """Limits of an engine's calls, and how they are enforced; validated on construction."""
 
     timeout: Annotated[float | None, Meta(gt=0, description="Deadline of a call in seconds; null for none.")] = None
     output_check: Annotated[
@@ -71,13 +71,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unlimited(self) -> bool:
-        """True if a call needs neither to wait for others nor to be tried again, and none is made to fail."""
+        """True if there are no gates, retries or injected faults."""
         bounded = self.max_concurrent_calls is not None or self.max_concurrent_calls_per_tool is not None
         return not bounded and not self.retries and self.faults is None
 
 
 class Gates:
-    """The gates that bound how many calls of an engine, and of each of its tools, run at once."""
+    """Gates that limit the concurrent calls of an engine and of each of its tools."""
 
     def __init__(self, settings: Settings) -> None:
         most = settings.max_concurrent_calls
@@ -88,9 +88,9 @@ class Gates:
         self._tools: dict[str, Gate | None] = {}
 
     def of(self, name: str) -> tuple[Gate, ...]:
-        """The gates a call of that tool passes, its own first: who waits for the engine blocks no sibling."""
+        """The gates for calls of a tool; its own comes first, so calls that wait for it take no place of the engine."""
         if name not in self._tools:
             limit = next((limit for matches, limit in self._limits if matches(name)), None)
-            # Two threads may both come here; one gate must win.
+            # `setdefault`: of two threads that get here at once, both must use the same gate.
             self._tools.setdefault(name, None if limit is None else Gate(limit))
         return tuple(gate for gate in (self._tools[name], self._engine) if gate is not None)

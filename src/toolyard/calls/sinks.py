@@ -20,9 +20,9 @@ _SHOWN = 500
 
 
 class LoggingSink:
-    """One line per call to a logger; a failed call is at least a warning.
+    """Logs one line per call; failed calls have at least the level WARNING.
 
-    The record carries the whole event as `record.toolyard`, for formatters that write JSON.
+    The log record has the whole event as `record.toolyard`, for formatters that write JSON.
     """
 
     def __init__(self, logger: str | logging.Logger = "toolyard.calls", level: str = "info") -> None:
@@ -37,7 +37,7 @@ class LoggingSink:
             self._logger.log(level, "%s", _log_line(event), extra={"toolyard": msgspec.to_builtins(event)})
 
     def close(self) -> None:
-        """Nothing: loggers belong to the application."""
+        """Do nothing: loggers belong to the application."""
 
 
 def _log_line(event: CallEvent) -> str:
@@ -60,7 +60,7 @@ def _log_line(event: CallEvent) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Text that cannot pass for a second log line or move a terminal's cursor, and of bounded length."""
+    """The text, shortened and with unprintable characters escaped, so that it cannot forge log lines."""
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     if shown.isprintable():
         return shown
@@ -68,10 +68,10 @@ def _one_line(text: str) -> str:
 
 
 class JsonlSink:
-    """Appends one JSON object a line. Each line is one write, so that several processes may share a file.
+    """Appends one JSON object per line. Each line is a single write, so several processes may share a file.
 
-    A file it makes is readable by its owner alone. Beyond `max_bytes` it is moved to `<path>.1`, replacing the one
-    there, and a new one begun; a line longer than that still goes in whole.
+    New files are readable only by their owner. When a line would exceed `max_bytes`, the file is renamed to `<path>.1`,
+    replacing an older one, and a new file is started; a line longer than `max_bytes` is still written whole.
     """
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int | None = None) -> None:
@@ -84,7 +84,7 @@ class JsonlSink:
         self._fd: int | None = self._open()
 
     def emit(self, event: CallEvent) -> None:
-        """Append one line; OSError if it could not be written whole, or after `close`."""
+        """Append one line; `OSError` if it could not be written completely, or after `close`."""
         line = json_bytes(event) + b"\n"
         with self._lock:
             if self._fd is None:
@@ -94,7 +94,7 @@ class JsonlSink:
             if self._torn:
                 line = b"\n" + line
             written = os.write(self._fd, line)
-            # The next line must not continue half of this one.
+            # If the write was partial, the next line must not continue this one.
             self._torn = written < len(line)
             if self._torn:
                 raise OSError(f"only {written} of {len(line)} bytes fitted into {self._path}")
@@ -110,13 +110,13 @@ class JsonlSink:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _rotate(self, fd: int, coming: int, max_bytes: int) -> int:
-        """The file to write to: `fd`, or a fresh one if it is full or another process has moved it."""
+        """The file to write to: `fd`, or a new one if it is full or another process has renamed it."""
         if not self._is_current(fd):
             return self._reopen(fd)
         size = os.fstat(fd).st_size
         if size == 0 or size + coming <= max_bytes:
             return fd
-        # The lock is on the full file, so that of several processes one moves it and the rest see it moved.
+        # Lock the full file, so that only one of several processes renames it and the others notice.
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
             if self._is_current(fd):

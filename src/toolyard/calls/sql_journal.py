@@ -1,4 +1,4 @@
-"""`SqlJournal`: the journal in the tables beside the sessions, for all processes that share a store."""
+"""`SqlJournal`: the journal in tables next to the sessions, for all processes that share a store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WILDCARD = re.compile(r"([*?[])")
 
 
 class SqlJournal(Journal):
-    """The calls, and the last events, of all processes that share a store; they go along with others' transactions."""
+    """The calls, and the last events, of all processes that share a store. Writes join the store's next transaction."""
 
     epoch = "s"
 
@@ -85,7 +85,7 @@ class SqlJournal(Journal):
                 return None, tables.list_calls(run, scan, most)
             last = tables.list_calls(run, scan, 1, skipped=SCANNED - 1, columns="at, id")
             end = LogPosition(*last[0]) if last else None
-            # By time as well, since SQLite does not seek by both.
+            # Repeat the condition on `at` alone, since SQLite does not use the index for the pair.
             within = scan if end is None else [*scan[:-1], ("at >= ?", end[:1]), ("(at, id) >= (?, ?)", end)]
             return end, tables.list_calls(run, [*within, *rest], most if glob is None else SCANNED)
 
@@ -98,7 +98,7 @@ class SqlJournal(Journal):
         """See `Journal`."""
         most, settled = _EVENTS_AT_ONCE, self._store.settled
         rows, first = self._store.read(lambda run: tables.list_events(run, after, most, settled))
-        # Where nothing was read yet, ids need not begin with 1; but whatever was trimmed left as many as are kept.
+        # At the start, the first id need not be 1. But if events had been trimmed, `KEPT_EVENTS` of them would remain.
         whole = not after and len(rows) < min(KEPT_EVENTS, most)
         return list(map(_read_event, rows)), whole or first is None or first <= after + 1
 
@@ -110,9 +110,9 @@ class SqlJournal(Journal):
 
 
 def _write_conditions(wanted: CallFilter) -> tuple[list[Condition], list[Condition]]:
-    """One condition at most that an index answers, the one likely to leave the fewest rows; and the others.
+    """At most one condition for an index, likely the most selective, and all other conditions.
 
-    Of a glob they have its beginning, up to the first wildcard, which is all of `hr::*`.
+    A glob becomes a condition on its prefix before the first wildcard, which is exact for one like `hr::*`.
     """
     start, wildcard, *_ = (*_WILDCARD.split(wanted.tool or "", 1), "")
     tool = None if wildcard else wanted.tool
@@ -121,7 +121,7 @@ def _write_conditions(wanted: CallFilter) -> tuple[list[Condition], list[Conditi
     others = _equal(mode=wanted.mode, effect=wanted.effect, effects=wanted.effects)
     starts = ("" if wanted.namespace is None else wanted.namespace + TOOL_NAMESPACE_SEP, start if wildcard else "")
     others += [("substr(tool, 1, ?) = ?", (len(text), text)) for text in starts if text]
-    # Of two indexes a store might take the one that leaves more; an expression has none.
+    # Turn the columns of the others into expressions, so that the database cannot choose a less selective index.
     others += [(sql.replace(" ", " || '' ", 1), values) for sql, values in indexed[1:]]
     return indexed[:1], others
 
@@ -132,7 +132,7 @@ def _equal(**wanted: str | None) -> list[Condition]:
 
 def _read_row(row: Any) -> CallRow:
     _, number, owner, session_id, tool, mode, code, effect, effects, data = row
-    # Rows of earlier versions end before their steps.
+    # Rows written by earlier versions have no steps.
     began, took, *rest = (*msgspec.msgpack.decode(bytes(data)), ())[:10]
     told = (*rest[:7], tuple(rest[7]))
     return CallRow(int(number), began, took, tool, mode, session_id, owner, code, effect, effects, *told)
@@ -144,5 +144,5 @@ def _read_event(row: Any) -> Event:
 
 
 def open_journal(store: SessionStore | None, options: CallLogOptions) -> Journal:
-    """The journal beside these sessions: in the same database, or in memory if there is none."""
+    """The journal for a session store: in the same database, or in memory without one."""
     return MemoryJournal(options) if store is None else SqlJournal(store, options)

@@ -1,4 +1,4 @@
-"""`Tracer`: tells every sink about every call, once, with secrets taken out, and never fails a call."""
+"""`Tracer`: sends a redacted record of every call to every sink. A failing sink never makes a call fail."""
 
 from __future__ import annotations
 
@@ -66,34 +66,34 @@ class TracingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log_options(given: bool | CallLogOptions | UnsetType, *, serving: bool) -> CallLogOptions | None:
-    """How calls are logged, as `tracing.log` says it; None for not at all."""
+    """The options of the call log, from `tracing.log`; None if calls are not logged."""
     if isinstance(given, CallLogOptions):
         return given
     return CallLogOptions() if (serving if given is UNSET else given) else None
 
 
 class Sink(Protocol):
-    """Receives the events of calls. May raise: that is counted, and the call goes on."""
+    """Receives the events of calls. If it raises, that is counted and the call continues."""
 
     def emit(self, event: CallEvent) -> None:
         """Take one event; called from many threads."""
 
     def close(self) -> None:
-        """Let go of files and connections; may be called twice."""
+        """Close files and connections; may be called twice."""
 
 
 @runtime_checkable
 class SpanSink(Sink, Protocol):
-    """A sink that must know when a call begins; it then gets `end` in place of `emit`."""
+    """A sink that is also notified when a call begins; `end` is then called instead of `emit`."""
 
     def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> object:
-        """Called in the thread or task that will run the tool; the answer comes back in `end`.
+        """Called in the thread or task that will run the tool; returns a token for `end`.
 
-        `tool` is None when no tool has the name; `call` comes without its arguments.
+        `tool` is None if no tool has the name; `call` has no arguments.
         """
 
     def end(self, token: object, event: CallEvent) -> None:
-        """Called once for every `begin`, where it was called."""
+        """Called once for every `begin`, in the same thread or task."""
 
 
 _MISSED: Any = object()
@@ -103,9 +103,8 @@ _UNKNOWN = ("", None, None, None)
 class Tracer:
     """Sends records of calls to sinks.
 
-    Arguments and results leave only if switched on, and they and error texts pass the redactor here,
-    so that no sink has to be trusted with secrets. A sink that raises is counted in `failures` and
-    logged once.
+    Arguments and results are sent only if enabled. They and error texts are redacted here, so that sinks never get
+    secrets. Exceptions of a sink are counted in `failures`; the first one is logged.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class Tracer:
         self.journal = journal
         self.sinks = tuple(sinks) if journal is None else (*sinks, journal)
         self.active = bool(self.sinks)
-        """False without sinks, so that a caller may skip making events."""
+        """False if there are no sinks, so that no events need to be created."""
         self.tells_arguments = arguments
         self.tells_results = results
         self._redactor = Redactor() if redactor is None else redactor
@@ -132,13 +131,13 @@ class Tracer:
         self._lock = threading.Lock()
 
     def with_journal(self, journal: Journal) -> Tracer:
-        """The same, and a journal of calls beside it."""
+        """A tracer with the same sinks and options, and a journal."""
         tells = {"arguments": self.tells_arguments, "results": self.tells_results}
         return Tracer(self.sinks, **tells, redactor=self._redactor, journal=journal)
 
     @property
     def failures(self) -> dict[str, int]:
-        """How often each sink raised, by name; a sink that never did is not in it."""
+        """How often each sink raised, by name; sinks that never did are left out."""
         with self._lock:
             return dict(self._failures)
 
@@ -146,9 +145,9 @@ class Tracer:
     def from_config(
         cls, block: Any, where: str = "tracing", redactor: Redactor | None = None, *, base: Path | None = None
     ) -> Tracer:
-        """The tracer of a `tracing` block; `where` is its place, such as `yard.yaml: tracing`.
+        """The tracer of a `tracing` block; `where` names the block in errors, such as `yard.yaml: tracing`.
 
-        A relative path is taken from `base`. Everything is read before anything is opened.
+        Relative paths are resolved against `base`. All options are checked before any file is opened.
         """
         return cls.from_options(read_options(TracingOptions, block, where), where, redactor, base=base)
 
@@ -156,7 +155,7 @@ class Tracer:
     def from_options(
         cls, options: TracingOptions, where: str, redactor: Redactor | None = None, *, base: Path | None = None
     ) -> Tracer:
-        """The tracer of a `tracing` block that was read."""
+        """The tracer of a parsed `tracing` block."""
         sinks: list[Sink] = []
         if options.logging is not False:
             chosen = options.logging if isinstance(options.logging, LoggingOptions) else LoggingOptions()
@@ -180,7 +179,7 @@ class Tracer:
         """Open the spans of one call, in the thread or task that will run it. Always pass the result to `end`."""
         if not self._spans:
             return None
-        # Without the arguments: what a sink does not get, it cannot let out past the redactor.
+        # Without the arguments, which would otherwise bypass the redactor.
         told = ToolCall(
             call.name if tool is not None else self._redact_value(call.name), {}, call.call_id, call.overload
         )
@@ -192,7 +191,7 @@ class Tracer:
             self._ask("journal", self.journal, "begin", number, tool, session, mode)
 
     def write_rows(self, event: CallEvent) -> tuple[CallEvent, tuple[LogRow, ...] | None]:
-        """What a store is to write with the entry of the call; the event, without secrets, is for `end`."""
+        """The redacted event, to pass to `end`, and the journal's rows to write with the call's entry, if any."""
         told = self._redact_event(event)
         rows: Any = _MISSED if self.journal is None else self._ask("journal", self.journal, "write_rows", told)
         return told, None if rows is _MISSED else rows
@@ -203,7 +202,7 @@ class Tracer:
         `stored`: the event came from `write_rows`, and the store has its rows.
         """
         told = event if stored else self._redact_event(event)
-        # The last opened is closed first, as contexts nest.
+        # In reverse order, since contexts are nested.
         for index in range(len(self._spans) - 1, -1, -1):
             name, sink = self._spans[index]
             if token is None:
@@ -219,10 +218,10 @@ class Tracer:
             self._ask(name, sink, "close")
 
     def _ask(self, name: str, sink: object, method: str, *given: Any) -> Any:
-        """What a sink says; `_MISSED` if it raises or has no such method, which is counted and fails no call."""
+        """Call a method of a sink. If it raises or does not exist, that is counted, and `_MISSED` is returned."""
         try:
             return getattr(sink, method)(*given)
-        except Exception as error:  # noqa: BLE001 - whatever a sink does, calls go on, and the other sinks get the event
+        except Exception as error:  # noqa: BLE001 - a sink must not make calls fail, or keep the event from other sinks
             self._count_failure(name, error)
             return _MISSED
 
@@ -236,7 +235,7 @@ class Tracer:
             if told is not None:
                 changes[field] = self._redact_value(told)
         if event.definition_hash is None:
-            # No tool has this name: it is whatever the caller wrote.
+            # No tool has this name, so it is arbitrary text of the caller.
             changes["name"] = self._redact_value(event.name)
         for field, wanted in (("arguments", self.tells_arguments), ("result", self.tells_results)):
             value = getattr(event, field)
@@ -247,7 +246,7 @@ class Tracer:
     def _redact_value(self, value: Any) -> Any:
         try:
             return self._redactor.value(value)
-        except Exception as error:  # noqa: BLE001 - what could not be cleaned is not let out.
+        except Exception as error:  # noqa: BLE001 - a value that cannot be redacted is not sent
             self._count_failure("redactor", error)
             return REDACTED
 
@@ -262,12 +261,12 @@ class Tracer:
     def _error_text(self, error: Exception) -> str:
         try:
             return self._redactor.text(str(error))
-        except Exception:  # noqa: BLE001 - an exception of a stranger may not even have a text.
+        except Exception:  # noqa: BLE001 - `__str__` of a sink's exception may raise anything
             return REDACTED
 
 
 def _name_sinks(sinks: Iterable[Sink]) -> list[str]:
-    """One name per sink: its `name`, or its class, numbered where several share it."""
+    """A unique name per sink: its `name` or class name, numbered if several share it."""
     names: list[str] = []
     for sink in sinks:
         base = str(getattr(sink, "name", None) or type(sink).__name__)
@@ -280,7 +279,7 @@ def _name_sinks(sinks: Iterable[Sink]) -> list[str]:
 
 
 class CallTrace:
-    """What is known of one call for the tracer; made only where there are sinks."""
+    """Collects the facts of one call for the tracer; created only if there are sinks."""
 
     __slots__ = (
         *("_began", "_bound", "_call", "_generation", "_marks", "_mode", "_request_id", "_session", "_stored", "_time"),
@@ -304,27 +303,27 @@ class CallTrace:
         self._token: list[object] | None = None
         self._generation = 0
         self.approval: str | None = None
-        """Id of the approval that the call runs by, or waits for."""
+        """Id of the approval that the call runs with, or waits for."""
         self.number = None if tracer.journal is None else new_call_number()
-        """Of the call in the journal, if there is one."""
+        """Number of the call in the journal, if there is one."""
         self._stored: CallEvent | None = None
         self._marks: dict[str, float] = {}
-        """When each step but the last was over, for the row of a journal."""
+        """When each step but the last ended, for the journal."""
         self._time = time.time()
         self._began = time.perf_counter()
 
     def end_step(self, step: Literal["bind", "policy", "run"]) -> None:
-        """A step is over, and the next one begins; the last word on it counts."""
+        """Record the end of a step; if called again for a step, the last time counts."""
         if self.number is not None:
             self._marks[step] = time.perf_counter()
 
     def take_answer(self, value: Any) -> Any:
-        """The tool has run; what it answered is checked next."""
+        """Record the end of the run; returns the value unchanged."""
         self.end_step("run")
         return value
 
     def begin(self, tool: Tool, bound: Bound, generation: int) -> None:
-        """The tool is known: open spans, so that what it does appears inside them."""
+        """Call once the tool is known: opens spans, so that spans created by the tool become their children."""
         self.end_step("bind")
         self._bound = bound
         self._generation = generation
@@ -333,11 +332,11 @@ class CallTrace:
         self._token = self._tracer.begin(tool, self._call, self._session.key.session_id, self._mode)
 
     def restart(self) -> None:
-        """Count from now: a person was asked, and took the time that people take."""
+        """Measure the duration from now, so that it does not include the wait for a person."""
         self._time, self._began = time.time(), time.perf_counter()
 
     def add_rows(self, write: Append, invocation: Invocation | None, result: ToolResult) -> Append:
-        """The call is over: its entry, with what is to be written beside it. `end` comes when that is stored."""
+        """Add the journal's rows of the finished call to the write of its entry. Call `end` after the write."""
         if self.number is None:
             return write
         event, rows = self._tracer.write_rows(self._make_event(invocation, result, write.seq))
@@ -347,7 +346,7 @@ class CallTrace:
         return msgspec.structs.replace(write, rows=rows)
 
     def end(self, invocation: Invocation | None, result: ToolResult) -> None:
-        """Tell the sinks."""
+        """Send the record of the call to the sinks."""
         if self._stored is not None:
             self._tracer.end(self._token, self._stored, stored=True)
         else:
@@ -360,7 +359,7 @@ class CallTrace:
         info, bound, key = result.error_info, self._bound, self._session.key
         name, definition, version, effects = _UNKNOWN if bound is None else bound.prepared.identity
         stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
-        # By place: with so many names the struct would take ten times as long to make.
+        # Positional: with this many keyword arguments, creating the struct would take ten times as long.
         return CallEvent(
             self._time,
             latency,
@@ -394,11 +393,11 @@ class CallTrace:
         )
 
     def _told_arguments(self) -> Any:
-        """As they were sent: the tool may have changed its own."""
+        """The arguments as sent, since the tool may have changed its own."""
         return self._call.arguments if self._bound is None else msgspec.json.decode(self._bound.sent)
 
     def cut(self, invocation: Invocation | None) -> None:
-        """The call was cancelled, or could not be recorded."""
+        """End the record of a call that was cancelled or could not be stored."""
         begun = invocation is not None and invocation.begun
         info = Interrupted("the call was cancelled before it was answered", effect=None if begun else "none").info
         self._stored = None
