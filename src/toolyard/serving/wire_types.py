@@ -20,14 +20,14 @@ Json = dict[str, Any]
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 Extensions = dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\.[A-Za-z0-9_.-]+(?!\n)$")], Any]
-Version = Annotated[str, Meta(pattern=r"^0\.1\.[0-9]+(?!\n)$", description="Of the wire; 0.1.x.")]
+Version = Annotated[str, Meta(pattern=r"^0\.1\.[0-9]+(?!\n)$", description="Version of the wire format: 0.1.x.")]
 SessionId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\u0000]+$")]
-Seconds = Annotated[float, Meta(gt=0, le=86_400, description="For each call.")]
+Seconds = Annotated[float, Meta(gt=0, le=86_400, description="Timeout of each call in seconds.")]
 Count = Annotated[int, Meta(ge=0)]
 DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was asked for.")]
+Score = Annotated[float, Meta(ge=0, le=1, description="Estimated probability that the tool fits the query.")]
 Fit = Annotated[
-    Literal["sure", "likely", "nearest"], Meta(description="The same in a word; what is nearest may not be it.")
+    Literal["sure", "likely", "nearest"], Meta(description="The score in words; a `nearest` tool may not fit.")
 ]
 
 
@@ -263,7 +263,7 @@ class CallLine(Shape):
     """A call in the call log. Its arguments and result are in the history of its session, at `seq`."""
 
     id: str
-    time: Annotated[DateTime, Meta(description="When it began.")]
+    time: Annotated[DateTime, Meta(description="When the call began.")]
     duration_ms: Annotated[float, Meta(ge=0)]
     tool: str
     mode: Literal["execute", "simulate"]
