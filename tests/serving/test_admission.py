@@ -94,7 +94,7 @@ async def test_where_the_queue_is_full_whoever_fills_it_gives_way():
 
     crowd = [asyncio.create_task(enter(heavy)) for _ in range(4)]
     await asyncio.sleep(0)
-    with pytest.raises(HttpFault, match="all the requests it can take"):
+    with pytest.raises(HttpFault, match="at its limit of requests"):
         try_enter(admission, heavy)
     newcomer = asyncio.create_task(enter(light))
     await asyncio.sleep(0)

@@ -123,7 +123,7 @@ async def test_what_other_processes_did_is_known_at_once(tmp_path):
         there.open("two", owner="ann")
         there.open("three", owner="ann")
         there.open("not hers", owner="bob")
-        with pytest.raises(HttpFault, match="as many sessions"):
+        with pytest.raises(HttpFault, match="limit of 3 sessions"):
             await begun(quota, here, "ann", "four")
         there.drop("two", "ann")
         await begun(quota, here, "ann", "four")

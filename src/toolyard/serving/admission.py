@@ -290,12 +290,12 @@ def _too_fast(pause: float) -> HttpFault:
     return HttpFault(
         429,
         "request.rate_limited",
-        "this key sends more requests than it may",
+        "this key exceeds its request rate",
         details={"retry_after": round(pause, 3)},
         retry_after=seconds,
     )
 
 
 def _overloaded() -> HttpFault:
-    words = "the server has all the requests it can take; nothing was done about this one"
+    words = "the server is at its limit of requests; this one was not processed"
     return make_overloaded(words, _BUSY_RETRY, details={"retry_after": _BUSY_RETRY})

@@ -35,7 +35,7 @@ from toolyard.serving.service import Service
 
 _Body = dict[str, Any]
 _ARP_PATH = re.compile(r"/(v1/tool-invocations|v1(alpha|beta)\d+/)")
-_SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "As /sse gave it.")
+_SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "Id from `/sse`.")
 
 
 def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
@@ -137,12 +137,12 @@ def _mcp_operations(server: McpEndpoint) -> tuple[Operation, ...]:
     """The operations of MCP over streamable HTTP and over the older SSE transport."""
     http, sse = StreamableHttp(server), SseTransport(server)
     return (
-        Operation(*("POST", "/mcp", http.post_message, "A message of an MCP client", _Body), streams=True, shown=False),
-        Operation("GET", "/mcp", http.open_stream, "What an MCP client is told unasked", streams=True, shown=False),
+        Operation(*("POST", "/mcp", http.post_message, "Message from an MCP client", _Body), streams=True, shown=False),
+        Operation("GET", "/mcp", http.open_stream, "Messages to an MCP client", streams=True, shown=False),
         Operation("DELETE", "/mcp", http.end_session, "End an MCP session", shown=False),
-        Operation("GET", "/sse", sse.open_stream, "The stream of an older MCP client", streams=True, shown=False),
+        Operation("GET", "/sse", sse.open_stream, "Messages to an older MCP client", streams=True, shown=False),
         Operation(
-            *("POST", "/messages", sse.post_message, "A message of an older MCP client", _Body),
+            *("POST", "/messages", sse.post_message, "Message from an older MCP client", _Body),
             query=(_SESSION,),
             shown=False,
         ),

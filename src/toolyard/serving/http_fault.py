@@ -60,7 +60,7 @@ def make_overloaded(message: str, retry_after: int, details: dict[str, Any] | No
 
 def refuse_cursor() -> HttpFault:
     """Return the 400 for a cursor that is malformed or belongs to another list or to other filters."""
-    words = "cursor is not one of this list: give next_cursor of the page before, with the same filters"
+    words = "cursor does not belong to this list: use next_cursor of the previous page, with the same filters"
     return HttpFault(400, "request.invalid_query", words)
 
 

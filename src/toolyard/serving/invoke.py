@@ -115,8 +115,8 @@ _LOGGED = 200
 _KEY = re.compile(rb"[!-~]{1,512}")
 _WAIT = re.compile(rb'(?:^|,)\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?:[;,]|$)')
 _INTERRUPTED = Interrupted(
-    "the server stopped while this was under way; whether it took effect is not known",
-    hint="find out before you ask for it again, with another id",
+    "the server stopped while this request was running; whether it took effect is not known",
+    hint="check whether it took effect before you repeat it, with another id",
 )
 
 
@@ -214,7 +214,7 @@ class Invoker:
                 if approval.state == "expired":
                     shown = {"id": approval_id, "state": "expired"}
                     why = f"{approval.tool} was not approved: {approval.state_words}"
-                    hint = "ask for it anew by another request; with another id, if it had one"
+                    hint = "repeat the call in a new request, with a new id if it had one, to ask for approval again"
                     failed = Denied(why, hint=hint, details={"approval": shown}).info
                     results[number] = ToolResult.failed(replace(call, name=results[number].name), failed)
                 else:

@@ -41,8 +41,8 @@ _CALL_BOUNDS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0)
 
 GAUGES: dict[str, tuple[str, str]] = {
     "running": ("toolyard_requests_running", "Requests being answered."),
-    "waiting": ("toolyard_requests_waiting", "Requests waiting for their turn."),
-    "aside": ("toolyard_requests_overdue", "Requests answered at their deadline, whose work goes on all the same."),
+    "waiting": ("toolyard_requests_waiting", "Requests queued for a place."),
+    "aside": ("toolyard_requests_overdue", "Requests answered at their deadline whose work is still running."),
     "connections": ("toolyard_connections", "Open connections."),
     "sessions": ("toolyard_sessions", "Open sessions."),
     "tools": ("toolyard_tools", "Tools in the registry, overloads included."),
@@ -145,12 +145,12 @@ class Metrics:
         self._start = secrets.token_hex(4)
         """Part of the file name: a process id may be reused, and the counts of the dead process must stay."""
         self._requests = LabelledCounter(
-            *("toolyard_request", "Answers by route and status.", "Time to answer a request."),
+            *("toolyard_request", "Responses by route and status.", "Time to respond to a request."),
             {"route": MAX_ROUTES, "status": MAX_CODES},
             _REQUEST_BOUNDS,
         )
         self._calls = LabelledCounter(
-            *("toolyard_call", 'Tool calls; the code is "ok" or that of the error.', "Time a tool call took."),
+            *("toolyard_call", 'Tool calls; the code is "ok" or the error code.', "Duration of tool calls."),
             {"tool": MAX_TOOLS, "mode": MAX_CODES, "code": MAX_CODES},
             _CALL_BOUNDS,
         )

@@ -151,7 +151,7 @@ class RequestBoundary:
             return HttpFault(
                 503,
                 "server.stopping",
-                "the server stops and did not wait for this any longer; whether it took effect is not known",
+                "the server is stopping and cancelled this request; whether it took effect is not known",
                 headers=((b"connection", b"close"),),
             )
         return find_session_fault(error) or self._unexpected(error, caller)
@@ -230,7 +230,7 @@ class HostGuard:
             raise HttpFault(
                 421,
                 "request.host_not_allowed",
-                f"this server does not answer for {name[:200]!r}",
+                f"the host name {name[:200]!r} is not allowed",
                 hint="list the name in server.allowed_hosts",
             )
         if len(self._fine) < _REMEMBERED:

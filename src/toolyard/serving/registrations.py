@@ -182,7 +182,7 @@ def _check_effects(registration: Registration) -> None:
     """Raise `DefinitionError` for a READ tool whose method changes data: READ tools run again, and in simulations."""
     target = registration.binding
     if isinstance(target, RestTarget) and registration.effects == "read" and target.method in _CHANGING:
-        raise DefinitionError(f"a tool that is a {target.method} cannot have the effects 'read'; say 'write'")
+        raise DefinitionError(f"a tool with the method {target.method} cannot have the effects 'read'; use 'write'")
 
 
 def _make_rest_binding(target: RestTarget) -> RestBinding:
@@ -195,7 +195,7 @@ def _make_rest_binding(target: RestTarget) -> RestBinding:
     body = None if target.body is UNSET else target.body
     if located:
         if body is not None:
-            raise ConfigError("the body is given twice: by 'locations' and by 'body'; give it once")
+            raise ConfigError("both 'locations' and 'body' define the request body; use one of them")
         body = RestBody(media_type="application/json", properties=located)
     parameters += tuple(target.parameters)
     return RestBinding(target.method, target.path, read_base_url(target.base_url, "base_url"), parameters, body)

@@ -94,9 +94,9 @@ class SessionQuota:
                 raise HttpFault(
                     429,
                     "session.quota",
-                    f"this key has as many sessions as it may have: {self._most:,}",
+                    f"this key has reached its limit of {self._most:,} sessions",
                     details={"sessions_per_key": self._most},
-                    hint="end those that are not needed any more, by DELETE /v1/sessions/{session_id}",
+                    hint="delete unused ones by DELETE /v1/sessions/{session_id}",
                 )
             yield
 

@@ -1,6 +1,6 @@
-"""What travels on the wires. The OpenAPI document is generated from these, and requests are read by them.
+"""Types of request and response bodies. Requests are parsed by them, and the OpenAPI document is generated from them.
 
-Optional fields are `UNSET`, never null: a field that is not there is left out, and a null in a request is refused.
+Optional fields are `UNSET`, never null: absent fields are omitted from responses, and null in a request is refused.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Json = dict[str, Any]
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 Extensions = dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\.[A-Za-z0-9_.-]+(?!\n)$")], Any]
-Version = Annotated[str, Meta(pattern=r"^0\.1\.[0-9]+(?!\n)$", description="Of the wire; 0.1.x.")]
+Version = Annotated[str, Meta(pattern=r"^0\.1\.[0-9]+(?!\n)$", description="Version of the wire format: 0.1.x.")]
 SessionId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\u0000]+$")]
-Seconds = Annotated[float, Meta(gt=0, le=86_400, description="For each call.")]
+Seconds = Annotated[float, Meta(gt=0, le=86_400, description="Timeout of each call in seconds.")]
 Count = Annotated[int, Meta(ge=0)]
 DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was asked for.")]
+Score = Annotated[float, Meta(ge=0, le=1, description="Estimated probability that the tool fits the query.")]
 Fit = Annotated[
-    Literal["sure", "likely", "nearest"], Meta(description="The same in a word; what is nearest may not be it.")
+    Literal["sure", "likely", "nearest"], Meta(description="The score in words; a `nearest` tool may not fit.")
 ]
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Base: unknown keys are refused, not dropped."""
+    """Base class: unknown fields are an error, not ignored."""
 
 
 class Error(Shape):
-    """What went wrong, and whether trying again may help."""
+    """An error, and whether a retry may help."""
 
     code: Text
     message: str
@@ -46,20 +46,20 @@ class Error(Shape):
 
 
 class ErrorEnvelope(Shape):
-    """A request that was refused."""
+    """The body of every error response."""
 
     error: Error
 
 
 class V0Listed(Shape):
-    """A tool as planners see it."""
+    """A tool in the short listing."""
 
     name: Text
     description: str
 
 
 class V0Definition(Shape):
-    """A tool, whole."""
+    """The complete definition of a tool."""
 
     schema_version: Version
     name: Text
@@ -72,7 +72,7 @@ class V0Definition(Shape):
 
 
 class V0Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """Correlation ids of the caller; handed to the tool's `ctx.trace`, other keys too."""
+    """The caller's correlation ids. Tools find them, and any other keys, in `ctx.trace`."""
 
     flow_id: str | UnsetType = UNSET
     step_id: str | UnsetType = UNSET
@@ -88,13 +88,13 @@ class V0Invocation(Shape):
 
 
 class V0Metrics(Shape):
-    """What the call cost."""
+    """Metrics of a call."""
 
     latency_ms: Count
 
 
 class V0Result(Shape):
-    """What came of a call."""
+    """The result of a call."""
 
     schema_version: Version
     ok: bool
@@ -104,7 +104,7 @@ class V0Result(Shape):
 
 
 class HealthCheck(Shape):
-    """One source of tools, or another part."""
+    """The state of one source of tools or another part of the server."""
 
     name: str
     status: Literal["ok", "degraded", "down"]
@@ -122,7 +122,7 @@ class Health(Shape):
 
 
 class Probe(Shape):
-    """That the server can be used."""
+    """The server can be used."""
 
     status: Literal["ok"]
 
@@ -136,7 +136,7 @@ class VersionInfo(Shape):
 
 
 class NativeTool(Shape):
-    """A tool with everything toolyard knows of it."""
+    """The complete definition of a tool, with its hashes and metadata."""
 
     qualified_name: str
     name: str
@@ -166,13 +166,13 @@ class NativeListing(Shape):
 
 
 class ProviderListing(Shape):
-    """A page of the catalog in a provider's spelling, and what that spelling could not say."""
+    """A page of the catalog in a provider's format, and the changes that the format required."""
 
     tools: list[Json]
     generation: Count
     changes: list[Json]
     names: dict[str, str]
-    """The qualified name of each tool, by the name that the list gives it; calls are taken by either."""
+    """The qualified name of each tool, by its name in this listing. Calls may use either."""
     search: Literal["hybrid", "lexical"] | UnsetType = UNSET
     scores: list[Score] | UnsetType = UNSET
     fits: list[Fit] | UnsetType = UNSET
@@ -180,7 +180,7 @@ class ProviderListing(Shape):
 
 
 class WireCall(Shape):
-    """A call of one tool. Arguments may be the JSON text a model wrote; what is wrong in it is `tool.invalid_args`."""
+    """A call of one tool. Arguments may be JSON text from a model; invalid text is a `tool.invalid_args` error."""
 
     name: Name
     arguments: Json | str = {}
@@ -193,7 +193,7 @@ Hashes = Annotated[list[str], Meta(max_length=10_000)]
 
 
 class CallsBody(Shape):
-    """Calls to be answered in order, each with a `name` and its `arguments`."""
+    """Calls to run in order, each with a `name` and its `arguments`."""
 
     calls: Calls
     timeout: Seconds | UnsetType = UNSET
@@ -203,7 +203,7 @@ class CallsBody(Shape):
 
 
 class LooseCallsBody(CallsBody):
-    """Calls outside of any session, each with a `name` and its `arguments`."""
+    """Calls outside any session, each with a `name` and its `arguments`."""
 
     mode: Literal["execute", "simulate"] = "execute"
 
@@ -215,13 +215,13 @@ class Results(Shape):
 
 
 class DecisionBody(Shape):
-    """Reason, shown to the caller."""
+    """A decision on an approval; the `reason` is shown to the caller."""
 
     reason: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET
 
 
 class ApprovalShape(Shape):
-    """A call that waits, or waited, for somebody's word; secrets in its arguments are redacted."""
+    """The approval of a held call. Secrets in its arguments are redacted."""
 
     id: str
     state: Literal["pending", "approved", "denied", "expired", "used"]
@@ -240,30 +240,30 @@ class ApprovalShape(Shape):
     created: DateTime
     expires: DateTime
     may_decide: bool
-    """Whether whoever asks may approve or deny it."""
+    """Whether this key may approve or deny it."""
     call_id: str | UnsetType = UNSET
     decided_at: DateTime | UnsetType = UNSET
     decided_by: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     used_at: DateTime | UnsetType = UNSET
     obstacle: str | UnsetType = UNSET
-    """Why approving it would be of no use."""
+    """Why the call could not run even if approved."""
     preview: Preview | UnsetType = UNSET
     outcome: Outcome | UnsetType = UNSET
 
 
 class ApprovalListing(Shape):
-    """A page of the approvals that the key may see, newest first."""
+    """A page of the approvals that this key may see, newest first."""
 
     approvals: list[ApprovalShape]
     next_cursor: str | UnsetType = UNSET
 
 
 class CallLine(Shape):
-    """Get a call. What was sent and what came back is in the history of its session, at `seq`."""
+    """A call in the call log. Its arguments and result are in the history of its session, at `seq`."""
 
     id: str
-    time: Annotated[DateTime, Meta(description="When it began.")]
+    time: Annotated[DateTime, Meta(description="When the call began.")]
     duration_ms: Annotated[float, Meta(ge=0)]
     tool: str
     mode: Literal["execute", "simulate"]
@@ -283,7 +283,7 @@ class CallLine(Shape):
 
 
 class CallListing(Shape):
-    """A page of the call log, newest first. It may be short, or empty, although there is a `next_cursor`."""
+    """A page of the call log, newest first. A page may be short or empty even if there is a `next_cursor`."""
 
     calls: list[CallLine]
     next_cursor: str | UnsetType = UNSET
@@ -292,8 +292,8 @@ class CallListing(Shape):
 class RestTarget(Shape, tag_field="type", tag="rest"):
     """A tool that is one HTTP operation.
 
-    `locations` maps an argument to (where, name on the wire), written there in the usual way; `parameters` and `body`
-    say it in full.
+    `locations` maps an argument to its location and its name there, with the default serialization of that location;
+    `parameters` and `body` describe arguments in full.
     """
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
@@ -305,21 +305,21 @@ class RestTarget(Shape, tag_field="type", tag="rest"):
 
 
 class McpTarget(Shape, tag_field="type", tag="mcp"):
-    """A tool of an MCP server that the yard knows."""
+    """A tool of an MCP server in the yard's config."""
 
     server: Text
     tool_name: Text
 
 
 class SimulatorTarget(Shape, tag_field="type", tag="simulator"):
-    """A tool that is played, not called."""
+    """A tool that is only simulated: it has no binding."""
 
 
 Target = RestTarget | McpTarget | SimulatorTarget
 
 
 class Registration(Shape):
-    """A tool to be registered while the server runs. How it is reached is data, never code."""
+    """A tool to register at run time. Its binding is data, never code."""
 
     description: str = ""
     parameters: Json = {}
@@ -333,17 +333,17 @@ class Registration(Shape):
 
 
 class Registered(Shape):
-    """What was registered, and which engine answers it; without one, calls give `tool.no_engine`."""
+    """The registered tool, and the engine that runs it; without an engine, calls fail with `tool.no_engine`."""
 
     tool: NativeTool
     generation: Count
     engine: str | UnsetType = UNSET
     rewrites: list[str] | UnsetType = UNSET
-    """What of a definition in another dialect was read otherwise than written."""
+    """The changes made to a definition that was in a provider's format."""
 
 
 class ReportView(msgspec.Struct, frozen=True, kw_only=True):
-    """What each source loaded, rewrote and rejected, and why."""
+    """What each source loaded, rewrote and rejected, with reasons."""
 
     ok: bool
     loaded: Count

@@ -154,5 +154,5 @@ def test_without_a_log_there_is_nothing_to_list_and_calls_go_on(tmp_path):
 @pytest.mark.parametrize("cursor", ["", "zzz", "nan~x", "x" * 300, "%C3%A9"])
 def test_every_list_refuses_a_cursor_that_it_did_not_give_in_the_same_words(yard, path, cursor):
     answer = yard.get(f"{path}?cursor={cursor}")
-    words = "cursor is not one of this list: give next_cursor of the page before, with the same filters"
+    words = "cursor does not belong to this list: use next_cursor of the previous page, with the same filters"
     assert (answer.status, answer.error["code"], answer.error["message"]) == (400, "request.invalid_query", words)

@@ -106,8 +106,8 @@ def room_for_connections(wanted: int) -> int:
 _TRIED = 500
 _PREFERRED = "echo"
 _SANDBOX = {
-    "inprocess": "scripts run inside this process: nothing holds them (isolation: inprocess)",
-    "rlimits": "scripts run in worker processes, sandbox rlimits: limits only, files as their uid may read",
+    "inprocess": "scripts run inside this process, without a sandbox (isolation: inprocess)",
+    "rlimits": "scripts run in worker processes, sandbox rlimits: resource limits and file permissions only",
 }
 
 

@@ -154,7 +154,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         if len(self.headers) > MAX_HEADERS or (self._raw_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES):
             self._stop(_large_head())
         if len(self.pipeline) >= MAX_PIPELINED:
-            self._stop(_invalid_http(f"more than {MAX_PIPELINED} requests ahead of their answers"))
+            self._stop(_invalid_http(f"more than {MAX_PIPELINED} pipelined requests"))
         if not self.url.startswith(b"/"):
             self._read_authority()
         upgrade = self.parser.should_upgrade()
@@ -352,7 +352,7 @@ def _invalid_http(why: object) -> HttpFault:
     """Return the 400 for input that is not HTTP/1.1, or is ambiguous."""
     if isinstance(why, httptools.HttpParserCallbackError):
         why = "its target is not a path"
-    return HttpFault(400, "request.invalid_http", f"this is no HTTP/1.1 request that can be served: {why}")
+    return HttpFault(400, "request.invalid_http", f"this HTTP/1.1 request is invalid: {why}")
 
 
 def _too_late(what: str, seconds: float) -> HttpFault:
