@@ -342,7 +342,7 @@ class McpEndpoint:
         return make_call_result(result, known)
 
     async def run_calls(self, turn: RequestContext, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
-        """Run calls when admission grants a place; `caller.abandoned` collects work that outlives its deadline."""
+        """Run calls in a place of the admission, which is returned only when abandoned work has ended, too."""
         caller, find_address = turn.caller, turn.find_address
         async with Place(self._admission, caller.principal, caller.abandoned):
             results = await self._invoker.run_calls(caller, calls, **options)
