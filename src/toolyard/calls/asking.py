@@ -240,7 +240,7 @@ def _foresee_call(
     simulated = cast("SimulatedAnswerer", plan.engine)
     maker = simulated.foresees(bound.tool)
     if maker is None:
-        return Preview(why_not="only running it would show; simulate_with names what could tell")
+        return Preview(why_not="only running it would show; simulate_with can name an engine that predicts it")
     draft = session.draft() if session.kept else Session.alone(session.key.owner, "simulate")
     limit = _SECONDS if batch.at_most is None else min(batch.at_most, _SECONDS)
     inner = Batch("simulate", batch.timeout, batch.context, on_loop=batch.on_loop, at_most=limit, scope=batch.scope)

@@ -201,7 +201,7 @@ def check_version(version: str) -> None:
     if version != STATELESS:
         raise RpcFault(
             UNSUPPORTED_VERSION,
-            f"the protocol version {version[:64]!r} is not spoken here",
+            f"the protocol version {version[:64]!r} is not supported",
             {"supported": [STATELESS], "requested": version[:64]},
         )
 

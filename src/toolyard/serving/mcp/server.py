@@ -371,7 +371,7 @@ class McpEndpoint:
         return finish_result({"supportedVersions": [STATELESS], **self._introduce(), **self._cached}, stateless=True)
 
     async def _refuse_initialize(self, turn: RequestContext) -> bytes:
-        raise RpcFault(METHOD_NOT_FOUND, "this session was begun before")
+        raise RpcFault(METHOD_NOT_FOUND, "the session is initialized already")
 
 
 def _finish(turn: RequestContext, result: Json) -> bytes:

@@ -47,7 +47,7 @@ class SseTransport:
         """Serve the stream of one client until it disconnects."""
         refuse_head(request)
         if not read_accept(request).stream:
-            raise only_streams("what comes here is")
+            raise only_streams("this endpoint sends only")
         principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
         client = SseClient(self._server, principal, find_address(self._server, request))

@@ -233,7 +233,7 @@ class StreamableHttp:
         except RpcFault as fault:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
         if not read_accept(request).stream:
-            raise only_streams("what comes here is")
+            raise only_streams("this endpoint sends only")
         last = request.headers.get("last-event-id")
         if last is not None:
             # Only events of responses have ids, so this resumes a response.
@@ -266,7 +266,7 @@ class StreamableHttp:
     ) -> Response | None:
         headers = request.scope["headers"]
         if message is None:
-            raise RpcFault(INVALID_REQUEST, "nothing was asked here that could be answered")
+            raise RpcFault(INVALID_REQUEST, "the body is a response, but the server sent no request")
         if message.id is None:
             check_version_header(caller_of(request).headers)
             return Response(status_code=202)
@@ -275,7 +275,7 @@ class StreamableHttp:
         check_version(message.meta[PROTOCOL_VERSION])
         if message.method == LISTEN:
             if not takes.stream:
-                raise only_streams("what is listened to comes as")
+                raise only_streams("subscriptions are sent only as")
             await listen(self._server.subscribers, request, send, message)
             return None
         if self._server.is_stale:

@@ -22,7 +22,7 @@ from toolyard.serving.streams import (
 _AFTER = QueryParameter(
     "after", {"type": "string", "maxLength": 64}, "Id of the last event received, in place of `Last-Event-ID`."
 )
-_MISSED = b'{"message":"some events are no longer here; GET /v1/calls and GET /v1/approvals have what became of them"}'
+_MISSED = b'{"message":"some events are no longer kept; GET /v1/calls and GET /v1/approvals show what they were about"}'
 
 
 class EventRoutes:

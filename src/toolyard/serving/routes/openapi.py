@@ -36,13 +36,13 @@ _WITH_KEY = {
 _WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The body is not JSON."}
 _SAID = {
     200: "Done.",
-    201: "Made.",
+    201: "Created.",
     202: "Held: the call needs approval first; nothing has run.",
-    204: "Done; there is nothing to say.",
+    204: "Done; the response has no body.",
     304: "Unchanged since the given `ETag`.",
-    404: "There is none.",
+    404: "Not found.",
     409: "Conflict with an existing resource.",
-    501: "Nothing here can answer this tool.",
+    501: "No engine of the server can execute this tool.",
     504: "The tool took too long.",
 }
 _BRACES = re.compile(r"\{(\w+)\}")
