@@ -222,7 +222,7 @@ def test_a_denial_by_session_still_holds_for_those_who_choose_that_name():
     ("rule", "says"),
     [
         (Rule("allow", sessions="a-*"), "allows them nothing"),
-        (Rule("deny", sessions=["a-*", "b"]), "avoid it by another name"),
+        (Rule("deny", sessions=["a-*", "b"]), "avoid it by another id"),
         (Rule("allow", sessions="*"), None),
         (Rule("allow", sessions="a-*", keys="ops"), None),
         (Rule("allow", keys="ops"), None),

@@ -98,7 +98,7 @@ class TestPolicies:
     def test_a_rule_that_allows_by_session_is_met_by_no_name_that_the_caller_chose(self, with_key, tmp_path, caplog):
         policy = {"default": "deny", "rules": [{"allow": "desk::*", "sessions": ["trusted-*"]}]}
         with served(ruled(tmp_path, **policy), tools=desk_tools()) as yard:
-            assert "policy.rules[0]" in caplog.text and "say whose by keys" in caplog.text
+            assert "policy.rules[0]" in caplog.text and "add keys to say whose sessions" in caplog.text
             token = yard.key("*:list,execute") if with_key else None
             assert self._in_session(yard, token) == "tool.denied"
             engine = yard.service.yard.tool_engine

@@ -150,7 +150,7 @@ OPERATOR = Decider(name="operator", is_operator=True)
 
 
 _WITHOUT_KEYS = (
-    "without keys all who come are one caller: say so in the rule ({{ask: ..., self: true}}), give callers keys "
+    "without keys all callers count as one: allow it in the rule ({{ask: ..., self: true}}), give callers keys "
     "(toolyard key create, with the verb approve), or decide at the server's terminal (toolyard approvals approve {}), "
     "which finds it only if the config has a store that both use (sessions: {{store: sqlite, path: FILE}})"
 )
@@ -166,7 +166,7 @@ def check_decider(approval: Approval, decider: Decider) -> None:
         return
     if decider.is_caller_of(approval):
         if not approval.self_allowed:
-            who = "somebody else must decide" if decider.owner else _WITHOUT_KEYS.format(approval.id)
+            who = "another person must decide" if decider.owner else _WITHOUT_KEYS.format(approval.id)
             raise ApprovalForbiddenError(f"{approval.id} is about a call of your own; {who}")
     elif not decider.approves(approval.namespace):
         raise ApprovalForbiddenError(f"this key has no verb approve for the namespace {approval.namespace}")

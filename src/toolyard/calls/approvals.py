@@ -329,7 +329,7 @@ class Approvals:
         self._crowded = frozenset(whose for whose, count in pending.items() if count >= MOST_PENDING)
         if owner in self._crowded:
             raise Unavailable(
-                f"{pending[owner]:,} calls of this caller wait for approval, as many as may",
+                f"{pending[owner]:,} calls of this caller wait for approval, which is the limit",
                 hint="have some of them decided, or wait until they expire",
             )
 

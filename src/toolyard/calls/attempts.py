@@ -108,7 +108,7 @@ def _leave_gates(gates: list[Gate], invocation: Invocation) -> None:
 def _gate_full(invocation: Invocation) -> Unavailable:
     """The error for a call that got no place in a gate before its deadline."""
     return Unavailable(
-        f"{invocation.tool.qualified_name} waited past its deadline: as many calls as allowed are running",
+        f"{invocation.tool.qualified_name} reached its deadline while waiting: the maximum number of calls is running",
         hint="try again later, or raise max_concurrent_calls",
     )
 

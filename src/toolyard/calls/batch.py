@@ -135,7 +135,7 @@ def check_known(tool: Tool, definitions: frozenset[str]) -> None:
     """Raise `StaleDefinition` if the tool's definition is not one that the caller knows."""
     if tool.definition_hash not in definitions:
         raise StaleDefinition(
-            f"{tool.qualified_name} is no longer what the caller knows it as",
+            f"the definition of {tool.qualified_name} has changed since the caller loaded it",
             hint="load the catalog again, e.g. registry.refresh(), and look at the definition before calling",
             details={"definition_hash": tool.definition_hash},
         )

@@ -102,7 +102,7 @@ def answer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
         return future.result(invocation.remaining)
     except TimeoutError:
         if future.done():
-            return future.result()  # it finished just as the wait timed out, or raised TimeoutError itself
+            return future.result()  # it finished just as the wait timed out
         _leave_behind(engine, invocation, future)
         raise too_late(invocation) from None
     except CallError:

@@ -3,7 +3,8 @@
     turn -> bind -> scope -> policy -> fault -> gate -> run -> check -> record -> trace
 
 A batch waits for the turn of its session and always gives it back; each of its calls then goes through the other
-steps. A flow is a generator that never blocks: it yields what to wait for, and its driver waits in a thread or a task.
+steps. A flow is a generator that never waits itself: it yields what to wait for, and its driver waits in a thread or a
+task. It runs a tool's function inline unless that blocks and must not: on an event loop, or under a deadline.
 A call that fails is a result. Only bugs, invalid batches, session and store errors, cancellation and interrupts raise.
 """
 

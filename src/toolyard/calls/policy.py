@@ -108,8 +108,8 @@ class Rule(msgspec.Struct, frozen=True):
         if self.sessions is None or "*" in self.sessions or self.keys is not None:
             return None
         if self.action == "allow":
-            return "callers over a wire name their sessions, so that it allows them nothing; say whose by keys"
-        return "callers over a wire name their sessions, and can avoid it by another name; say whose by keys"
+            return "remote callers choose their session ids, so it allows them nothing; add keys to say whose sessions"
+        return "remote callers choose their session ids, and can avoid it by another id; add keys to say whose sessions"
 
 
 class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):

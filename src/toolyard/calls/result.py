@@ -208,7 +208,7 @@ def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
     if not fits(value, max_values=max_values, max_depth=_MAX_DEPTH):
         raise InvalidOutput(
             f"{invocation.tool.qualified_name} answered with over {max_values:,} values, or over {_MAX_DEPTH} levels",
-            hint="ask for less, or raise max_result_bytes, of which there must be 32 for each value; nothing was cut",
+            hint="ask for less, or raise max_result_bytes (32 bytes for each value); nothing was cut",
             details={"max_result_bytes": max_bytes, "max_values": max_values},
         )
 

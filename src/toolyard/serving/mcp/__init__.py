@@ -1,1 +1,1 @@
-"""The tools as an MCP server: `/mcp`, `/sse` with `/messages`, and standard input and output."""
+"""The MCP server: `/mcp`, `/sse` with `/messages`, and standard input and output."""

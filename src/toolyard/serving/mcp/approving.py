@@ -1,7 +1,7 @@
-"""Asking an MCP client about a call that is held: by elicitation, or by an input request in the stateless version.
+"""Asks an MCP client to decide on a held call: by elicitation, or by an input request in the stateless version.
 
-A person who answers there counts as the caller: they are asked only under a rule with `self: true`, and decide as the
-caller's key could at /v1/approvals.
+The person who answers counts as the caller. So clients are asked only under a rule with `self: true`, and the decision
+has the rights of the caller's key at /v1/approvals.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from toolyard.serving.invoke import held_by
 from toolyard.serving.mcp.json_rpc import Json, encode
 
 AskClient = Callable[[Json], Awaitable[Json]]
-"""Has the client fill in a form: its answer."""
+"""Sends the client an elicitation with these parameters; returns its result."""
 
 _ELICIT, _QUESTION = "elicitation/create", "approval"
 _OURS = "toolyard-"
-"""How the ids of questions begin."""
+"""Prefix of the ids of questions."""
 _LONGEST = 4000
 _REASON = {"type": "string", "title": "Reason", "description": "Why; it is kept with the decision."}
 _CANCELLED: Json = {"action": "cancel"}
 
 
 class ClientQuestions:
-    """What one client was asked, until it answers."""
+    """Open questions to one client."""
 
     def __init__(self) -> None:
         self._waiting: dict[object, asyncio.Future[Json]] = {}
 
     async def ask(self, tell: Callable[[bytes], None], params: Json) -> Json:
-        """Send the question by `tell`; the result of the client's answer."""
+        """Send a question with `tell`, and return the result of the client's response."""
         number = f"{_OURS}{secrets.token_hex(8)}"
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
@@ -52,31 +52,31 @@ class ClientQuestions:
         return len(self._waiting)
 
     def take(self, document: Json) -> None:
-        """An answer of the client; an error is no decision, and what was never asked is nothing."""
+        """Handle a response of the client. An error counts as `cancel`; responses to unknown questions are ignored."""
         result = document.get("result")
         answer = self._waiting[document["id"]] if self.awaits(document) else None
         if answer is not None and not answer.done():
             answer.set_result(result if type(result) is dict else _CANCELLED)
 
     def awaits(self, document: Json) -> bool:
-        """True if that answers what was asked here."""
+        """True if a message answers an open question."""
         number = document.get("id")
         return type(number) is str and number in self._waiting
 
 
 def is_answer(document: Json) -> bool:
-    """True if a question of some worker may be what that answers."""
+    """True if a message may answer a question of any worker."""
     return str(document.get("id")).startswith(_OURS)
 
 
 def can_elicit(capabilities: Any) -> bool:
-    """True for a client that shows forms to people."""
+    """True if the capabilities include form elicitation."""
     form = capabilities.get("elicitation") if type(capabilities) is dict else None
     return type(form) is dict and (not form or "form" in form)
 
 
 async def find_own_question(approvals: Approvals, caller: Caller) -> Approval | None:
-    """The first call of a request that is held and that its caller may decide on; None if there is none."""
+    """The approval of the first held call of a request that its caller may decide on; None if there is none."""
     for approval_id in filter(None, map(held_by, caller.unfinished)):
         with suppress(ApprovalError):
             approval = await approvals.aget(approval_id, decider_of(caller.principal))
@@ -86,7 +86,7 @@ async def find_own_question(approvals: Approvals, caller: Caller) -> Approval | 
 
 
 async def decide_by_asking(approvals: Approvals, caller: Caller, approval: Approval, ask: AskClient) -> bool:
-    """Ask the client, unless it is decided elsewhere meanwhile; False if it was left undecided."""
+    """Ask the client until it answers or the approval is decided elsewhere; False if it is still undecided."""
     asking = asyncio.ensure_future(ask(describe_question(approval)))
     waiting = asyncio.ensure_future(approvals.await_for(approval.id, float("inf")))
     try:
@@ -98,7 +98,7 @@ async def decide_by_asking(approvals: Approvals, caller: Caller, approval: Appro
 
 
 async def take_verdict(approvals: Approvals, caller: Caller, approval_id: str, answer: Any) -> bool:
-    """Decide as the client answered; False if that is no decision. What cannot be decided, the call path will tell."""
+    """Decide as the client answered; False if that is no decision. A refused decision is left to the call path."""
     action = answer.get("action") if type(answer) is dict else None
     if action not in ("accept", "decline"):
         return False
@@ -111,7 +111,7 @@ async def take_verdict(approvals: Approvals, caller: Caller, approval_id: str, a
 
 
 def describe_question(approval: Approval) -> Json:
-    """The parameters of an `elicitation/create`: to accept is to approve, to decline is to deny."""
+    """The parameters of an `elicitation/create`: accepting approves the call, declining denies it."""
     lines = [f"Approve this call of {approval.tool}?", f"arguments: {encode(approval.arguments).decode()}"]
     preview = approval.preview
     if preview is not None and preview.maker is not None:
@@ -127,13 +127,13 @@ def describe_question(approval: Approval) -> Json:
 
 
 def make_input_request(approval: Approval) -> Json:
-    """The result of a call in the stateless version that is to be sent again with the client's answer."""
+    """The result that asks a stateless client to repeat the call together with its answer."""
     asked = {_QUESTION: {"method": _ELICIT, "params": {"mode": "form", **describe_question(approval)}}}
     return {"resultType": "input_required", "inputRequests": asked, "requestState": approval.id}
 
 
 async def take_input(approvals: Approvals, caller: Caller, params: Json) -> None:
-    """What the client answered to `make_input_request`, if it did."""
+    """Apply the client's answer to `make_input_request`, if the parameters contain one."""
     given, approval_id = params.get("inputResponses"), params.get("requestState")
     if type(given) is dict and type(approval_id) is str:
         await take_verdict(approvals, caller, approval_id, given.get(_QUESTION))

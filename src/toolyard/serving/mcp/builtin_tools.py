@@ -1,4 +1,4 @@
-"""Tools that the server itself has: looking for tools, calling what was found, and sessions, by the rules of HTTP."""
+"""The server's built-in tools: search for tools, call those found, and use sessions, with the same rules as HTTP."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from toolyard.serving.session_view import check_initial_state, check_may_begin, 
 from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall
 
 Work = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
-"""Answers with a whole `CallToolResult`; raises what HTTP would refuse."""
+"""Returns a complete `CallToolResult`; raises the same errors as the HTTP API."""
 
 _MOST = 50
 _THRESHOLD = "Minimum score of the best tool; below it, none is returned. At 0.6, most results fit."
 
 
 def make_builtin_tools(block: McpBlock) -> list[BuiltinTool]:
-    """Those that are switched on."""
+    """The built-in tools that the config enables."""
     return [
         *(_make_search_tools() if block.expose == "search" else ()),
         *(_make_session_tools() if block.sessions else ()),
@@ -110,8 +110,8 @@ def _make_search_tools() -> list[BuiltinTool]:
 
 
 async def _find_tools(server: McpEndpoint, turn: RequestContext, given: SearchArguments) -> Json:
-    """The tools that fit best, with all that is needed to call them."""
-    # Off the loop: the first search of a catalog makes its index.
+    """The best matching tools, with the definitions needed to call them."""
+    # In a thread: the first search of a catalog builds the index.
     async with Place(server.reads, turn.caller.principal):
         return await asyncio.to_thread(_search_now, server, turn, given)
 
@@ -132,7 +132,7 @@ def _search_now(server: McpEndpoint, turn: RequestContext, given: SearchArgument
 
 
 async def _call_found(server: McpEndpoint, turn: RequestContext, given: CallArguments) -> Json:
-    """Call a tool by its name, as a client that sees all tools would."""
+    """Call a tool by name, as `tools/call` does where all tools are listed."""
     return await server.call_yard_tool(turn, given.name, given.arguments)
 
 
@@ -143,7 +143,7 @@ class OfSession(Shape):
 
 
 class ForkOf(Shape):
-    """Which session to branch, behind which of its entries, and what the branch is called."""
+    """The session to fork, after which of its entries, and the id of the fork."""
 
     fork_of: SessionId
     session_id: SessionId | UnsetType = UNSET
@@ -151,7 +151,7 @@ class ForkOf(Shape):
 
 
 class CallsIn(Shape):
-    """Calls to be answered in order, in a session."""
+    """Calls to answer in order, in a session."""
 
     session_id: SessionId
     calls: Calls
@@ -176,7 +176,7 @@ def _make_session_tools() -> list[BuiltinTool]:
 
 
 def _as_failed_call(work: Work) -> Work:
-    """What HTTP would refuse with a status is a failed call here: the model may know what to do about it."""
+    """Turn what HTTP answers with an error status into a failed call, which the model can react to."""
 
     async def guarded(server: McpEndpoint, turn: RequestContext, given: Any) -> Json:
         try:

@@ -1,4 +1,4 @@
-"""Streams of server-sent events: what is written to one, how it is read, and answers whose reader may come back."""
+"""Streams of server-sent events, and responses that a client can resume after its connection broke."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from toolyard.serving.streams import (
 _MOST_EVENTS = 512
 _MOST_BYTES = 1024 * 1024
 _HIGH = 8 * 1024 * 1024
-"""Bytes not read yet, at which nothing more should be asked for on a stream."""
+"""Unread bytes above which a client's further requests on a stream are refused."""
 _MOST_UNREAD = 64 * 1024 * 1024
-"""Bytes not read yet, at which a stream is given up: what was asked for before may still be answered."""
+"""Unread bytes above which a stream is given up. Higher than `_HIGH`, since accepted requests are still answered."""
 _CHUNK = 256 * 1024
 _LONGEST_NUMBER = 12
 _log = logging.getLogger(__name__)
 
 
 class EventStream:
-    """Events in the order in which they were put, for one reader.
+    """A queue of events for one reader.
 
-    A reader that is too slow loses notifications, the oldest first. Answers are never lost: a stream with too many of
-    them is given up as a whole. An event is gone once it was read.
+    A slow reader loses notifications, oldest first. Responses are never dropped; a stream with too many unread ones is
+    given up as a whole. Reading removes events.
     """
 
     __slots__ = ("_count", "_events", "_loose", "_waiter", "is_broken", "over", "size")
@@ -50,17 +50,17 @@ class EventStream:
         self._count = 0
         self.over = False
         self.is_broken = False
-        """True once it was given up."""
+        """True if the stream was given up."""
         self._events: OrderedDict[int, bytes] = OrderedDict()
         self._loose: deque[int] = deque()
-        """The numbers of events that may be lost."""
+        """Numbers of the events that may be dropped."""
         self.size = 0
-        """Bytes of all that is kept."""
+        """Bytes of unread events."""
         self._waiter: asyncio.Future[None] | None = None
 
     @property
     def is_full(self) -> bool:
-        """True if its reader has so much left to read that nothing more should be asked for."""
+        """True if so much is unread that further requests should be refused."""
         return self.size > _HIGH
 
     def put(self, message: bytes) -> None:
@@ -69,18 +69,18 @@ class EventStream:
             self.put_raw(write_event(message, kind="message"), loose=True)
 
     def put_answer(self, message: bytes) -> None:
-        """Add a message that must not be lost, unless the stream has ended."""
+        """Add a message that must not be dropped, unless the stream has ended."""
         if not self.over:
             self.put_raw(write_event(message, kind="message"))
 
     def put_raw(self, event: bytes, *, loose: bool = False) -> None:
-        """Add an event that is written already, and must not be lost unless it is `loose`."""
+        """Add an encoded event; it may be dropped only if `loose`."""
         self._count += 1
         self._events[self._count] = event
         self.size += len(event)
         if loose:
             self._loose.append(self._count)
-        # The newest of all is never lost: it may be what makes up for the others.
+        # Never drop the newest event: it may supersede those dropped before.
         while len(self._loose) > loose and (len(self._loose) > _MOST_EVENTS or self.size > _MOST_BYTES):
             self.size -= len(self._events.pop(self._loose.popleft()))
         if self.size > _MOST_UNREAD and len(self._events) > 1:
@@ -88,12 +88,12 @@ class EventStream:
         self.wake()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """End the stream after what is unread."""
         self.over = True
         self.wake()
 
     def wake(self) -> None:
-        """Have the reader look again."""
+        """Wake the reader."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -106,12 +106,12 @@ class EventStream:
         self.size = 0
 
     async def read(self) -> AsyncIterator[bytes]:
-        """What was put, as it comes, until the end; a comment now and then where nothing comes."""
+        """Yield events until the stream ends; while there are none, a comment every `BEAT` seconds."""
         while True:
             chunk = self._taken()
             if chunk:
                 yield chunk
-                # It may be large, and the next may be long in coming.
+                # Free the chunk, which may be large, before waiting for the next.
                 del chunk
             elif self.over:
                 return
@@ -126,7 +126,7 @@ class EventStream:
                     yield COMMENT
 
     def _taken(self) -> bytes:
-        """Some of what was not read yet, which is then no longer here."""
+        """Remove and return unread events, up to `_CHUNK` bytes but at least one."""
         chunk: list[bytes] = []
         size = 0
         while self._events and (not chunk or size + len(next(iter(self._events.values()))) <= _CHUNK):
@@ -140,16 +140,16 @@ class EventStream:
 
 
 async def send_stream(send: Send, stream: EventStream, *, silent: bool = False) -> None:
-    """Answer a request with a stream, until it ends."""
+    """Send a stream as the response to a request, until the stream ends."""
     await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
     if silent:
-        # Nothing else may come for long, and the client is to know that it is heard.
+        # There may be no event for long; a comment shows the client that the stream is open.
         await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
     async for chunk in stream.read():
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
         del chunk
     if stream.is_broken:
-        # Not ended in order, so that the client knows that something is missing.
+        # Abort the response, so that the client notices that something is missing.
         raise HttpFault(503, "server.overloaded", "the client did not read the answers it had asked for")
     await send({"type": "http.response.body", "body": b""})
 
@@ -163,7 +163,7 @@ async def serve_stream(
     *,
     silent: bool = False,
 ) -> None:
-    """Have a client read a stream until it is gone, or the server stops, or its place is needed."""
+    """Serve a stream until the client disconnects, the server stops, or another stream needs its place."""
     subscriber = Subscriber(caller_of(request).principal.owner or "", changed, stream.end)
     try:
         subscribers.join(subscriber)
@@ -175,7 +175,7 @@ async def serve_stream(
 
 
 async def listen(subscribers: Subscribers, request: Request, send: Send, message: RpcMessage) -> None:
-    """`subscriptions/listen`: first what is listened to, then what happens, each tagged with the request's id."""
+    """Serve `subscriptions/listen`: an acknowledgement, then notifications, all tagged with the request's id."""
     tag, honoured, told = read_subscription(message)
     stream = _ClosingStream(encode_result(message.id, finish_result({"_meta": dict(tag)}, stateless=True)))
     stream.put_answer(told)
@@ -184,7 +184,7 @@ async def listen(subscribers: Subscribers, request: Request, send: Send, message
 
 
 def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:
-    """What a `subscriptions/listen` asks for: the tag of its notifications, whether there are any, and the first."""
+    """Read a `subscriptions/listen`: the tag for its notifications, whether it wants any, and the acknowledgement."""
     wanted = message.params.get("notifications")
     if type(wanted) is not dict:
         raise RpcFault(INVALID_PARAMS, "params.notifications must be an object")
@@ -195,7 +195,7 @@ def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:
 
 
 class _ClosingStream(EventStream):
-    """A stream that says it is over, when it ends."""
+    """A stream that ends with the result of the request that opened it."""
 
     __slots__ = ("_last",)
 
@@ -204,15 +204,15 @@ class _ClosingStream(EventStream):
         self._last = last
 
     def end(self) -> None:
-        """With the result of the request that began it."""
+        """Add the result, then end the stream."""
         self.put_answer(self._last)
         super().end()
 
 
 class ReplyStream:
-    """The answer to one request, and what is said before it, for one connection after the other.
+    """The response to one request and the notifications before it, for one connection at a time.
 
-    With a name, events have ids, `name.number`, and are kept: a client whose connection broke gets what came since.
+    With a name, events have ids (`name.number`) and are kept, so a client can resume after its connection broke.
     """
 
     __slots__ = ("_count", "_events", "_is_over", "name", "size", "stream")
@@ -220,15 +220,15 @@ class ReplyStream:
     def __init__(self, name: str | None = None) -> None:
         self.name = name
         self.stream = EventStream()
-        """What the connection reads that it is sent on now."""
+        """The stream that the current connection reads."""
         self.size = 0
-        """Bytes of what is kept."""
+        """Bytes of kept events."""
         self._count = 0
         self._events: deque[tuple[int, bytes]] = deque()
         self._is_over = False
 
     def put(self, message: bytes, *, is_last: bool = False) -> None:
-        """Add a notification, or the answer itself."""
+        """Add a notification or, with `is_last`, the response itself."""
         self._count += 1
         event = write_event(message, kind="message", id=self.name and f"{self.name}.{self._count}")
         if self.name is not None:
@@ -243,7 +243,7 @@ class ReplyStream:
             self.stream.end()
 
     def resume(self, after: int) -> EventStream:
-        """What came after an event, and what comes yet, for a new connection; the one before is done."""
+        """A stream for a new connection with the kept and future events after number `after`; ends the previous one."""
         self.stream.end()
         self.stream = EventStream()
         for number, event in self._events:
@@ -259,29 +259,29 @@ _KEPT = 1000
 
 
 class KeptReplies:
-    """Answers whose reader may come back. Of too many, the oldest go."""
+    """Responses that clients can resume. If there are too many, the oldest are dropped."""
 
     def __init__(self, most: int = _KEPT, most_bytes: int = _KEPT_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._kept: OrderedDict[tuple[str, str, str], ReplyStream] = OrderedDict()
-        """By owner, session and name."""
+        """By owner, session id and name."""
 
     def begin(self, owner: str, session_id: str) -> ReplyStream:
-        """A new one, which is kept."""
+        """Create and keep a response."""
         name = secrets.token_hex(8)
         reply = self._kept[owner, session_id, name] = ReplyStream(name)
         self.settle()
         return reply
 
     def settle(self) -> None:
-        """One has grown: let those go that are too much."""
+        """Drop the oldest responses beyond the limits; call after a response has grown."""
         size = sum(reply.size for reply in self._kept.values())
         while len(self._kept) > self._most or (size > self._most_bytes and len(self._kept) > 1):
             size -= self._kept.popitem(last=False)[1].size
 
     def resume(self, owner: str, session_id: str, event_id: str) -> EventStream:
-        """What came after that event; a stream that is over if its answer is not kept, or not here."""
+        """The events after the given one; an ended stream if its response is not kept in this process."""
         name, _, number = event_id.partition(".")
         reply = self._kept.get((owner, session_id, name))
         if reply is not None and number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER:

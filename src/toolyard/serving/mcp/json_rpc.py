@@ -1,4 +1,4 @@
-"""JSON-RPC as MCP uses it: messages in and out, their envelope, and the headers that repeat them."""
+"""JSON-RPC as MCP uses it: decoding and encoding messages, and checking envelopes and the headers that repeat them."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 
 _LATER = frozenset({429, 503})
-"""Of HTTP: what the client may try again."""
+"""HTTP statuses after which the client may retry."""
 
 
 class RpcFault(Exception):
-    """Ends a request with a JSON-RPC error. `status` is that of HTTP, where the error says more than its code."""
+    """Ends a request with a JSON-RPC error. `status` overrides the HTTP status that follows from the code."""
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    """Of HTTP, beside the status."""
+    """HTTP headers to send with it."""
 
     def __init__(self, code: int, message: str, data: Any = None, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class RpcFault(Exception):
 
 
 def refuse_request(fault: HttpFault) -> RpcFault:
-    """What other wires say by a status, as the answer to a request; when to come again is HTTP's affair, too."""
+    """Convert an `HttpFault` to a JSON-RPC error; status and headers are kept if the client may retry."""
     if fault.status not in _LATER:
         return RpcFault(REFUSED, fault.message, fault.envelope())
     refused = RpcFault(REFUSED, fault.message, fault.envelope(), status=fault.status)
@@ -83,7 +83,7 @@ class RpcMessage(msgspec.Struct, eq=False):
 
 
 def read_message(document: Json) -> RpcMessage | None:
-    """A request or notification; None for an answer to a request, of which none is ever sent from here."""
+    """Parse a request or notification; None for a response to a request of the server."""
     method = document.get("method")
     if document.get("jsonrpc") != "2.0":
         raise RpcFault(INVALID_REQUEST, "a message needs jsonrpc: '2.0'", status=400)
@@ -104,20 +104,20 @@ def read_message(document: Json) -> RpcMessage | None:
 
 
 def find_id(document: Any) -> Id | None:
-    """The id of a message that may be anything, for the error that answers it."""
+    """The id of a possibly invalid message, for the error response; None if it has none."""
     number = document.get("id") if type(document) is dict else None
     return number if type(number) is str or type(number) is int else None
 
 
 def encode_result(number: Id | None, result: bytes) -> bytes:
-    """The answer to a request."""
-    # A number needs no encoder, and most ids are numbers.
+    """Encode a response with an already encoded result."""
+    # Fast path for integers, which most ids are.
     shown = b"%d" % number if type(number) is int else encode(number)
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (shown, result)
 
 
 def finish_result(result: Json, *, stateless: bool) -> bytes:
-    """A result as it travels; the stateless version has every one say who made it, and that it is whole."""
+    """Encode a result. In the stateless version every result names the server and says that it is complete."""
     if stateless:
         result["resultType"] = "complete"
         result["_meta"] = {**result["_meta"], **_MADE_BY} if "_meta" in result else _MADE_BY
@@ -125,7 +125,7 @@ def finish_result(result: Json, *, stateless: bool) -> bytes:
 
 
 def encode_error(number: Id | None, fault: RpcFault) -> bytes:
-    """The answer to a request that failed as such."""
+    """Encode an error response."""
     error: Json = {"code": fault.code, "message": fault.message}
     if fault.data is not None:
         error["data"] = fault.data
@@ -138,7 +138,7 @@ _INTEGER = re.compile(r"-?[0-9]+(?:\.0+)?")
 def check_header_params(
     wanted: tuple[HeaderParam, ...], arguments: Mapping[str, Any], headers: list[tuple[bytes, bytes]]
 ) -> None:
-    """Refuse a request whose headers do not say what its arguments say."""
+    """Refuse a request whose headers do not match its arguments."""
     for each in wanted:
         header = each.name.lower().encode()
         given = [value for name, value in headers if name == header]
@@ -160,7 +160,7 @@ def check_header_params(
 
 
 def _is_same_integer(said: str, shown: str) -> bool:
-    """`Decimal`, since an `int` is not read from any number of digits."""
+    """Compare as `Decimal`, since `int` limits the number of digits it parses."""
     return all(map(_INTEGER.fullmatch, (said, shown))) and Decimal(said) == Decimal(shown)
 
 
@@ -178,7 +178,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def is_stateless(headers: Mapping[bytes, bytes], message: RpcMessage | None) -> bool:
-    """True for a request of the stateless version, or of an unknown one; it then says so itself."""
+    """True for a request of the stateless version, or of an unknown one, which `check_version` refuses."""
     version = headers.get(_VERSION)
     if version is not None:
         return version not in _HANDSHAKE
@@ -186,7 +186,7 @@ def is_stateless(headers: Mapping[bytes, bytes], message: RpcMessage | None) -> 
 
 
 def check_envelope(message: RpcMessage) -> None:
-    """Refuse a request that does not say what it speaks and what its sender can do."""
+    """Refuse a stateless request without protocol version and client capabilities."""
     meta = message.meta
     version = meta.get(PROTOCOL_VERSION)
     if version is None or CLIENT_CAPABILITIES not in meta:
@@ -197,17 +197,17 @@ def check_envelope(message: RpcMessage) -> None:
 
 
 def check_version(version: str) -> None:
-    """Refuse a version that is not spoken here."""
+    """Refuse a protocol version that is not supported."""
     if version != STATELESS:
         raise RpcFault(
             UNSUPPORTED_VERSION,
-            f"the protocol version {version[:64]!r} is not spoken here",
+            f"the protocol version {version[:64]!r} is not supported",
             {"supported": [STATELESS], "requested": version[:64]},
         )
 
 
 def check_headers(headers: Headers, message: RpcMessage) -> None:
-    """Refuse a request whose headers do not say what its body says: what routed it read only those."""
+    """Refuse a request whose headers do not match its body, since proxies may have routed it by the headers alone."""
     said = dict(headers)
     if len(said) != len(headers):
         names = [name for name, _ in headers]
@@ -224,18 +224,18 @@ def check_headers(headers: Headers, message: RpcMessage) -> None:
 
 
 def check_version_header(headers: Mapping[bytes, bytes]) -> None:
-    """For a notification, which says its version in the header alone."""
+    """`check_version` for a notification, which has its version only in the header."""
     check_version(headers.get(_VERSION, b"").decode("latin-1"))
 
 
 def find_log_level(meta: dict[str, Any]) -> int | None:
-    """From which level on a request wants to be told what tools log; None: not at all."""
+    """The lowest log level that a request wants to receive; None for no log lines."""
     level = meta.get(LOG_LEVEL)
     return None if level is None else read_level(level, f"params._meta: {LOG_LEVEL!r}")
 
 
 def read_level(level: object, where: str) -> int:
-    """The rank of a level of log lines."""
+    """The rank of a log level; `RpcFault` for an unknown one."""
     if type(level) is not str or level not in RANK:
         raise RpcFault(INVALID_PARAMS, f"{where} is one of {', '.join(RANK)}")
     return RANK[level]

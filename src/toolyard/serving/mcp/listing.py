@@ -1,6 +1,6 @@
-"""The catalog as MCP clients see it: `McpNames`, the names by which they know the tools, and the pages of `tools/list`.
+"""The catalog for MCP clients: `McpNames` maps their tool names, `ToolListing` makes the pages of `tools/list`.
 
-A page is written once for each catalog and scope.
+Pages are cached for each snapshot and scope.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
 
 TTL_MS = 5000
-"""How long a list may be cached; clients that listen are notified at once when it changes."""
+"""How long clients may cache a list. Subscribed clients are notified of changes at once."""
 
 
 class VisibleTools(msgspec.Struct, frozen=True):
-    """What one scope sees of a catalog, and a digest of it."""
+    """The tools of a catalog that one scope sees, and a digest of them."""
 
     tools: Sequence[Tool]
     digest: bytes
@@ -46,7 +46,7 @@ _ALLOWED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class McpTool:
-    """One wire name: whom it calls, and under which conditions."""
+    """The tool behind a wire name, and the conditions for calling it."""
 
     __slots__ = ("has_schema", "header_params", "name", "overload", "requires", "tool", "wraps")
 
@@ -55,22 +55,22 @@ class McpTool:
         self.overload = overload
         self.tool = tool
         self.wraps = wraps(tool)
-        """True if a result is structured as `{"result": ...}` even when it is an object."""
+        """True if results are wrapped as `{"result": ...}` even if they are objects."""
         self.has_schema = promises_output(tool)
         self.header_params = read_header_params(tool.parameters)
         self.requires = _find_required(tool)
 
     def make_call(self, arguments: Json, call_id: str | None) -> ToolCall:
-        """A call of it, as the engine knows it."""
+        """A call of this tool, for the engine."""
         return ToolCall(self.name, arguments, call_id, self.overload)
 
 
 _MAYBE_JSON = frozenset('{["-0123456789tfn \t\r\n')
-"""What a JSON text can begin with."""
+"""Characters that JSON text can begin with."""
 
 
 def make_call_result(result: ToolResult, tool: McpTool | None = None) -> Json:
-    """The `CallToolResult` of a call. Blocks travel as they are; a value that is no object is `{"result": value}`."""
+    """The `CallToolResult` of a call. Content blocks are sent unchanged; non-objects become `{"result": value}`."""
     out: Json
     info = None if result.error is None and result.error_info is None else error_of(result)
     if info is not None:
@@ -106,10 +106,10 @@ def _value_as_text(value: Any) -> str:
 
 
 class McpNames:
-    """The wire names of one snapshot: bare for tools of domains, as on the other wires, else those of the dialects.
+    """The wire names of one snapshot: bare names for tools of domains, as in HTTP and ARP, else the dialects' names.
 
-    With `bare`, bare for every tool whose name no other tool has. A bare name that would pass for another tool's name
-    is not used.
+    With `bare`, every tool with a unique name gets its bare name. A bare name that could be mistaken for another
+    tool's name is not used.
     """
 
     def __init__(self, names: ServedNames, reserved: Iterable[str] = (), *, bare: bool = False) -> None:
@@ -118,7 +118,7 @@ class McpNames:
         self.wire = wire_names_of(snapshot)
         taken = set(reserved)
         self._bare: dict[str, str] = {}
-        """Wire name by qualified name, where it is a bare one."""
+        """Bare wire names, by qualified name."""
         self._qualified: dict[str, str] = {}
         counts = Counter(candidates[0].tool.name for candidates in snapshot.names.values()) if bare else {}
         for qualified, candidates in snapshot.names.items():
@@ -132,7 +132,7 @@ class McpNames:
         self._known: dict[str, McpTool] = {}
 
     def spell_tool(self, tool: Tool) -> str:
-        """The name a list shows; each overload has its own."""
+        """The name of a tool in lists; each overload has a separate one."""
         qualified = tool.qualified_name
         bare = self._bare.get(qualified)
         if bare is not None and self.snapshot.names[qualified][0].tool is tool:
@@ -140,13 +140,13 @@ class McpNames:
         return self.wire.encode(tool)
 
     def show_tool(self, tool: Tool, line: Json) -> Json:
-        """A line of a list, under the name it has here, and with the one it has everywhere."""
+        """A list item with the tool's name for this server, and its qualified name in `_meta`."""
         meta = line.get("_meta")
         known = meta if isinstance(meta, dict) else {}
         return {**line, "name": self.spell_tool(tool), "_meta": {**known, QUALIFIED_NAME: tool.qualified_name}}
 
     def find_listed(self, wire: str) -> McpTool | None:
-        """The tool that a list shows under that name; None for whatever else a request may call it by."""
+        """The tool with this name in lists; None for other names, even if `resolve_tool` accepts them."""
         found = self._known.get(wire)
         if found is None:
             qualified = self._qualified.get(wire)
@@ -158,7 +158,7 @@ class McpNames:
         return found
 
     def resolve_tool(self, name: str, principal: Principal) -> McpTool | None:
-        """The tool that a caller means by any of its names, among those that they see."""
+        """The tool for any of its names; None if there is none that the caller sees."""
         known = self.find_listed(name)
         if known is None:
             qualified = self._names.find_name(name, None if principal is NOBODY else principal.sees)
@@ -169,9 +169,9 @@ class McpNames:
 
 
 def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
-    """The arguments that headers repeat; none if one of the annotations is not valid.
+    """The arguments that headers repeat; empty if an annotation is invalid.
 
-    Clients leave out a tool with such an annotation, so no client can be expected to send its headers.
+    Clients ignore tools with an invalid annotation, so they cannot be expected to send headers for them.
     """
     try:
         return find_header_params(schema)
@@ -180,17 +180,17 @@ def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
 
 
 def _find_required(tool: Tool) -> dict[str, Any] | None:
-    """What a client must be able to do for the tool to be called: `metadata: {mcp: {requires: {sampling: {}}}}`."""
+    """The client capabilities that a tool needs, from `metadata: {mcp: {requires: {sampling: {}}}}`; None if none."""
     mcp = tool.metadata.get("mcp")
     required = mcp.get("requires") if isinstance(mcp, dict) else None
     return required if isinstance(required, dict) and required else None
 
 
 class ToolListing:
-    """The pages of one server.
+    """The pages of `tools/list` of one server.
 
-    A cursor names a place in just the list it was made for. Once that is another list, the cursor is refused: a
-    client that went on with it could miss a tool, or see one twice, and not know.
+    A cursor is valid only for the list it was made for. It is refused once the list has changed, since a client that
+    continued with it could miss a tool or see one twice without noticing.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class ToolListing:
         self._catalog = catalog
         self._builtin = builtin
         self._cached = cached
-        """What the stateless version says of how long a page may be believed."""
+        """Fields of the stateless version that tell how long a page may be cached."""
         self._reads = reads
         self._size = block.page_size
         self._shows_all = block.expose != "search"
@@ -223,7 +223,7 @@ class ToolListing:
 
     @paused_gc()
     def _write_page(self, names: McpNames, principal: Principal, cursor: str | None, stateless: bool) -> bytes:
-        # What is written here is there to stay for as long as the catalog is.
+        # Collecting garbage meanwhile would be useless: what is created here lives as long as the catalog.
         seen = self._find_visible(names, principal)
         (start,) = (
             (0,) if cursor is None else read_cursor(seen.digest, cursor, tuple[Position]) or (len(seen.tools) or 1,)

@@ -1,4 +1,4 @@
-"""Mail between workers: messages for a client whose stream, or whose call, is in another process."""
+"""Messages between workers: for a client whose stream or running call is in another process."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from toolyard.sessions.records import Records
 _MAIL = "mcp_mail"
 _LOST_SECONDS = 60.0
 _MOST_MAIL = 256
-"""Messages for one session that no worker has taken yet."""
+"""Maximum messages for one session that no worker has taken yet."""
 
 
 class MailTaker(Protocol):
-    """A client, or a session, that messages for it can be handed to."""
+    """A client or session that receives messages."""
 
     def wants(self, document: Json) -> bool:
-        """True if a message is to be taken here, and by no other worker."""
+        """True if this process, and no other worker, must take the message."""
 
     def take(self, document: Json) -> None:
-        """One message, which is answered now or later."""
+        """Handle a message; the response may be sent later."""
 
 
 class StreamClient(MailTaker, Protocol):
-    """A client whose answers come on a separate stream."""
+    """A client that receives responses on a separate stream."""
 
     def take(self, document: Json, principal: Principal | None = None) -> None:
-        """`principal` is who sent it, if that is known better now."""
+        """Handle a message. `principal` is its sender; None leaves the client's principal unchanged."""
 
     @property
     def is_full(self) -> bool:
-        """True if nothing more should be taken until the peer has read what it was sent."""
+        """True if no message should be taken until the client has read its responses."""
 
 
 async def post_mail(records: Records, session_id: str, body: bytes) -> None:
-    """Leave a message for whichever worker has the stream, or the call, that it is about."""
+    """Store a message for the worker that has the stream or call it concerns."""
     if len(await records.aall(_MAIL, session_id)) >= _MOST_MAIL:
         raise make_overloaded("many messages of this session were not taken yet; wait, and send it again", 1)
     await records.aput(_MAIL, session_id, f"{time.time_ns():020d}-{secrets.token_hex(4)}", body)
 
 
 async def collect_mail(takers: Mapping[str, MailTaker], records: Records, seen: int) -> int:
-    """Take what other workers were sent for those who are here, by their session's id, in order.
+    """Deliver messages that other workers received for `takers` (by session id), in order.
 
-    Returns the version of it.
+    `seen` is the version of the mail at the last call; returns the current version.
     """
     version = await records.aversion(_MAIL)
     if version != seen:

@@ -1,6 +1,6 @@
-"""`MessageClient`: one peer of a wire that carries messages both ways: a pair of pipes, or the older SSE transport.
+"""`MessageClient`: a client of a bidirectional wire: standard input and output, or the older SSE transport.
 
-Answers come when they are ready, in any order. What needs no waiting is answered at once.
+Responses are sent when they are ready, in any order; `initialize` and faults are answered at once.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _log = logging.getLogger(__name__)
 
 
 class MessageClient:
-    """What is known of one peer, and what it waits for.
+    """The state of one client: protocol settings, running requests, open questions and subscriptions.
 
-    `send` passes answers on, which must not be lost; `tell` notifications, which may be.
+    `send` sends responses, which must not be lost; `tell` sends notifications, which may be dropped.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class MessageClient:
         self._greeted = self._elicits = False
         self._questions = ClientQuestions()
         self._listening: dict[Id, Json] = {}
-        """Subscriptions, with the tag of each."""
+        """The tag of each subscription, by the id of its request."""
 
     def notify_changed(self) -> None:
-        """The catalog has changed."""
+        """Notify the client of a changed catalog."""
         if self._greeted:
             self._tell(CHANGED)
         for tag in self._listening.values():
@@ -82,15 +82,15 @@ class MessageClient:
 
     @property
     def is_full(self) -> bool:
-        """True if nothing more should be taken until the peer has read what it was sent."""
+        """True if no message should be taken until the client has read its responses."""
         return False
 
     def wants(self, document: Json) -> bool:
-        """Every message that is for it."""
+        """True: all messages of its session belong to it."""
         return True
 
     def take(self, document: Any, principal: Principal | None = None) -> None:
-        """One message; it is answered now or later. `principal` is who sent it, if that is known better now."""
+        """Handle a message; the response may be sent later. `principal` is its sender; None leaves it unchanged."""
         if principal is not None:
             self._principal = principal
         try:
@@ -115,7 +115,7 @@ class MessageClient:
             self._send(encode_error(find_id(document), fault))
 
     def close(self) -> None:
-        """The peer is gone: stop what runs for it."""
+        """Stop the running requests of a client that is gone."""
         for inflight in list(self.running.values()):
             inflight.stop("over")
 
@@ -148,7 +148,7 @@ class MessageClient:
             self._listening[number] = tag
 
     def end_listening(self) -> None:
-        """Say that what was listened to is over."""
+        """End all subscriptions by sending their results."""
         for number, tag in self._listening.items():
             self._send(encode_result(number, finish_result({"_meta": dict(tag)}, stateless=True)))
         self._listening.clear()
@@ -160,6 +160,6 @@ class MessageClient:
             self._send(encode_error(number, fault))
         except ToolyardError as error:
             self._send(encode_error(number, RpcFault(REFUSED, str(error))))
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along
+        except Exception as error:  # noqa: BLE001 - a boundary: an unexpected error must not affect other requests
             _log.error("%s: failed with %s", turn.message.method, type(error).__name__, exc_info=error)
             self._send(encode_error(number, RpcFault(INTERNAL_ERROR, "the server failed; its log has it")))

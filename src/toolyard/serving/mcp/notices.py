@@ -12,13 +12,13 @@ from toolyard.model.call import Notice, Progress, ToolCall
 from toolyard.serving.mcp.json_rpc import RANK, Json
 
 Tell = Callable[[bytes], None]
-"""Passes a notification on to the client; called on the event loop."""
+"""Sends a notification to the client; called on the event loop."""
 
 _SHOWN = 10_000
 
 
 class NoticeRelay:
-    """Turns what a tool reports into notifications, from any thread, until its call is over."""
+    """Converts a tool's notices to notifications. May be called from any thread."""
 
     __slots__ = ("_last", "_level", "_loop", "_tell", "_thread", "_token")
 
@@ -31,10 +31,10 @@ class NoticeRelay:
         self._thread = threading.get_ident()
 
     def __call__(self, call: ToolCall, notice: Notice) -> None:
-        """Pass a notice on, if it is wanted."""
+        """Send a notice, if the client wants it."""
         try:
             text = self._encode_progress(notice) if isinstance(notice, Progress) else self._encode_line(notice)
-        except Exception:  # noqa: BLE001 - whatever a tool says, its call must not fail for that
+        except Exception:  # noqa: BLE001 - an invalid notice must not make the call fail
             text = self._encode_unsayable(notice)
         if text is None:
             return
@@ -44,11 +44,11 @@ class NoticeRelay:
         try:
             self._loop.call_soon_threadsafe(self._tell, text)
         except RuntimeError:
-            # The loop is closed, and the client gone.
+            # The loop is closed, so the client is gone.
             return
 
     def _encode_progress(self, notice: Progress) -> bytes | None:
-        # It must grow with each notification.
+        # MCP requires that progress increases with each notification.
         if self._token is None or not notice.progress > self._last:
             return None
         self._last = notice.progress
@@ -68,7 +68,7 @@ class NoticeRelay:
         return encode_notification("notifications/message", params)
 
     def _encode_unsayable(self, notice: Notice) -> bytes | None:
-        """What is no JSON, as it would be shown to a person; nothing if it cannot be shown either."""
+        """A log line with the repr of data that is not JSON; None for invalid progress."""
         if isinstance(notice, Progress):
             return None
         try:

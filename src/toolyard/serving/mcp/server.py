@@ -1,7 +1,4 @@
-"""`McpEndpoint`: a yard as MCP clients see it: the one table of methods that every wire uses, and what goes on beside.
-
-A call goes from a request on the wire to the engine; what its tool reports meanwhile is relayed.
-"""
+"""`McpEndpoint`: the MCP methods of a yard, used by all MCP transports, and the polling for changes and mail."""
 
 from __future__ import annotations
 
@@ -71,45 +68,45 @@ from toolyard.serving.streams import Subscribers
 from toolyard.sessions.records import Records
 
 IDEMPOTENCY_KEY = "toolyard/idempotency_key"
-"""Among a request's `_meta`: one that comes again with the same key gets the first answer again."""
+"""Key in a request's `_meta`; a repeated request with the same value gets the first response again."""
 _CONTEXT, _TRACE = "toolyard/context", "toolyard/trace"
 _LONGEST_ID = 512
 _IDLE_LOOK = 0.25
-"""Seconds between two looks while no client is there."""
+"""Seconds between polls while no client is connected."""
 _SWEEP = 30.0
 
 
 class LevelledClient(Protocol):
-    """A client that said once what it wants to hear."""
+    """A client with a log level that applies to all its requests."""
 
     level: int
 
 
 class RequestContext(msgspec.Struct, eq=False):
-    """A request, who made it, and how to tell them something before it is answered."""
+    """A request, its caller, and the ways to reach the client before the response."""
 
     message: RpcMessage
     caller: Caller
     tell: Tell | None
-    """None: nothing can be said before the answer."""
+    """Sends a notification before the response; None if that is impossible."""
     client: LevelledClient | None = None
     """The session; None in the stateless version."""
     headers: Headers | None = None
-    """Those that must repeat what the request says; None where there are none."""
+    """Headers that must match the body (stateless HTTP); else None."""
     ask: AskClient | None = None
-    """None: the client cannot show a form to a person."""
+    """None if the client does not support elicitation."""
     find_address: Callable[[], str] | None = None
-    """Gives the address that the client reached the server by; None where there is none."""
+    """Returns the address by which the client reaches the server; None if it has none."""
     measured: Json = {}
-    """What its duration is filed under."""
+    """Attributes of the metric of its duration."""
 
     @property
     def stateless(self) -> bool:
-        """True for a request of the version without a handshake."""
+        """True for a request of the protocol version without a handshake."""
         return self.client is None
 
     def make_listener(self) -> Callable[[ToolCall, Notice], None] | None:
-        """Who is to be told what a tool says meanwhile; None if the client wants to hear nothing."""
+        """A listener that relays a tool's notices to the client; None if the client wants none."""
         level = find_log_level(self.message.meta) if self.client is None else self.client.level
         token = self.message.meta.get("progressToken")
         if type(token) is not str and type(token) is not int:
@@ -119,7 +116,7 @@ class RequestContext(msgspec.Struct, eq=False):
         return NoticeRelay(self.tell, token, level)
 
     def read_object(self, key: str) -> Json:
-        """The object that its `_meta` has under a key; empty if there is none."""
+        """The object under a key of its `_meta`, empty if missing; `RpcFault` if it is not an object."""
         value = self.message.meta.get(key, NOTHING)
         if type(value) is not dict:
             raise RpcFault(INVALID_PARAMS, f"params._meta: {key!r} must be an object")
@@ -127,17 +124,17 @@ class RequestContext(msgspec.Struct, eq=False):
 
 
 class BuiltinTool(msgspec.Struct, frozen=True):
-    """One tool of the server's own."""
+    """One built-in tool of the server."""
 
     name: str
     shown: Json
-    """As a list shows it."""
+    """Its definition in lists."""
     answer: Callable[[McpEndpoint, RequestContext, Json], Awaitable[Json]]
-    """Answers with a whole `CallToolResult`."""
+    """Returns a complete `CallToolResult`."""
 
 
 class McpEndpoint:
-    """The parts of the service that MCP uses, and what is known of clients, sessions and streams."""
+    """The MCP server: its methods, and its clients, sessions and streams."""
 
     def __init__(
         self,
@@ -163,13 +160,13 @@ class McpEndpoint:
         self.subscribers = Subscribers(self.block.max_streams)
         self.sessions = McpSessions(records, idle=self.block.session_idle_seconds, most=self.block.max_sessions)
         self.sse_clients: dict[tuple[str, str], StreamClient] = {}
-        """Clients of the older transport whose stream is here, by owner and session."""
+        """Clients of the SSE transport whose stream is in this process, by owner and session id."""
         self._keys = keys
         self._admission = admission
         self._invoker = invoker
         self._approvals = yard.tool_engine.approvals
         self._builtin = {tool.name: tool for tool in builtin}
-        # Where keys say what is seen, not all clients get the same list.
+        # If keys are required, lists differ by key and must not be cached publicly.
         scope = "private" if keys is not None and keys.required else "public"
         self._cached: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
         shown = [tool.shown for tool in builtin]
@@ -208,32 +205,33 @@ class McpEndpoint:
 
     @property
     def is_stale(self) -> bool:
-        """True if `names` would have to be made, which takes a while where there are many tools."""
+        """True if `names` must be rebuilt, which takes long if there are many tools."""
         return self._names is None or self._names.snapshot is not self.yard.tool_registry.snapshot
 
     async def catch_up(self) -> None:
-        """Make `names` beside the event loop, if they have to be made."""
+        """Rebuild `names` in a thread, if they are stale."""
         async with self._catching_up:
             if self.is_stale:
                 await asyncio.to_thread(lambda: self.names)
 
     @property
     def names(self) -> McpNames:
-        """The wire names of the registry as it now is."""
+        """The wire names of the current registry; rebuilt here if they are stale."""
         names = self._names
         if names is None or self.is_stale:
             names = self._names = McpNames(self._served_names.now, self._builtin, bare=self.block.names == "bare")
         return names
 
     async def poll(self) -> float | None:
-        """Tell clients if the catalog has changed, do what other workers were told to have done here, and now and then
-        forget what is not used any more; without connected clients it is done less often.
+        """Notify clients of a changed catalog, deliver mail from other workers, and regularly drop unused sessions.
+
+        Returns the seconds until the next poll, or None for the default.
         """
         self._notice_changes()
         if self._keys is not None and self._keys.required:
             self.subscribers.keep_only(self._keys.lets_in)
         records, now = self.records, asyncio.get_running_loop().time()
-        # First, so that nothing that stands there can keep itself from being forgotten.
+        # Before delivering mail, so that a message whose delivery fails is still removed when it expires.
         if now >= self._sweep:
             self._sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
             await self.sessions.sweep()
@@ -245,7 +243,7 @@ class McpEndpoint:
         return None if len(self.sessions) or len(self.subscribers) else _IDLE_LOOK
 
     def _notice_changes(self) -> None:
-        """Tell clients if the catalog has changed since the last look."""
+        """Notify clients if the catalog has changed since the last poll."""
         snapshot = self.yard.tool_registry.snapshot
         before, self._shown = self._shown, snapshot
         # The first look only records the current catalog: no client has seen another.
@@ -276,7 +274,7 @@ class McpEndpoint:
         return await self._ask_about(turn, work, result) if turn.caller.unfinished else _finish(turn, result)
 
     async def _ask_about(self, turn: RequestContext, work: Callable[[], Awaitable[Json]], result: Json) -> bytes:
-        """The result of a call that is held, or what came of it after the client was asked."""
+        """The result of a held call, or its final result if the client was asked and has decided."""
         while turn.caller.unfinished:
             approval = await find_own_question(self._approvals, turn.caller)
             if approval is None:
@@ -304,7 +302,7 @@ class McpEndpoint:
         def interrupted(info: ErrorInfo) -> Response:
             return JsonResponse(make_call_result(ToolResult.failed(ToolCall(name, arguments), info)))
 
-        # One of the server's own calls another, if its arguments name one.
+        # A built-in tool may call another tool, which its arguments name.
         meant = arguments.get("name") if name in self._builtin else name
         known = self.names.resolve_tool(meant, turn.caller.principal) if type(meant) is str else None
         tool_name = known.name if known is not None else meant if type(meant) is str else None
@@ -318,7 +316,7 @@ class McpEndpoint:
     async def call_yard_tool(
         self, turn: RequestContext, name: str, arguments: Json, headers: Headers | None = None
     ) -> Json:
-        """The `CallToolResult` of a call of a tool of the yard; `headers` are those that must repeat its arguments."""
+        """The `CallToolResult` of a call of a tool of the yard; `headers`, if any, must match its arguments."""
         if self.is_stale:
             await self.catch_up()
         known = self.names.resolve_tool(name, turn.caller.principal)
@@ -331,7 +329,7 @@ class McpEndpoint:
             turn.measured |= describe_tool(known.name)
         if known is not None and known.requires is not None:
             _check_client(turn, known.requires)
-        # Of a name that stands for nothing they see, a caller is not told what it stands for.
+        # Pass an unresolved name on unchanged, so that the error does not reveal a hidden tool.
         call = known.make_call(arguments, call_id) if known is not None else ToolCall(name, arguments, call_id)
         (result,) = await self.run_calls(
             *(turn, (call,)),
@@ -344,7 +342,7 @@ class McpEndpoint:
         return make_call_result(result, known)
 
     async def run_calls(self, turn: RequestContext, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
-        """Answer calls in one of the places that the server has for running them."""
+        """Run calls in a place of the admission, which is returned only when abandoned work has ended, too."""
         caller, find_address = turn.caller, turn.find_address
         async with Place(self._admission, caller.principal, caller.abandoned):
             results = await self._invoker.run_calls(caller, calls, **options)
@@ -373,7 +371,7 @@ class McpEndpoint:
         return finish_result({"supportedVersions": [STATELESS], **self._introduce(), **self._cached}, stateless=True)
 
     async def _refuse_initialize(self, turn: RequestContext) -> bytes:
-        raise RpcFault(METHOD_NOT_FOUND, "this session was begun before")
+        raise RpcFault(METHOD_NOT_FOUND, "the session is initialized already")
 
 
 def _finish(turn: RequestContext, result: Json) -> bytes:
@@ -382,7 +380,7 @@ def _finish(turn: RequestContext, result: Json) -> bytes:
 
 
 def _check_client(turn: RequestContext, required: Json) -> None:
-    """A tool may need a client that can do more than call it; only the stateless version says what it can do."""
+    """Refuse a client that lacks required capabilities; only the stateless version sends them with each request."""
     can = turn.message.meta.get(CLIENT_CAPABILITIES, NOTHING)
     missing = {key: value for key, value in required.items() if key not in can}
     if turn.stateless and missing:
@@ -394,7 +392,7 @@ def _check_client(turn: RequestContext, required: Json) -> None:
 
 
 def negotiate_version(message: RpcMessage) -> str:
-    """The version that is spoken from then on: the client's, or the newest, which it may then refuse."""
+    """The protocol version to use: the client's if supported, else our newest, which the client may refuse."""
     wanted = message.params.get("protocolVersion")
     if type(wanted) is not str:
         raise RpcFault(INVALID_PARAMS, "params.protocolVersion must be text")

@@ -1,9 +1,8 @@
-"""Sessions of the versions that begin with a handshake, and the requests under way in them.
+"""Sessions of the protocol versions with a handshake, and the requests that run in them.
 
-A session is a record beside those of the service, so any worker can go on with one that another began. Each keeps
-what it has seen at hand, believes it for a moment, and then looks again: an ended session is over everywhere within
-`BELIEVED`. What is bound to one process are the streams and the requests under way; messages about those go to that
-process through the `mailbox`.
+A session is a stored record, so any worker can continue a session that another one began. Each worker caches sessions
+for `BELIEVED` seconds before it checks the record again, so an ended session is over in all workers within that time.
+Streams and running requests belong to one process; messages about those reach it through the `mailbox`.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from toolyard.serving.mcp.json_rpc import CHANGED, RANK, Id, Json
 from toolyard.sessions.records import Records
 
 Reason = Literal["cancelled", "over"]
-"""Its client asked for that, or its session is over."""
+"""Why a request was stopped: its client cancelled it, or its session ended."""
 
 
 class InflightRequest(msgspec.Struct, eq=False):
-    """One request. It is in the table of its session, or client, unless it was stopped or is done."""
+    """A running request. It is removed from the table of its session or client when it is stopped or done."""
 
     task: asyncio.Task[Any]
     reason: Reason | None = None
-    """None: it was not stopped here."""
+    """None unless `stop` was called."""
 
     def stop(self, reason: Reason) -> None:
-        """Stop it, if it can be stopped."""
+        """Cancel the task of the request."""
         self.reason = reason
         self.task.cancel()
 
@@ -47,23 +46,23 @@ CANCEL = "notifications/cancelled"
 
 
 def find_cancelled(document: Json) -> Id | None:
-    """The id of the request that a message wants cancelled; None if it is no such message, or names none."""
+    """The id of the request that a message cancels; None if it cancels none."""
     params = document.get("params") if document.get("method") == CANCEL else None
     number = params.get("requestId") if type(params) is dict else None
     return number if type(number) is str or type(number) is int else None
 
 
 def cancel_request(running: Running, document: Json) -> None:
-    """Stop the request that a message wants cancelled, if it is under way."""
+    """Stop the request that a message cancels, if it is running."""
     number = find_cancelled(document)
-    # Out of the table first: its id may be used again at once.
+    # Remove it from the table first, since the client may reuse its id at once.
     found = None if number is None else running.pop(number, None)
     if found is not None:
         found.stop("cancelled")
 
 
 def forget_request(running: Running, number: Id, inflight: InflightRequest) -> None:
-    """It is over: out of the table, unless another has its id by now."""
+    """Remove a finished request from the table, unless another request has its id by now."""
     if running.get(number) is inflight:
         del running[number]
 
@@ -86,40 +85,40 @@ class McpSession(msgspec.Struct, eq=False):
     owner: str
     version: str
     level: int
-    """The least level of log lines that the client gets."""
+    """Rank of the lowest level of log lines that the client receives."""
     text: bytes
-    """As the store has it."""
+    """The stored record, as last read or written."""
     used: float
     believed: float
-    """Until when it is there without a look at the store."""
+    """Until when it is assumed to exist without checking the store."""
     stored: float
-    """When the store was last told that it is used."""
+    """When its last use was written to the store."""
     running: Running = {}
-    """Calls under way here, by the id of their request."""
+    """Calls running in this process, by request id."""
     notices: EventStream | None = None
-    """What its latest `GET` reads."""
+    """The stream that its latest `GET` reads."""
     questions: ClientQuestions | None = None
-    """What the person at the client was asked here; None if the client cannot ask."""
+    """Open questions to the person at the client; None if the client does not support elicitation."""
 
     @property
     def is_busy(self) -> bool:
-        """True if calls are under way in it, or its notices are read."""
+        """True if calls are running in it, or its stream of notices is open."""
         return bool(self.running) or (self.notices is not None and not self.notices.over)
 
     def wants(self, document: Json) -> bool:
-        """True if a message is about a call that is under way here: its end, or what its client was asked."""
+        """True if a message concerns a call running in this process: it cancels it, or answers a question about it."""
         is_answer = self.questions is not None and self.questions.awaits(document)
         return is_answer or find_cancelled(document) in self.running
 
     def take(self, document: Json) -> None:
-        """A message that is wanted here."""
+        """Handle a message for which `wants` is true."""
         cancel_request(self.running, document)
         if self.questions is not None:
             self.questions.take(document)
 
 
 class McpSessions:
-    """All sessions, as far as this process knows. `idle` is in seconds; `most` are those at hand here."""
+    """The sessions known to this process. `idle` is in seconds; `most` limits those cached in this process."""
 
     def __init__(
         self,
@@ -136,15 +135,15 @@ class McpSessions:
         self._clock = clock
         self._wall = records.clock if wall is None else wall
         self._here: dict[tuple[str, str], McpSession] = {}
-        """By owner and id."""
+        """Cached sessions, by owner and id."""
 
     def __len__(self) -> int:
         return len(self._here)
 
     async def open(self, owner: str, version: str, *, elicits: bool = False) -> McpSession:
-        """A new session. Where there are too many, the longest unused one of the owner with most ends.
+        """Create a session. If there are too many, the longest unused one of the owner with the most is ended.
 
-        `elicits`: its client shows forms to people.
+        `elicits`: the client supports elicitation, that is, shows forms to people.
         """
         await self._make_room(owner)
         session_id = secrets.token_urlsafe(24)
@@ -153,7 +152,7 @@ class McpSessions:
         return self._take(owner, session_id, text, self._clock())
 
     def at_hand(self, owner: str, session_id: str) -> McpSession | None:
-        """The session, if it is known here to be there; else `find` may know more."""
+        """The session if it is cached and needs no check of the store; else use `find`."""
         session = self._here.get((owner, session_id))
         now = self._clock()
         if session is None or now >= session.believed:
@@ -162,14 +161,14 @@ class McpSessions:
         return session
 
     async def find(self, owner: str, session_id: str) -> McpSession | None:
-        """The session, wherever it began; None if it never did, is over, or has another owner."""
+        """The session, whichever worker began it; None if it does not exist, is over, or has another owner."""
         session = self.at_hand(owner, session_id)
         if session is not None:
             return session
         stored = await self._records.aget(KIND, owner, session_id) if len(session_id) <= 128 else None
         now = self._clock()
         session = self._here.get((owner, session_id))
-        # Where others see the same records, it may have been used there.
+        # With shared records, another worker may have used it.
         idle = session is not None and not self._records.shared and now - session.used > self._idle
         if stored is None or (idle and session is not None and not session.running):
             if session is not None:
@@ -183,7 +182,7 @@ class McpSessions:
         return session if await self._still_stored(session, now) else None
 
     async def keep(self, session: McpSession, level: int | None = None) -> bool:
-        """Have the store know that it is used, and at which level if that is new; False if it was ended meanwhile."""
+        """Store that the session is used, and a new `level` if given; False if it was ended in the meantime."""
         known, elicits = session.text, session.questions is not None
         while True:
             stored = _Stored(session.version, level or 0, elicits)
@@ -196,7 +195,7 @@ class McpSessions:
             if found is None:
                 self._drop(session.owner, session.id)
                 return False
-            # Another process changed it; what it says there holds.
+            # Another process changed the record, which takes precedence.
             known = found
 
     async def _still_stored(self, session: McpSession, now: float) -> bool:
@@ -204,16 +203,16 @@ class McpSessions:
 
     @property
     def busy(self) -> dict[str, McpSession]:
-        """Those in which calls are under way here, by their ids."""
+        """The sessions with calls running in this process, by id."""
         return {session.id: session for session in self._here.values() if session.running}
 
     async def end(self, owner: str, session_id: str) -> bool:
-        """It is over, and so is what runs in it; False if there was none."""
+        """End a session and stop its requests; False if it did not exist."""
         self._drop(owner, session_id)
         return await self._records.aremove(KIND, owner, session_id)
 
     async def sweep(self) -> None:
-        """Forget sessions that were unused for too long."""
+        """End sessions that were unused for too long, and renew the records of busy ones."""
         now = self._clock()
         for session in list(self._here.values()):
             if session.is_busy:
@@ -226,7 +225,7 @@ class McpSessions:
         await self._records.aexpire(KIND, self._wall() - self._idle * 1.25)
 
     def notify_all(self) -> None:
-        """The catalog has changed: notify every session that has a stream."""
+        """Notify every session that has a stream of a changed catalog."""
         for session in self._here.values():
             if session.notices is not None:
                 session.notices.put(CHANGED)
@@ -247,7 +246,7 @@ class McpSessions:
             inflight.stop("over")
 
     async def _make_room(self, owner: str) -> None:
-        """Where there are too many, end an idle one of an owner who has no fewer than `owner`, or raise 429."""
+        """If there are too many, end an idle session of an owner with at least as many as `owner`, or raise 429."""
         if len(self._here) < self._most:
             return
         counts = Counter(whose for whose, _ in self._here)

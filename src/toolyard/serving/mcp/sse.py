@@ -25,7 +25,7 @@ _HOME = "mcp_sse"
 
 
 class SseClient(MessageClient):
-    """A client whose answers come on a separate stream."""
+    """A client that receives responses on a separate stream."""
 
     def __init__(self, server: McpEndpoint, principal: Principal, address: str) -> None:
         self.stream = EventStream()
@@ -33,21 +33,21 @@ class SseClient(MessageClient):
 
     @property
     def is_full(self) -> bool:
-        """True if it has not read what it asked for before."""
+        """True if too many responses are unread."""
         return self.stream.is_full
 
 
 class SseTransport:
-    """Answers the two requests of the transport."""
+    """Handlers for the two requests of the transport."""
 
     def __init__(self, server: McpEndpoint) -> None:
         self._server = server
 
     async def open_stream(self, request: Request, send: Send) -> None:
-        """The stream of one client, until it is gone."""
+        """Serve the stream of one client until it disconnects."""
         refuse_head(request)
         if not read_accept(request).stream:
-            raise only_streams("what comes here is")
+            raise only_streams("this endpoint sends only")
         principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
         client = SseClient(self._server, principal, find_address(self._server, request))
@@ -66,7 +66,7 @@ class SseTransport:
                 await records.aremove(_HOME, owner, session_id)
 
     async def post_message(self, request: Request) -> Response:
-        """One message of a client; its answer comes on the stream."""
+        """Receive one message of a client; the response is sent on its stream."""
         principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", query_str(request, "session_id") or ""
         client = self._server.sse_clients.get((owner, session_id))

@@ -1,7 +1,7 @@
-"""MCP over standard input and output: one client, one message a line.
+"""MCP over standard input and output: one client, one message per line.
 
-Nothing but messages goes to the client. Whatever tools print goes to standard error, and their standard input is
-empty, whether they run in this process or in others.
+The client receives only messages. Output of tools goes to standard error, and their standard input is empty, whether
+they run in this process or in others.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from toolyard.serving.streams import Subscriber, nothing
 
 _CHUNK = 256 * 1024
 _HIGH = 8 * 1024 * 1024
-"""Bytes that the client has not read yet, at which it is not listened to any more."""
+"""Bytes unread by the client above which its input is no longer read."""
 _log = logging.getLogger(__name__)
 
 
 class StdioTransport(asyncio.Protocol):
-    """The wire to the one client."""
+    """The connection to the client."""
 
     def __init__(self, server: McpEndpoint) -> None:
         self._block = server.server_block
@@ -40,38 +40,38 @@ class StdioTransport(asyncio.Protocol):
         self.out = OutputPipe(self)
         self.client = MessageClient(server, self.write, self.write, NOBODY, server.server_block.public_url)
         self.over = asyncio.get_running_loop().create_future()
-        """Done when the client has said all."""
+        """Done when the client has closed its output or is gone."""
 
     def write(self, message: bytes) -> None:
-        """Send a message, whole."""
+        """Send a message as one line."""
         self.out.write(message + b"\n")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client can be heard."""
+        """Keep the transport, to pause and resume reading."""
         self._reading = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        """It says something."""
+        """Handle complete lines; pause reading while the client does not read its messages."""
         for line in self._lines.feed(data):
             self._read_line(line)
         if self._reading is not None and self.out.is_full:
             self._reading.pause_reading()
 
     def listen_again(self) -> None:
-        """It has read on, and may say more."""
+        """Resume reading, once the client has read its messages."""
         if self._reading is not None:
             self._reading.resume_reading()
 
     def eof_received(self) -> None:
-        """It has said all."""
+        """Finish: the client has closed its output."""
         self.finish()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Finish: the connection is lost."""
         self.finish()
 
     def finish(self) -> None:
-        """The client has gone, or said all."""
+        """Handle the last line and set `over`."""
         if not self.over.done():
             for line in self._lines.finish():
                 self._read_line(line)
@@ -91,7 +91,7 @@ class StdioTransport(asyncio.Protocol):
 
 
 class OutputPipe(asyncio.BaseProtocol):
-    """The way to the client: a pipe if it is one, else a file."""
+    """Output to the client: asynchronous to a pipe or socket, blocking to a file."""
 
     def __init__(self, wire: StdioTransport) -> None:
         self._wire = wire
@@ -100,7 +100,7 @@ class OutputPipe(asyncio.BaseProtocol):
         self.is_full = False
 
     async def open(self, fd: int) -> None:
-        """Take over a file descriptor."""
+        """Write to this file descriptor from now on, and own it."""
         if _is_pipe(fd):
             pipe = os.fdopen(fd, "wb", buffering=0)
             self._transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
@@ -109,7 +109,7 @@ class OutputPipe(asyncio.BaseProtocol):
             self._file = os.fdopen(fd, "wb", buffering=0)
 
     def write(self, data: bytes) -> None:
-        """All of it, before anything else."""
+        """Write all of the data, in order; buffered for a pipe."""
         if self._transport is not None:
             self._transport.write(data)
         elif self._file is not None:
@@ -119,21 +119,21 @@ class OutputPipe(asyncio.BaseProtocol):
                     view = view[self._file.write(view) or 0 :]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Finish: the client is gone."""
         self._transport = None
         self._wire.finish()
 
     def pause_writing(self) -> None:
-        """It does not read."""
+        """Note that the client does not read."""
         self.is_full = True
 
     def resume_writing(self) -> None:
-        """It has read on."""
+        """Resume input: the client reads again."""
         self.is_full = False
         self._wire.listen_again()
 
     async def flush(self, seconds: float) -> None:
-        """Wait until all is written, for so long at most."""
+        """Wait until everything is written, for at most this many seconds."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         while self._transport is not None and self._transport.get_write_buffer_size() and clock() < until:
@@ -142,7 +142,7 @@ class OutputPipe(asyncio.BaseProtocol):
             await asyncio.sleep(0.005)
 
     def close(self) -> None:
-        """Say no more."""
+        """Close the output, dropping unwritten data."""
         if self._transport is not None:
             self._transport.abort()
         elif self._file is not None:
@@ -150,7 +150,10 @@ class OutputPipe(asyncio.BaseProtocol):
 
 
 def take_streams() -> tuple[int, int]:
-    """Standard input and output for the protocol alone; other code gets an empty input, and standard error."""
+    """Reserve standard input and output for the protocol. Other code gets an empty input and writes to stderr.
+
+    Returns the file descriptors for reading and writing.
+    """
     sys.stdout.flush()
     reading, writing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -162,11 +165,11 @@ def take_streams() -> tuple[int, int]:
 
 
 async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asyncio.Event) -> None:
-    """Answer until the client has said all, or `stop` is set; then wait for what runs, within the server's limit."""
+    """Serve until the client closes its output or `stop` is set; then wait for running requests up to the limit."""
     wire = StdioTransport(server)
     client, out, patience = wire.client, wire.out, server.server_block.shutdown_timeout
     await out.open(writing)
-    # The one client is not asked to make room for others.
+    # With a single client, its stream never has to make room for another, so `end` does nothing.
     subscriber = Subscriber("", client.notify_changed, nothing)
     server.subscribers.join(subscriber)
     await _open_input(wire, reading)

@@ -1,6 +1,6 @@
 """MCP over HTTP: `/mcp`, with a handshake or stateless.
 
-The answer to a request is JSON if nothing else is to be said, else a stream from then on.
+The response to a request is JSON, or a stream if notifications are sent before the result.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _UNWATCHED_SECONDS = 0.02
 
 
 class AcceptedTypes(NamedTuple):
-    """What kinds of answer a client takes."""
+    """The media types that a client accepts."""
 
     json: bool
     stream: bool
@@ -70,7 +70,7 @@ _TAKES_BOTH = AcceptedTypes(True, True)
 
 
 def read_accept(request: Request) -> AcceptedTypes:
-    """What the client takes; 406 if that is nothing that is ever sent here."""
+    """Parse `Accept`; 406 if it allows neither JSON nor streams."""
     given = caller_of(request).headers.get(b"accept")
     if given is None or given == _BOTH:
         return _TAKES_BOTH
@@ -88,31 +88,32 @@ def read_accept(request: Request) -> AcceptedTypes:
 
 
 def refuse_head(request: Request) -> None:
-    """A stream has no end that a HEAD could tell of."""
+    """Refuse HEAD for a stream, with 405."""
     if request.method == "HEAD":
         raise HttpFault(405, "request.method_not_allowed", "HEAD is not allowed here", headers=((b"allow", b"GET"),))
 
 
 def find_address(server: McpEndpoint, request: Request) -> str:
-    """The address that the operator says the server has, or the one that the client reached it by."""
+    """The configured public URL of the server, or else the one the client used."""
     return base_url(request, server.server_block.public_url)
 
 
 class DisconnectWatch:
-    """Cancels the task of a request when its client is gone, which is how the stateless version cancels.
+    """Cancels the task of a request when its client disconnects, which is how stateless clients cancel.
 
-    Most are over sooner than a task to watch them is made and cancelled, or a timer: of these there is one for all.
+    Most requests are too short for a task or timer each. One timer for all starts a watching task only for requests
+    that have run through a whole interval of `_UNWATCHED_SECONDS`.
     """
 
     def __init__(self) -> None:
         self._young: dict[asyncio.Task[Any], Receive] = {}
         self._elder: dict[asyncio.Task[Any], Receive] = {}
-        """Those that were there at the last look already."""
+        """Requests that were already running at the last tick of the timer."""
         self._watching: dict[asyncio.Task[Any], asyncio.Task[None]] = {}
         self._looks = False
 
     def begin(self, receive: Receive) -> asyncio.Task[Any]:
-        """Watch the request of this task, which is to be handed to `end`."""
+        """Watch the request of the current task; returns the task, to pass to `end`."""
         call = asyncio.current_task()
         assert call is not None
         self._young[call] = receive
@@ -121,7 +122,7 @@ class DisconnectWatch:
         return call
 
     def end(self, call: asyncio.Task[Any]) -> None:
-        """It is answered."""
+        """Stop watching a request that was answered."""
         if self._young.pop(call, None) is None and self._elder.pop(call, None) is None:
             self._watching.pop(call).cancel()
 
@@ -136,7 +137,7 @@ class DisconnectWatch:
 
 
 class Reply:
-    """Collects what is said before the answer. From the first such thing on, the answer is a stream."""
+    """The HTTP response to one request. The first notification before the result turns it into a stream."""
 
     __slots__ = ("_make", "_send", "_takes", "_task", "stream")
 
@@ -149,12 +150,12 @@ class Reply:
 
     @property
     def may_be_json(self) -> bool:
-        """True if nothing has been said yet, and the client takes an answer without a stream."""
+        """True if no notification was sent and the client accepts JSON."""
         return self.stream is None and self._takes.json
 
     @property
     def tell(self) -> Tell | None:
-        """Says something before the answer; None if the client takes no stream."""
+        """Sends a notification before the result; None if the client does not accept streams."""
         return self._say if self._takes.stream else None
 
     def _say(self, message: bytes) -> None:
@@ -166,7 +167,7 @@ class Reply:
         return stream
 
     async def finish(self, message: bytes) -> Response | None:
-        """The answer itself, the last that is said: a response to be sent, or None if the stream was the answer."""
+        """Send the result. Returns a response to send, or None if the result was sent on the stream."""
         if self.may_be_json:
             return JsonResponse(message)
         (self.stream or self._begin()).put(message, is_last=True)
@@ -186,7 +187,7 @@ _STATUS = {
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
-"""Of errors in the stateless version; in the others an error is an answer like any other."""
+"""HTTP status by error code, in the stateless version; the other versions send errors with 200."""
 _STOPPED = {
     "cancelled": RpcFault(CANCELLED, "the request was cancelled"),
     "over": RpcFault(CANCELLED, "the session is over, and the request was cancelled with it"),
@@ -194,7 +195,7 @@ _STOPPED = {
 
 
 class StreamableHttp:
-    """Answers the three methods of `/mcp`. A handler that returns None has answered with a stream."""
+    """Handlers for the three HTTP methods of `/mcp`. A handler that returns None has sent a stream."""
 
     def __init__(self, server: McpEndpoint) -> None:
         self._server = server
@@ -202,7 +203,7 @@ class StreamableHttp:
         self._replies = KeptReplies()
 
     async def post_message(self, request: Request, send: Send) -> Response | None:
-        """One message of a client."""
+        """Handle one message of a client."""
         takes = read_accept(request)
         document: Any = None
         stateless = False
@@ -216,14 +217,14 @@ class StreamableHttp:
         except (RpcFault, HttpFault) as error:
             if isinstance(error, HttpFault) and (document is None or error.status == _NOT_ACCEPTABLE):
                 raise
-            # Its traceback knows this frame, which knows it: the message would wait to be collected.
+            # Drop the traceback: with this frame it forms a cycle that would keep the message until garbage collection.
             fault = refuse_request(error) if isinstance(error, HttpFault) else error.with_traceback(None)
             status = fault.status or (_STATUS.get(fault.code, 200) if stateless else 200)
             headers = {name.decode(): value.decode() for name, value in fault.headers}
             return JsonResponse(encode_error(find_id(document), fault), status, headers=headers)
 
     async def open_stream(self, request: Request, send: Send) -> Response | None:
-        """What a session is told unasked."""
+        """Serve the stream of notifications of a session, or resume a response after `Last-Event-ID`."""
         if is_stateless(caller_of(request).headers, None):
             raise _only_post()
         refuse_head(request)
@@ -232,10 +233,10 @@ class StreamableHttp:
         except RpcFault as fault:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
         if not read_accept(request).stream:
-            raise only_streams("what comes here is")
+            raise only_streams("this endpoint sends only")
         last = request.headers.get("last-event-id")
         if last is not None:
-            # Only answers have ids: this is the rest of one.
+            # Only events of responses have ids, so this resumes a response.
             await serve_stream(
                 self._server.subscribers, request, send, self._replies.resume(session.owner, session.id, last)
             )
@@ -244,7 +245,7 @@ class StreamableHttp:
         if before is not None:
             before.end()
         if before is not None or self._server.records.shared:
-            # It may come back, perhaps from another worker: whatever it missed meanwhile, this makes up for it.
+            # The client may be reconnecting, perhaps from another worker, and may have missed a change.
             session.notices.put(CHANGED)
         await serve_stream(self._server.subscribers, request, send, session.notices, silent=True)
         return None
@@ -265,7 +266,7 @@ class StreamableHttp:
     ) -> Response | None:
         headers = request.scope["headers"]
         if message is None:
-            raise RpcFault(INVALID_REQUEST, "nothing was asked here that could be answered")
+            raise RpcFault(INVALID_REQUEST, "the body is a response, but the server sent no request")
         if message.id is None:
             check_version_header(caller_of(request).headers)
             return Response(status_code=202)
@@ -274,13 +275,13 @@ class StreamableHttp:
         check_version(message.meta[PROTOCOL_VERSION])
         if message.method == LISTEN:
             if not takes.stream:
-                raise only_streams("what is listened to comes as")
+                raise only_streams("subscriptions are sent only as")
             await listen(self._server.subscribers, request, send, message)
             return None
         if self._server.is_stale:
             await self._server.catch_up()
             if await request.is_disconnected():
-                raise _STOPPED["cancelled"]  # of one that hung up meanwhile, nothing is begun
+                raise _STOPPED["cancelled"]  # the client has disconnected, so do not begin the call
         reply = Reply(send, takes)
         turn = RequestContext(message, caller_of(request), tell=reply.tell, headers=headers)
         turn.find_address = partial(find_address, self._server, request)
@@ -293,7 +294,7 @@ class StreamableHttp:
     async def _reply(
         self, turn: RequestContext, reply: Reply, inflight: InflightRequest | None = None
     ) -> Response | None:
-        """Answer, as JSON or as a stream; a fault that comes before anything was said is the caller's to tell."""
+        """Answer as JSON or as a stream. Faults are raised if the response can still be JSON."""
         try:
             text = encode_result(turn.message.id, await self._server.answer(turn))
         except RpcFault as fault:
@@ -336,7 +337,7 @@ class StreamableHttp:
         except asyncio.CancelledError:
             if inflight.reason is None:
                 raise
-            # The reader of a stream was told already.
+            # On a stream, `_reply` has sent the error already.
             return (
                 None
                 if reply.stream is not None
@@ -355,7 +356,7 @@ class StreamableHttp:
         return JsonResponse(text, headers={SESSION_ID: session.id})
 
     async def _find_session(self, request: Request) -> McpSession:
-        """The session that a request belongs to; 400 if it names none, 404 if there is none any more."""
+        """The session of a request; status 400 if it names none, 404 if the session is over or unknown."""
         caller = caller_of(request)
         session_id = caller.headers.get(SESSION_ID.encode())
         if session_id is None:
@@ -366,7 +367,7 @@ class StreamableHttp:
         return session
 
     async def _take_notice(self, request: Request, session: McpSession, document: Json) -> None:
-        """A cancellation, or the answer to what a client was asked in a call, which another worker may be answering."""
+        """Handle a cancellation or the response to a question; forward it if its call may run in another worker."""
         body, records = request.scope[BODY], self._server.records
         if session.wants(document):
             session.take(document)
@@ -377,7 +378,7 @@ class StreamableHttp:
 
 
 async def read_document(request: Request) -> Json:
-    """The body, which is one JSON object."""
+    """Parse the body, which must be one JSON object."""
     document: Any = None
     try:
         document, _ = await read_json(request, dict)
@@ -391,7 +392,7 @@ async def read_document(request: Request) -> Json:
 
 
 def _describe_break(error: BaseException, inflight: InflightRequest | None) -> RpcFault:
-    """The error on a stream whose call does not come to an end."""
+    """The error to send on a stream whose call was interrupted."""
     if inflight is not None and inflight.reason is not None:
         return _STOPPED[inflight.reason]
     if isinstance(error, asyncio.CancelledError):
@@ -405,7 +406,7 @@ def only_streams(what: str) -> HttpFault:
 
 
 def _only_post() -> HttpFault:
-    """The stateless version has nothing but POST."""
+    """405 for other methods than POST in the stateless version."""
     return HttpFault(
         405,
         "request.method_not_allowed",

@@ -1,4 +1,4 @@
-"""Approvals over HTTP: listing the calls that wait for a decision, and deciding on them."""
+"""Approvals over HTTP: listing approvals and deciding on them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _DECIDED: dict[str, Any] = {
 
 
 class ApprovalRoutes:
-    """Looks at approvals and decides; who may is asked where every face asks.
+    """Lists, shows and decides approvals.
 
-    No verb is required here: the caller of a call sees its approval, and may decide if the rule says so.
+    The operations require no verb, since callers see approvals of their own calls and may decide if the rule allows
+    it; `check_decider` checks who may decide, as for all interfaces.
     """
 
     def __init__(self, view: ApprovalView, longest_wait: float) -> None:

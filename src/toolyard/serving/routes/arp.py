@@ -1,4 +1,4 @@
-"""ARP v1: definitions, invocations, and the rules that optional fields are left out and never null."""
+"""ARP v1: definitions and invocations. Optional fields are left out, never null."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape
 
 
 class ArpResourceRef(Shape):
-    """Who or what is meant."""
+    """Reference to a resource."""
 
     type: str
     id: str
@@ -46,7 +46,7 @@ class ArpMetadata(Shape):
 
 
 class ArpDefinition(Shape):
-    """A tool, as ARP v1 spells it."""
+    """A tool in the format of ARP v1."""
 
     tool_id: str
     name: str
@@ -59,7 +59,7 @@ class ArpDefinition(Shape):
 
 
 class ArpInvocation(Shape):
-    """Call one tool with `args`; at least one of `tool_id` and `tool_name` says which."""
+    """Call one tool with `args`; at least one of `tool_id` and `tool_name` is required."""
 
     invocation_id: Annotated[str, Meta(min_length=1, max_length=512)]
     args: Json
@@ -75,7 +75,7 @@ class ArpInvocation(Shape):
 
 
 class ArpErrorCause(Shape):
-    """What was behind an error."""
+    """Cause of an error."""
 
     message: str
     code: str | UnsetType = UNSET
@@ -84,7 +84,7 @@ class ArpErrorCause(Shape):
 
 
 class ArpError(Shape):
-    """What went wrong, as ARP v1 spells it."""
+    """An error in the format of ARP v1."""
 
     code: str
     message: str
@@ -95,14 +95,14 @@ class ArpError(Shape):
 
 
 class ArpErrorEnvelope(Shape):
-    """A request that was refused, as ARP v1 spells it."""
+    """Response to a refused request, in the format of ARP v1."""
 
     error: ArpError
     extensions: Extensions | UnsetType = UNSET
 
 
 class ArpResult(Shape):
-    """What came of a call, as ARP v1 spells it."""
+    """Result of a call, in the format of ARP v1."""
 
     invocation_id: str
     ok: bool
@@ -113,7 +113,7 @@ class ArpResult(Shape):
 
 
 class ArpTools:
-    """The same tools under `/arp`."""
+    """The operations of ARP v1, under `/arp`."""
 
     def __init__(self, catalog: CatalogView, invoker: Invoker) -> None:
         self._catalog = catalog
@@ -179,7 +179,7 @@ class ArpTools:
         )
 
     def _resolve_call(self, principal: Principal, body: ArpInvocation) -> tuple[ToolCall, ErrorInfo | None]:
-        """The call of what id and name stand for, or why there is none. Both may be given, if they agree."""
+        """The call for id and name, and an error if the id is unknown. Both may be given if they mean the same tool."""
         given = ToolCall("" if body.tool_name is UNSET else body.tool_name, body.args)
         named = self._invoker.resolve_call(principal, given)
         if body.tool_id is UNSET:
@@ -229,7 +229,7 @@ def _show_violation(violation: dict[str, str]) -> str:
 
 
 def show_arp_definition(names: ServedNames, tool: Tool) -> dict[str, Any]:
-    """A tool as ARP spells it; what ARP has no field for is in the extensions."""
+    """A tool in the format of ARP; data without a field in ARP is in the extensions."""
     found: dict[str, Any] = {
         "tool_id": names.tool_id(tool.qualified_name),
         "name": names.spell_name(tool.qualified_name),

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: what happens, as it happens. A key sees its own events, one with `*:admin` all of them."""
+"""`GET /v1/events`: a stream of events. A key sees its own events, a key with `*:admin` all events."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from toolyard.serving.streams import (
 _AFTER = QueryParameter(
     "after", {"type": "string", "maxLength": 64}, "Id of the last event received, in place of `Last-Event-ID`."
 )
-_MISSED = b'{"message":"some events are no longer here; GET /v1/calls and GET /v1/approvals have what became of them"}'
+_MISSED = b'{"message":"some events are no longer kept; GET /v1/calls and GET /v1/approvals show what they were about"}'
 
 
 class EventRoutes:
-    """The stream of events."""
+    """The operation that streams events."""
 
     def __init__(self, feed: EventFeed, subscribers: Subscribers) -> None:
         self._feed = feed
@@ -68,11 +68,11 @@ class EventRoutes:
         body = write_event(retry=RETRY_MS)
         while not over[0]:
             if place is None or not feed.is_at_hand(place):
-                # From here on: what is still at hand would only look complete.
+                # Continue at the newest event: sending the kept ones would look complete, but have a gap before.
                 place = feed.newest
                 body += write_event(_MISSED, kind="events.missed", id=feed.write_id(place))
             chunk, reached = feed.take(principal, place)
-            # An id alone, so that who comes back later has not to be told that they missed what they may not see.
+            # If all events were hidden, send only an id, so that a client that resumes later skips them, too.
             body += chunk or (write_event(id=feed.write_id(reached)) if body else b"")
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,4 +1,4 @@
-"""The OpenAPI document: written from the routes and the types that requests are read by, so that it is true."""
+"""The OpenAPI document, generated from the routes and the types that parse requests, so that they agree."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _WITH_KEY = {
 _WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The body is not JSON."}
 _SAID = {
     200: "Done.",
-    201: "Made.",
+    201: "Created.",
     202: "Held: the call needs approval first; nothing has run.",
-    204: "Done; there is nothing to say.",
+    204: "Done; the response has no body.",
     304: "Unchanged since the given `ETag`.",
-    404: "There is none.",
+    404: "Not found.",
     409: "Conflict with an existing resource.",
-    501: "Nothing here can answer this tool.",
+    501: "No engine of the server can execute this tool.",
     504: "The tool took too long.",
 }
 _BRACES = re.compile(r"\{(\w+)\}")
@@ -56,7 +56,7 @@ _REF = "#/components/schemas/{name}"
 
 
 class OpenApiRoute:
-    """The document of all operations, this one included; written when it is first asked for, as few servers are."""
+    """Serves the document of all operations, including this one. It is generated on the first request."""
 
     def __init__(self, operations: Iterable[Operation], keys: KeyRing) -> None:
         self._keys = keys
@@ -68,14 +68,14 @@ class OpenApiRoute:
         """Return this API as an OpenAPI document."""
         keyed = self._keys.required
         if keyed not in self._documents:
-            # Off the loop, which it would hold for some 50 ms.
+            # In a thread, since it takes about 50 ms.
             document = await asyncio.to_thread(write_document, self._operations, keys=keyed)
             self._documents[keyed] = msgspec.json.encode(document)
         return JsonResponse(self._documents[keyed])
 
 
 def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]:
-    """The whole API. `keys` says whether requests need one."""
+    """The document of the API. `keys`: requests need a key."""
     shown = [route for route in routes if route.shown and not route.is_page]
     types = sorted({kind for route in shown for kind in _types(route)}, key=repr)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
@@ -158,7 +158,7 @@ def _header_parameters(route: Operation) -> list[dict[str, Any]]:
 
 
 _EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
-"""Of a stream, readers of a schema look at each event."""
+"""Schema of an event stream; by convention it describes one event."""
 
 
 def _responses(route: Operation, of: Mapping[Any, Any]) -> dict[int, dict[str, Any]]:
@@ -196,7 +196,7 @@ def _response(said: str, kinds: list[Any], of: Mapping[Any, Any]) -> dict[str, A
 
 
 def _completed(components: dict[str, Any]) -> dict[str, Any]:
-    """What a type checks in code, and its schema cannot know by itself."""
+    """Add constraints to the schemas that types check in code."""
     invocation = components["ArpInvocation"]
     return {
         **components,

@@ -28,7 +28,7 @@ _STATES = {"ok": "ok", "stale": "degraded", "failed": "down"}
 
 
 class OperationsRoutes:
-    """For operators: health and version without a key, the rest for admins."""
+    """Operations for operators: health and version are public, the rest needs `*:admin`."""
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class OperationsRoutes:
     @operation("GET /arp/v1/health", "State of the server", answers={200: Health}, access="open")
     async def show_health(self, request: Request) -> Response:
         """State of the store and of every source. Failures degrade the server; they do not stop it."""
-        # Names of sources may be paths or addresses, and callers need not have a key.
+        # Names of sources may be paths or addresses, and this needs no key, so keyed servers hide them.
         told = not self._keys.required
         checks = [
             _check_source(source, place, told) for place, source in enumerate(self._loaded.registry.report.sources)
         ]
         checks += await self._check_store()
-        # A copy: some of it is written by other threads.
+        # A copy, since other threads change it.
         failing = dict(self._failing)
         checks += [{"name": name, "status": "degraded", "message": kind} for name, kind in failing.items()]
         extensions: dict[str, Any] = {"toolyard.sandbox": self._loaded.sandbox}
@@ -140,6 +140,6 @@ def _check_source(source: SourceReport, place: int, told: bool) -> dict[str, Any
 
 
 def check_admin(request: Request) -> None:
-    """403 for a key that may not look after the server."""
+    """403 for a key without the scope `*:admin`."""
     if not caller_of(request).principal.scopes.everywhere("admin"):
         raise HttpFault(403, "auth.forbidden", "this needs a key with the scope *:admin")

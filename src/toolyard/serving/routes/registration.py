@@ -1,4 +1,4 @@
-"""Registering a tool over HTTP, and taking it out again."""
+"""Registering and removing tools over HTTP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Re
 
 
 class RegistrationRoutes:
-    """Changes the tools that are registered here; those of the config's sources are not touched."""
+    """Changes the tools registered over HTTP; tools of the config's sources cannot be changed."""
 
     def __init__(self, yard: Toolyard, registrations: Registrations, names: CurrentNames) -> None:
         self._yard = yard
@@ -44,12 +44,12 @@ class RegistrationRoutes:
         principal = caller_of(request).principal
         name = self._read_name(principal, path_value(request))
         document = (await read_json(request, dict))[1]
-        # A large definition takes long to read.
+        # In a thread, since parsing a large definition takes long.
         body, changes = await asyncio.to_thread(read_registration, name, document)
         _check_admin(principal, name)
         _check_server(principal, body)
         try:
-            # What a bare name means concerns all callers, and not only the namespace that the key may change.
+            # A bare name affects all callers, so a key limited to a namespace may not claim one.
             everywhere = principal.scopes.everywhere("admin")
             new = await self._registrations.put(name, body, qualified_only=not everywhere)
         except (ConfigError, DefinitionError, MalformedSource) as error:
@@ -90,9 +90,7 @@ class RegistrationRoutes:
         raise HttpFault(404, "tool.not_found", f"no tool is called {show(name)}")
 
     def _read_name(self, principal: Principal, given: str) -> str:
-        """The whole name; one without a namespace is a domain's tool if they see one that is spelt so, else in the
-        default one.
-        """
+        """The qualified name. A bare name is that of a visible domain tool, else a tool in the default namespace."""
         names = self._names.now
         name = names.qualify_name(given)
         if name != given and not principal.sees(names.snapshot.names[name][0].tool):
@@ -108,9 +106,9 @@ class RegistrationRoutes:
 
 
 def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration, list[Change]]:
-    """A body in our own words or in any dialect that catalogs have, and what was read otherwise than written.
+    """Parse a body in our format or any format that catalogs may have. Also returns the rewrites this needed.
 
-    The path says what the tool is called: a body that names another tool or namespace is refused.
+    The tool's name is that of the path; a body with another name or namespace is refused.
     """
     namespace, own = split_qualified(name)
     repeated = [("name", own), ("name", name), ("namespace", namespace)]
@@ -127,7 +125,7 @@ def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration
             raise DefinitionError(f"it defines {show(tool.qualified_name)}, and the path says {show(name)}")
         fields = {key: value for key, value in tool.to_dict().items() if key in Registration.__struct_fields__}
         for key in ("parameters", "output_parameters"):
-            # Lists of parameters and the like are no JSON object, and only objects can be stored.
+            # Convert lists of parameters and the like, since only JSON objects can be stored.
             fields[key], more = normalise(fields[key], is_input=key == "parameters")
             changes += [Change(f"/{key}{change.pointer}", change.what) for change in more]
         return msgspec.convert(fields | binding, Registration), changes
@@ -136,7 +134,7 @@ def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration
 
 
 def _enrichment_failed(error: EnrichmentError) -> HttpFault:
-    """The registry is as it was: an enrichment of the config could not do its part of the change."""
+    """503 for a change that a configured enrichment failed on; the registry is unchanged."""
     return HttpFault(
         503,
         "catalog.enrichment_failed",
@@ -153,7 +151,10 @@ def _check_admin(principal: Principal, name: str) -> None:
 
 
 def _check_server(principal: Principal, registration: Registration) -> None:
-    """A server of the yard is called in the yard's name, by whatever name the policy knows its tools."""
+    """Refuse tools of an MCP server unless the key has `*:admin`.
+
+    Such a tool calls the server with the yard's credentials, under a name that the policy may not cover.
+    """
     if isinstance(registration.binding, McpTarget) and not principal.scopes.everywhere("admin"):
         raise HttpFault(
             403,

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: begin, branch, call, look at, and end. A session belongs to the key that began it."""
+"""Sessions over HTTP: open, fork, run calls, read, and end. A session belongs to the key that opened it."""
 
 from __future__ import annotations
 
@@ -67,21 +67,21 @@ _CALLED: dict[str, Any] = {
 
 
 class SessionBody(Shape):
-    """A new session; without an id the server makes one up."""
+    """A new session; without an id, the server generates one."""
 
     session_id: SessionId | UnsetType = UNSET
     initial_state: Annotated[Json, Meta(extra_json_schema=initial_schema())] | UnsetType = UNSET
 
 
 class ForkBody(Shape):
-    """A branch of a session: all of its entries, or the first `at`."""
+    """A fork of a session, with all of its entries or the first `at`."""
 
     session_id: SessionId | UnsetType = UNSET
     at: Count | UnsetType = UNSET
 
 
 class SessionView(Shape):
-    """A session from outside. Equal histories have equal hashes."""
+    """Summary of a session. `state_hash` is equal for equal history and engine state."""
 
     session_id: str
     entries: Count
@@ -90,7 +90,7 @@ class SessionView(Shape):
 
 
 class SessionLine(Shape):
-    """A line of the list of sessions."""
+    """An item of the list of sessions."""
 
     session_id: str
     entries: Count
@@ -105,14 +105,14 @@ class SessionListing(Shape):
 
 
 class StateView(Shape):
-    """History and engine state, good as `initial_state` of another session."""
+    """History and engine state, usable as `initial_state` of another session."""
 
     state: Json
     state_hash: str
 
 
 class HistoryEntry(Shape):
-    """One call and what came of it; when it was recorded and how many seconds it took, where that is known."""
+    """One call and its result; when it was recorded and its duration in seconds, if known."""
 
     seq: Annotated[int, Meta(ge=1)]
     tool_call: Json
@@ -122,26 +122,26 @@ class HistoryEntry(Shape):
 
 
 class WorldView(Shape):
-    """World of a session; equal worlds have equal hashes, whatever path led there."""
+    """World of a session; equal worlds have equal hashes, whatever calls led to them."""
 
     world: Json
     world_hash: str
 
 
 class ChangeLine(Shape):
-    """One place where two worlds differ; of values in `shortened` only the beginning of their JSON text is told."""
+    """One difference between two worlds; values named in `shortened` are only the beginning of their JSON text."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
     before: Any | UnsetType = UNSET
     after: Any | UnsetType = UNSET
     thing: Text | UnsetType = UNSET
-    """What people call the thing that has changed, such as `order 1042`; left out where only the path can say."""
+    """A readable name of what has changed, such as `order 1042`; left out if there is none."""
     shortened: list[Literal["before", "after"]] | UnsetType = UNSET
 
 
 class DiffView(Shape):
-    """Compare two worlds; `left_out` counts the changes that are not listed."""
+    """Differences between two worlds; `left_out` counts changes that are not listed."""
 
     equal: bool
     changes: list[ChangeLine]
@@ -149,14 +149,14 @@ class DiffView(Shape):
 
 
 class HistoryPage(Shape):
-    """Part of a history, eldest first; `next` is the `after` of the next page."""
+    """Part of a history, oldest first; `next` is the `after` of the next page."""
 
     entries: list[HistoryEntry]
     next: Count | UnsetType = UNSET
 
 
 class SessionRoutes:
-    """Sessions of the engine, and calls in and outside of them."""
+    """Sessions of the engine, and calls with and without a session."""
 
     def __init__(self, engine: ToolEngine, invoker: Invoker, quota: SessionQuota) -> None:
         self._engine = engine
@@ -186,7 +186,7 @@ class SessionRoutes:
         idempotent=True,
     )
     async def fork_session(self, request: Request) -> Response:
-        """Fork a session, at its end or behind one of its entries."""
+        """Fork a session, at its end or after one of its entries."""
         check_may_begin(caller_of(request).principal)
         body, plain = await read_json(request, ForkBody)
         session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
@@ -304,7 +304,7 @@ class SessionRoutes:
         heavy=True,
     )
     async def show_world(self, request: Request) -> Response:
-        """State of the engines, now or behind one of the entries."""
+        """State of the engines, now or after one of the entries."""
         sessions, owner, at = self._engine.sessions, caller_of(request).principal.owner, _query_entry(request, "at")
 
         def read() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tools over HTTP: lists and searches of them, one tool's definition, and `:invoke`."""
+"""Tools over HTTP: lists, searches, definitions, and `:invoke`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _CALLED = dict.fromkeys(sorted({200, *CALL_STATUSES}), V0Result) | {409: (V0Resu
 
 
 class ToolRoutes:
-    """Calls tools, shows them, and lists them; calls first, since most requests are such."""
+    """Operations that call, show and list tools. Calls come first, since they are the most frequent."""
 
     def __init__(self, catalog: CatalogView, invoker: Invoker) -> None:
         self._catalog = catalog
@@ -137,13 +137,13 @@ class ToolRoutes:
     async def list_tools(self, request: Request) -> Response:
         """Names and descriptions; with a query parameter, pages of complete definitions."""
         if request.scope["query_string"]:
-            # Off the loop: a page may be a thousand tools, and the first search of a catalog makes its index.
+            # In a thread: a page may have a thousand tools, and the first search of a catalog builds the index.
             return await asyncio.to_thread(self._list_page, request)
         principal = caller_of(request).principal
         return await self._catalog.answer_listing(request, "v0", lambda snapshot: self._list_names(principal, snapshot))
 
     def _list_names(self, principal: Principal, snapshot: Snapshot) -> list[dict[str, str]]:
-        """One line a name: planners tell tools apart by that alone."""
+        """One item per name, not per overload, since clients of this list identify tools by name alone."""
         names = self._catalog.names.now
         lines: dict[str, dict[str, str]] = {}
         for tool in self._catalog.list_visible(principal, snapshot):
@@ -152,7 +152,7 @@ class ToolRoutes:
         return list(lines.values())
 
     def _list_page(self, request: Request) -> Response:
-        """The page of the catalog that a query asks for."""
+        """The page of the catalog that the query selects."""
         snapshot = self._catalog.registry.snapshot
         limit = query_int(request, "limit", 1, _MOST, 100)
         cursor = query_str(request, "cursor")
@@ -165,13 +165,13 @@ class ToolRoutes:
         if found.mode is not None:
             answer["search"] = found.mode
         if start + limit < (len(found.tools) if found.mode is None else min(len(found.tools) + 1, MOST_HITS)):
-            # A search is asked for as many as fill the page, so that one more is a guess.
+            # A search only returns enough hits to fill the page, so whether more follow is a guess.
             answer["next_cursor"] = str(start + limit)
         spelling = query_str(request, "format")
         if spelling is None:
             answer["tools"] = [show_native(tool, **found.of(tool)) for tool in page]
         else:
-            # Of the whole catalog: an overload is called the same whichever page it stands on.
+            # Names of the whole catalog, so that an overload has the same name on every page.
             dialect = get_dialect(spelling, page, names=wire_names_of(snapshot))
             answer["tools"] = dialect.format_tools(page)
             answer["names"] = {dialect.names.encode(tool): tool.qualified_name for tool in page}
@@ -182,7 +182,7 @@ class ToolRoutes:
         return JsonResponse(answer)
 
     def _filter_tools(self, request: Request, snapshot: Snapshot, k: int) -> CatalogHits:
-        """The tools that were asked for; if by words, the best first."""
+        """The tools that the query selects, best first if it has search words."""
         principal, query = caller_of(request).principal, read_query(request)
         namespaces, tags = set(query.get("namespace", ())), set(query.get("tag", ()))
         words, threshold = query_str(request, "q"), query_fraction(request, "threshold")
