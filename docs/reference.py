@@ -31,7 +31,7 @@ Every command takes `--json`, `--quiet` and `--verbose`.
 |---|---|
 | 0 | success |
 | 1 | findings, a failed call, or a name that does not exist |
-| 2 | invalid usage or configuration |
+| 2 | not carried out: invalid usage or configuration, or a source or store that failed |
 | 3 | a call is held for approval |
 | 130 | interrupted |
 

@@ -26,6 +26,6 @@ def test_defaults_are_said_where_they_say_something(capsys):
     run(["search", "--help"])
     shown = capsys.readouterr().out
     assert "Default: 5." in shown and "False" not in shown and "()" not in shown
-    assert [show_default(value) for value in (False, (), None, "", 0.5)] == [None, None, None, None, "0.5"]
+    assert [show_default(value) for value in (False, (), None, "", 0, 0.5)] == [*[None] * 4, "0", "0.5"]
     run(["install", "--help"])
     assert "Required." in capsys.readouterr().out

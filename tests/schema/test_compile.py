@@ -132,7 +132,10 @@ def test_400_digit_integers_and_true_are_judged_as_json_does():
         (r"/^[\d-x]$/i", r"(?i)^[\d\-x]$"),
         (r"^\w-[a-z\d-]$", r"^\w-[a-z\d-]$"),
         (r"[\\w-a", None),
+        (r"/[a-z]+$/", r"[a-z]+$"),
+        ("/api/v1/my", "/api/v1/my"),
+        ("/[a-z]+/", "/[a-z]+/"),
     ],
 )
-def test_a_hyphen_beside_a_class_of_characters_is_one_as_in_javascript(written, read):
+def test_a_pattern_is_read_as_in_javascript_and_a_path_stays_one(written, read):
     assert usable_pattern(written) == read

@@ -152,7 +152,7 @@ def read_rule(value: Any, where: str) -> FaultRule:
 
 
 class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures and delays to inject."""
+    """Failures, delays and wrong results to inject."""
 
     seed: Annotated[int, Meta(description="Seed of the random choices; another seed makes other calls fail.")] = 0
     rules: Annotated[

@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     faults: Annotated[
         FaultPlan | None,
         Meta(
-            description="Failures and delays to inject.",
+            description="Failures, delays and wrong results to inject.",
             extra_json_schema={"anyOf": [FAULTS_SCHEMA, {"type": "null"}]},
             extra={"check": FaultPlan.read},
         ),

@@ -16,7 +16,7 @@ _WIDEST, _NAMES = 100, 26
 
 def show_default(value: Any) -> str | None:
     """What the help says about a default; of a flag that is off, or of nothing, there is nothing to say."""
-    return None if value in (False, None, "", ()) else str(value)
+    return None if value is False or value in (None, "", ()) else str(value)
 
 
 class HelpText:

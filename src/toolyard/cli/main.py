@@ -144,8 +144,9 @@ _NOT_FOUND = (
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status.
 
-    0 is success, 1 findings, a failed call or a name that does not exist, 2 invalid usage or configuration, 3 a call
-    that waits for approval, 130 an interrupt.
+    0 is success, 1 findings, a failed call or a name that does not exist, 2 a command that could not be carried out
+    (invalid usage or configuration, or a source or store that failed), 3 a call that waits for approval, 130 an
+    interrupt.
     """
     prepare_streams()
     as_json = "--json" in arguments

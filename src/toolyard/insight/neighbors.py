@@ -33,7 +33,7 @@ class NeighborsOptions(VectorOptions, frozen=True, kw_only=True):
     max_candidates: Annotated[int, Meta(ge=1, description="Candidates to compare with each tool.")]
     max_neighbors: Annotated[int, Meta(ge=1, description="Neighbours to keep for each tool.")]
     duplicate_sim_thresh: Annotated[
-        float, Meta(gt=0, le=1, description="Similarity above which two tools count as duplicates.")
+        float, Meta(gt=0, le=1, description="Similarity from which two tools count as duplicates.")
     ]
 
 

@@ -143,7 +143,8 @@ def compile_schema(schema: dict[str, Any] | bool, *, assert_formats: bool = Fals
 
 
 _LONGEST_PATTERN = 1_000
-_SLASHED = re.compile(r"/(.*)/([a-z]*)", re.DOTALL)
+# Nothing matches a slash before the beginning or behind the end, so these are not part of the pattern; others may be.
+_SLASHED = re.compile(r"/(\^.*|.*(?<!\\)\$)/([a-z]*)", re.DOTALL)
 _BESIDE_CLASS = re.compile(r"(?<!\\)((?:\\\\)*\\[wdsWDS])-|(?<!\\)-(?=\\[wdsWDS])")
 _REPEATED = re.compile(r"(?<!\\)\{\d+(?:,\d*)?\}")
 
@@ -210,7 +211,7 @@ def _is_regex(error: jsonschema_rs.ValidationError) -> bool:
 def _explain_regex(pattern: Any) -> str:
     """Python's message about the pattern, which is more specific than the validator's."""
     if isinstance(pattern, str) and (bare := _REPEATED.sub("+", pattern)) != pattern and _is_usable(bare):
-        return "its repetitions are too large to compile; limit the length of a text with maxLength"
+        return "its repetitions are too large to compile, or out of order; limit the length of a text with maxLength"
     try:
         re.compile(pattern)
     except (re.error, TypeError, RecursionError, OverflowError) as error:

@@ -164,6 +164,9 @@ def test_a_tool_that_is_held_says_so_and_its_page_leads_to_the_approval(yard, br
     page = client.post("/console/tools/core::echo", data=data).text
     [waiting] = pending(client)
     assert "tool.held" in page and f'href="/console/approvals/{waiting["id"]}"' in page
+    decide(client, waiting["id"], "deny", reason="too loud")
+    page = client.post("/console/tools/core::echo", data=data).text
+    assert "tool.denied" in page and "too loud" in page and "Waiting for approval" not in page
 
 
 def test_a_key_sees_and_decides_what_is_its_own_to_see_and_decide(tmp_path, browse):

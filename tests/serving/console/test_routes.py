@@ -116,6 +116,10 @@ def test_a_query_is_shown_as_text(client):
     assert is_clean(text) and "<b>" not in text
 
 
+def test_a_query_of_blanks_lists_all_tools(client):
+    assert 'class="tool-name"' in client.get("/console/tools", params={"q": "  "}).text
+
+
 def test_a_long_list_has_pages_of_a_hundred():
     tools = [Tool(f"t{number:03}", f"n{number // 150}") for number in range(250)]
     with served(app_of(service_of(tools))) as url, httpx.Client(verify=False, base_url=url) as client:
@@ -221,15 +225,19 @@ def test_a_tool_that_has_changed_since_is_shown_again_instead_of_run(client):
 
 
 def test_a_secret_is_not_shown_again():
-    def sign_in_there(password: str) -> bool:
+    def sign_in_there(password: str = "", times: int = 1) -> bool:
         return True
 
-    schema = {"type": "object", "properties": {"password": {"type": "string", "format": "password"}}}
+    properties = {"password": {"type": "string", "format": "password"}, "times": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties}
     service = service_of([function_tool(sign_in_there, namespace="a", name="b", parameters=schema)])
     with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         page = run(client, service, "a::b", {"a0": "hunter2", "mode": "execute"})
         assert "Done." in page.text and "hunter2" not in page.text
         assert "hunter2" not in run(client, service, "a::b", {"a0": "hunter2", "mode": "json"}).text
+        assert "hunter2" not in run(client, service, "a::b", {"json": '{"password": "hunter2"}', "mode": "form"}).text
+        mistaken = run(client, service, "a::b", {"a0": "hunter2", "a1": "many", "mode": "json"}).text
+        assert "write a whole number" in mistaken and "hunter2" not in mistaken
 
 
 def test_a_huge_answer_is_cut_and_says_so():

@@ -39,6 +39,11 @@ def test_a_schema_that_contains_itself_ends():
     assert deep == {"next": {"next": {"next": {"next": {}}}}}
 
 
+def test_the_default_of_a_property_counts_before_that_of_a_branch():
+    branches = [{"type": "integer", "default": 3}, {"type": "string"}]
+    assert skeleton(form_fields({"type": "object", "properties": {"a": {"default": 5, "anyOf": branches}}})) == {"a": 5}
+
+
 def test_all_samples_of_one_form_share_the_steps():
     wide = {"type": "object", "properties": {f"p{n}": {} for n in range(8)}}
     for _ in range(3):

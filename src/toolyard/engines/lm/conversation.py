@@ -102,7 +102,7 @@ class Prompts:
         return known[1]
 
     def _history_messages(self, registry: ToolRegistry, entries: Sequence[bytes]) -> list[Message]:
-        """A pair of messages for each entry that fits the token limit, newest first."""
+        """Pairs of messages for the newest entries that fit the token limit, oldest first."""
         heads: dict[str, str | None] = {}
         pairs: list[Message] = []
         left = self._max_tokens

@@ -159,7 +159,8 @@ def _field(control: str, name: str, part: Any, refs: References, steps: Iterator
         options = ()
     examples = core.get("examples")
     example = examples[0] if isinstance(examples, list) and examples else core.get("example")
-    sample = make_sample(core, refs, steps)
+    # A branch of the schema may have another default; the outer one counts.
+    sample = default if has_default else make_sample(core, refs, steps)
     return FormField(
         control=control,
         name=name,

@@ -112,6 +112,7 @@ def _turn_form(service: Service, request: Request, data: Mapping[str, str], draf
     form = read_json_form(_JSON, data[_JSON]) if was_json else read_form(fields, data)
     # A field that nothing was typed into is no mistake here.
     mistakes = {control: words for control, words in form.mistakes.items() if data.get(control)}
+    secret = {field.control: field.name for field in fields if field.kind == "secret"}
     filled, notice = None, ""
     if not mistakes and was_json:
         defaults = {field.name: field.default for field in fields if field.has_default}
@@ -120,13 +121,13 @@ def _turn_form(service: Service, request: Request, data: Mapping[str, str], draf
             "" if filled is not None else "The form cannot show these arguments: some of them do not fit its fields."
         )
     elif not mistakes:
-        secret = {field.name for field in fields if field.kind == "secret"}
         arguments = {**skeleton(fields), **form.arguments}
-        filled = {_JSON: pretty({name: value for name, value in arguments.items() if name not in secret})}
+        filled = {_JSON: pretty({name: value for name, value in arguments.items() if name not in secret.values()})}
+    left = data if filled is None else filled
     shown = {
         "mistakes": mistakes,
         "notice": notice,
-        "filled": filled or {**data},
+        "filled": {control: value for control, value in left.items() if control not in secret},
         "as_json": was_json is (filled is None),
     }
     return Shown(_TEMPLATE, _show_draft(service, request, msgspec.structs.replace(draft, **shown)))

@@ -50,11 +50,11 @@ _MOST_ENTRIES = 2**53
 _LIMIT = QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Entries per page; default 100.")
 _ENTRY = {"type": "integer", "minimum": 0, "maximum": _MOST_ENTRIES}
 _AFTER = QueryParameter("after", _ENTRY, "Only entries after this one.")
-_AT = QueryParameter("at", _ENTRY, "Entry; by default the end.")
+_AT = QueryParameter("at", _ENTRY, "World after this entry; by default at the end.")
 _DIFF = (
     QueryParameter("other", {"type": "string"}, "Session to compare with; by default the same one."),
-    QueryParameter("at_a", _ENTRY, "Entry of the first session."),
-    QueryParameter("at_b", _ENTRY, "Entry of the second session."),
+    QueryParameter("at_a", _ENTRY, "First world: after this entry of the session."),
+    QueryParameter("at_b", _ENTRY, "Second world: after this entry of the other session."),
 )
 _CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page.")
 _ONE = "/v1/sessions/{session_id}"

@@ -44,7 +44,7 @@ class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
     timeout: Annotated[float, Meta(gt=0, description="Seconds that listing the tools may take.")]
     connect_timeout: ConnectTimeout
     approved: Annotated[
-        str | Path | None, Meta(description="File of approved definitions; tools that differ are rejected.")
+        str | Path | None, Meta(description="File of approved definitions; new and changed tools are rejected.")
     ]
 
 

@@ -49,7 +49,7 @@ class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
     timeout: Annotated[float, Meta(gt=0, description="Seconds that listing the tools may take.")]
     max_tools: Annotated[int, Meta(ge=1, description="Maximum number of tools to load from the server.")]
     approved: Annotated[
-        str | Path | None, Meta(description="File of approved definitions; tools that differ are rejected.")
+        str | Path | None, Meta(description="File of approved definitions; new and changed tools are rejected.")
     ]
 
 
