@@ -1,1 +1,1 @@
-"""Operations of the HTTP API, one family a file."""
+"""Operations of the HTTP API, one module per resource."""

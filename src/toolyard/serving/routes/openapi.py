@@ -1,4 +1,4 @@
-"""The OpenAPI document: written from the routes and the types that requests are read by, so that it is true."""
+"""The OpenAPI document, generated from the routes and the types that parse requests, so that it cannot go stale."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _REF = "#/components/schemas/{name}"
 
 
 class OpenApiRoute:
-    """The document of all operations, this one included; written when it is first asked for, as few servers are."""
+    """Serves the document of all operations, including this one; generated on the first request, as few need it."""
 
     def __init__(self, operations: Iterable[Operation], keys: KeyRing) -> None:
         self._keys = keys
@@ -65,17 +65,17 @@ class OpenApiRoute:
 
     @operation("GET /openapi.json", "This document", answers={200: dict[str, Any]}, access="open")
     async def show_document(self, request: Request) -> Response:
-        """Return this API as an OpenAPI document."""
+        """The OpenAPI 3.1 document of this API."""
         keyed = self._keys.required
         if keyed not in self._documents:
-            # Off the loop, which it would hold for some 50 ms.
+            # In a thread: it takes about 50 ms.
             document = await asyncio.to_thread(write_document, self._operations, keys=keyed)
             self._documents[keyed] = msgspec.json.encode(document)
         return JsonResponse(self._documents[keyed])
 
 
 def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]:
-    """The whole API. `keys` says whether requests need one."""
+    """The OpenAPI document; `keys` says whether requests need a key."""
     shown = [route for route in routes if route.shown and not route.is_page]
     types = sorted({kind for route in shown for kind in _types(route)}, key=repr)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
@@ -158,7 +158,7 @@ def _header_parameters(route: Operation) -> list[dict[str, Any]]:
 
 
 _EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
-"""Of a stream, readers of a schema look at each event."""
+"""Schema of one event of a stream: OpenAPI tools apply the schema to each event."""
 
 
 def _responses(route: Operation, of: Mapping[Any, Any]) -> dict[int, dict[str, Any]]:
@@ -196,7 +196,7 @@ def _response(said: str, kinds: list[Any], of: Mapping[Any, Any]) -> dict[str, A
 
 
 def _completed(components: dict[str, Any]) -> dict[str, Any]:
-    """What a type checks in code, and its schema cannot know by itself."""
+    """Add constraints that types check in code, which their generated schemas lack."""
     invocation = components["ArpInvocation"]
     return {
         **components,

@@ -1,4 +1,4 @@
-"""Registering a tool over HTTP, and taking it out again."""
+"""Registering tools over HTTP, and removing them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Re
 
 
 class RegistrationRoutes:
-    """Changes the tools that are registered here; those of the config's sources are not touched."""
+    """Registers and removes tools; those of the config's sources cannot be changed."""
 
     def __init__(self, yard: Toolyard, registrations: Registrations, names: CurrentNames) -> None:
         self._yard = yard
@@ -40,16 +40,16 @@ class RegistrationRoutes:
         verb="admin",
     )
     async def put_tool(self, request: Request) -> Response:
-        """Register or replace a tool."""
+        """The body may use any format that catalogs have. Tools of the config's sources cannot be replaced."""
         principal = caller_of(request).principal
         name = self._read_name(principal, path_value(request))
         document = (await read_json(request, dict))[1]
-        # A large definition takes long to read.
+        # In a thread: a large definition takes long to parse.
         body, changes = await asyncio.to_thread(read_registration, name, document)
         _check_admin(principal, name)
         _check_server(principal, body)
         try:
-            # What a bare name means concerns all callers, and not only the namespace that the key may change.
+            # Bare names are shared by all namespaces, so claiming one needs `*:admin`.
             everywhere = principal.scopes.everywhere("admin")
             new = await self._registrations.put(name, body, qualified_only=not everywhere)
         except (ConfigError, DefinitionError, MalformedSource) as error:
@@ -71,7 +71,7 @@ class RegistrationRoutes:
         verb="admin",
     )
     async def delete_tool(self, request: Request) -> Response:
-        """Remove a registered tool."""
+        """Only registered tools can be removed; 409 for a tool of one of the config's sources."""
         principal = caller_of(request).principal
         try:
             name = self._read_name(principal, path_value(request))
@@ -90,8 +90,8 @@ class RegistrationRoutes:
         raise HttpFault(404, "tool.not_found", f"no tool is called {show(name)}")
 
     def _read_name(self, principal: Principal, given: str) -> str:
-        """The whole name; one without a namespace is a domain's tool if they see one that is spelt so, else in the
-        default one.
+        """The qualified name. A bare name means the tool that the principal sees under it, else a name in the default
+        namespace.
         """
         names = self._names.now
         name = names.qualify_name(given)
@@ -108,9 +108,9 @@ class RegistrationRoutes:
 
 
 def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration, list[Change]]:
-    """A body in our own words or in any dialect that catalogs have, and what was read otherwise than written.
+    """Read a body in toolyard's format or any dialect of catalogs; also returns the changes made while reading.
 
-    The path says what the tool is called: a body that names another tool or namespace is refused.
+    The URL path gives the tool's name; a body that names another tool or namespace is refused.
     """
     namespace, own = split_qualified(name)
     repeated = [("name", own), ("name", name), ("namespace", namespace)]
@@ -127,7 +127,7 @@ def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration
             raise DefinitionError(f"it defines {show(tool.qualified_name)}, and the path says {show(name)}")
         fields = {key: value for key, value in tool.to_dict().items() if key in Registration.__struct_fields__}
         for key in ("parameters", "output_parameters"):
-            # Lists of parameters and the like are no JSON object, and only objects can be stored.
+            # Normalise parameter lists and similar, since only JSON objects can be stored.
             fields[key], more = normalise(fields[key], is_input=key == "parameters")
             changes += [Change(f"/{key}{change.pointer}", change.what) for change in more]
         return msgspec.convert(fields | binding, Registration), changes
@@ -136,7 +136,7 @@ def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration
 
 
 def _enrichment_failed(error: EnrichmentError) -> HttpFault:
-    """The registry is as it was: an enrichment of the config could not do its part of the change."""
+    """The error for a change undone because an enrichment of the config failed."""
     return HttpFault(
         503,
         "catalog.enrichment_failed",
@@ -153,7 +153,7 @@ def _check_admin(principal: Principal, name: str) -> None:
 
 
 def _check_server(principal: Principal, registration: Registration) -> None:
-    """A server of the yard is called in the yard's name, by whatever name the policy knows its tools."""
+    """Require `*:admin` for a binding to an MCP server: the policy may know its tools by another namespace."""
     if isinstance(registration.binding, McpTarget) and not principal.scopes.everywhere("admin"):
         raise HttpFault(
             403,
