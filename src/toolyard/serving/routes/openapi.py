@@ -23,10 +23,10 @@ _ALWAYS = {
     405: "The method is not allowed here; `Allow` says which are.",
     408: "The request took too long to arrive.",
     414: "The path is too long.",
-    421: "The server does not answer for the name in `Host`.",
+    421: "The host name in `Host` is not allowed.",
     431: "The headers are too large.",
-    500: "The server failed; the log has it under the request id.",
-    503: "The server cannot answer now.",
+    500: "The server failed; its log has details under the request id.",
+    503: "The server cannot answer at the moment; try again later.",
 }
 _WITH_KEY = {
     401: "The key is missing or not valid.",
@@ -35,14 +35,14 @@ _WITH_KEY = {
 }
 _WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The body is not JSON."}
 _SAID = {
-    200: "Done.",
-    201: "Made.",
+    200: "Success.",
+    201: "Created.",
     202: "Held: the call needs approval first; nothing has run.",
-    204: "Done; there is nothing to say.",
+    204: "Success; the response has no body.",
     304: "Unchanged since the given `ETag`.",
-    404: "There is none.",
+    404: "Not found.",
     409: "Conflict with an existing resource.",
-    501: "Nothing here can answer this tool.",
+    501: "No engine of this server can call the tool.",
     504: "The tool took too long.",
 }
 _BRACES = re.compile(r"\{(\w+)\}")
