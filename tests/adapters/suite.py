@@ -1,4 +1,4 @@
-"""What holds for every adapter, whatever its framework calls it."""
+"""Tests that every adapter must pass."""
 
 import json
 import os
@@ -17,11 +17,11 @@ from .model_server import ModelServer
 from .yard import CASES, HELD, Case, answer_of, make_engine
 
 RESULTS = os.environ.get("TOOLYARD_FRAMEWORK_RESULTS")
-"""A folder for what `table.py` shows."""
+"""Folder for the results that `table.py` shows."""
 
 
 class AdapterSuite(ABC):
-    """A subclass says how its framework runs an agent."""
+    """Base class of adapter tests; a subclass implements `drive` for its framework."""
 
     name: ClassVar[str]
     holds_calls: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The pages of the docs: which there are, and the blocks of code in them."""
+"""The pages of the docs, and their code blocks."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An MCP server over HTTP whose every answer a test can replace."""
+"""An MCP server over HTTP whose responses tests can replace."""
 
 import json
 import socket
@@ -70,7 +70,7 @@ def reply_event(value, number=None):
 
 
 def until_closed(seen):
-    """Wait for the client to hang up, and say so."""
+    """Wait until the client closes the connection, and record it."""
 
     def wait(connection, request):
         connection.settimeout(SOON)
