@@ -1,7 +1,7 @@
-"""D2. Calls over a distribution: real definitions and everyday functions, each against its own limit.
+"""D2. Calls of many different tools: real definitions and everyday functions, each compared with its own limit.
 
-One tool says little: a way that fits it may fit nothing else. Real definitions come from the corpus of calls that
-`TOOLYARD_CORPUS` names, or from the small one of the tests.
+A single tool is not representative. Real definitions come from the corpus that `TOOLYARD_CORPUS` names, or else from
+the small one in the tests.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _ROUNDS = 5
 _REPEAT = 20
 _CORPUS = Path(os.environ.get("TOOLYARD_CORPUS") or Path(__file__).parents[1] / "tests" / "data")
 _KEPT = 2_000
-"""Entries after which a session begins anew, so that its history does not grow with the rounds."""
+"""Entries after which a new session is opened, so that histories do not grow with the rounds."""
 
 
 class _Deaf:
-    """A sink that does nothing with what it hears: what is measured is the way to it."""
+    """A sink that ignores events, so that only the emitting code is measured."""
 
     def emit(self, event: object) -> None:
-        """Hear it."""
+        """Ignore the event."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 def run() -> bool:
@@ -116,7 +116,7 @@ def _rows(
 
 
 def _cpu_of(rows: list[Callable[[], object]]) -> list[float]:
-    """The median over interleaved rounds, of CPU time."""
+    """The median CPU time over interleaved rounds."""
     samples: list[list[int]] = [[] for _ in rows]
     for row in rows:
         row()

@@ -1,4 +1,4 @@
-"""What the call log and its events cost a call in memory, beside the same call without them."""
+"""CPU cost of the call log and its events for an in-memory call, compared with the same call without them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add(x: int) -> int:
 
 
 def run() -> bool:
-    """Microseconds of CPU time a call, in interleaved rounds."""
+    """Measure CPU microseconds per call in interleaved rounds, and print them."""
     engines = []
     for logged in (False, True):
         registry = ToolRegistry()

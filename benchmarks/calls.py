@@ -1,4 +1,4 @@
-"""D. Calls in sessions: execute and simulate against dispatch and a bare log, and what sessions weigh."""
+"""D. Calls in sessions: execute and simulate compared with dispatch and a bare log, and memory use of sessions."""
 
 from __future__ import annotations
 

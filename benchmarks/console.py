@@ -1,11 +1,11 @@
-"""Every screen of the console with 10,000 tools and 1,000,000 logged calls, beside a constant page of its size.
+"""Every screen of the console with 10,000 tools and 1,000,000 logged calls, compared with a constant page of its size.
 
     python -m benchmarks.console [TOOLS CALLS]
 
-Both are asked for over one connection, in turns; the figure is the ratio of medians. Every request of `search` is a new
-one, which a model has to read; `search again` is the same one, whose vector is known. Nothing is asked before the
-vectors of the tools are there: until then a search compares words alone, and every screen waits for the cores that make
-them. Not in `make bench`: it fills a database first, and vectors take minutes if no earlier run has kept them.
+Both are requested in turn over one connection; the figure is the ratio of medians. Every `search` request has a new
+query, which a model must embed; `search again` repeats one whose vector is cached. Measuring starts when the tools'
+vectors are ready: until then search is lexical, and every screen competes for the cores that compute them. Not in
+`make bench`: it fills a database first, and vectors take minutes unless an earlier run has cached them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="error", timeout_keep_alive=60
 
 
 def main(tools: int = 10_000, calls: int = 1_000_000) -> bool:
-    """Print a line a screen; False if one is over its bound."""
+    """Print one line per screen; False if one exceeds its bound."""
     with tempfile.TemporaryDirectory() as folder:
         config, database = Path(folder, "yard.json"), Path(folder, "yard.db")
         entries = [_make_tool(number) for number in range(tools)]
@@ -155,7 +155,7 @@ def _compare(port: int, plain: int) -> bool:
 
 
 def _wait_for_vectors(connection: http.client.HTTPConnection) -> None:
-    """Search until meanings are compared, too; without a model they never are."""
+    """Repeat a search until it also compares meaning; without a model it never does."""
     while not missing_parts():
         connection.request("GET", "/console/tools.json?q=thing")
         if json.loads(connection.getresponse().read())["search"] == "hybrid":
@@ -165,7 +165,7 @@ def _wait_for_vectors(connection: http.client.HTTPConnection) -> None:
 
 
 def _with_next_pages(connection: http.client.HTTPConnection) -> dict[str, str]:
-    """The second page of the log, too: its address is the server's to say."""
+    """Add the second page of the call log, whose URL has a cursor from the server."""
     connection.request("GET", "/console/calls.json")
     answer = json.loads(connection.getresponse().read())
     following = answer.get("next_cursor") or answer.get("next")

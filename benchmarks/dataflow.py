@@ -1,7 +1,7 @@
-"""Dataflow with the vectors of all texts at hand, in one thread: how long it takes, and how its memory grows.
+"""Dataflow in one thread with precomputed vectors: CPU time, and growth of memory.
 
-Tools come from the corpus that `eval_simulator` finds, a namespace for each file; where that is small, again under
-other namespaces.
+Tools come from the corpus that `eval_simulator` finds, one namespace per file. If that has too few, they are repeated
+under other namespaces.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SMALL, LARGE = 800, 8000
 GROWTH = 2.6
-"""Memory at twice the tools, at most; the square would be 4."""
+"""Maximum ratio of memory when the number of tools doubles; quadratic growth would be 4."""
 
 
 def run() -> bool:
-    """Run in processes of their own, which have one thread."""
+    """Run each measurement in a process with one thread."""
     timed = json.loads(_child("time", SMALL).splitlines()[-1])["good"]
     grown = {count: json.loads(_child("memory", count).splitlines()[-1])["mb"] for count in (LARGE // 2, LARGE)}
     ratio = grown[LARGE] / grown[LARGE // 2]
@@ -70,7 +70,7 @@ def _tools(count: int) -> list[Any]:
 
 
 def _at_hand(told: Sequence[Told]) -> Vectors:
-    """Gives the vectors of texts, which have been made before."""
+    """An embedder that returns precomputed vectors."""
     import numpy as np
 
     from toolyard.insight.dataflow.match import token_vectors

@@ -1,15 +1,15 @@
-"""`python -m benchmarks.eval_dataflow [--errors] [--fit] [--sample N --seed S --half NAME]`: dataflow beside people.
+"""`python -m benchmarks.eval_dataflow [--errors] [--fit] [--sample N --seed S --half NAME]`: dataflow quality.
 
-`tests/data/dataflow_edges/` has two halves, `fitted` and `kept`, and a third part, `fresh`: catalogs, edges that
-somebody who had seen the catalog alone expects of them (`edges.jsonl`: source, output, target, parameter, kind of
-value), and some that would be wrong (`not_edges.jsonl`). Rules and weights were made with `fitted` and with
-`judged.jsonl`, emitted edges of `fitted` that were judged one by one; the others are only run when a round of rules is
-done. `tests/data/dataflow_pairs.jsonl` is older: two real tools and whether the first can feed the second. What is
-found is an edge with the shipped options. Exits 1 if a part of `dataflow_edges` has a recall below .75, or the pairs
-precision below .9 or recall below .8.
+`tests/data/dataflow_edges/` has two halves, `fitted` and `kept`, and a third part, `fresh`. Each has catalogs, edges
+labelled from the catalog alone (`edges.jsonl`: source, output, target, parameter, kind of value), and wrong edges
+(`not_edges.jsonl`). Rules and weights were developed on `fitted` and on `judged.jsonl`, emitted edges of `fitted` that
+were judged one by one; the other parts are only run when a round of rules is done. The older
+`tests/data/dataflow_pairs.jsonl` has pairs of real tools, labelled with whether the first can feed the second. Edges
+are found with the shipped options. Exits 1 if a part of `dataflow_edges` has a recall below .75, or the pairs a
+precision below .9 or a recall below .8.
 
-`--errors` lists what is missing and wrong in `fitted` and in the half of the pairs marked `tune`, `--fit` fits the
-weights again and prints them, `--sample` prints edges of a half drawn at random, as JSON lines, to be judged.
+`--errors` lists missing and wrong edges of `fitted` and of the pairs marked `tune`, `--fit` refits the weights and
+prints them, `--sample` prints random edges of a half as JSON lines, for judging.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Pair(NamedTuple):
 
 
 class Half(NamedTuple):
-    """Catalogs with what is expected of them."""
+    """Catalogs with their expected edges."""
 
     catalogs: dict[str, list[Tool]]
     edges: list[dict[str, str]]
@@ -73,7 +73,7 @@ class Half(NamedTuple):
 
 
 class Vectors:
-    """Vectors of texts, each asked for once."""
+    """Vectors of texts, each computed once."""
 
     def __init__(self, *, tokens: bool) -> None:
         self.embedder = None if tokens else default_embedder()
@@ -81,23 +81,23 @@ class Vectors:
 
     @property
     def tokens(self) -> bool:
-        """Whether texts are compared by their words."""
+        """Whether texts are compared by words."""
         return self.embedder is None
 
     def learn(self, texts: Sequence[str]) -> None:
-        """Get many at once."""
+        """Compute many vectors at once."""
         new = sorted(set(texts) - self.known.keys())
         rows = token_vectors(new) if self.embedder is None else cached_vectors(self.embedder, new, ItemCache(None))
         self.known.update(zip(new, rows, strict=True))
 
     def __call__(self, texts: Sequence[str]) -> Array:
-        """One row a text."""
+        """One row per text."""
         self.learn(texts)
         return np.stack([self.known[text] for text in texts]) if texts else np.zeros((0, 1), np.float32)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """A JSON value a line; nothing of a file that is not there."""
+    """Read JSON lines; empty if the file does not exist."""
     if not path.exists():
         return []
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -130,7 +130,7 @@ def find_flow(tools: Sequence[Tool], vectors: Vectors, limits: EdgeLimits) -> Da
 
 
 def default_limits() -> EdgeLimits:
-    """As shipped."""
+    """The shipped limits."""
     return limits_of(MIN_SCORE, NEIGHBORS)
 
 
@@ -177,12 +177,12 @@ Ends = tuple[str, str, str, str]
 
 
 def ends_of(row: dict[str, str]) -> Ends:
-    """What an edge is told by; a list of plain values is told as its values are."""
+    """The identity of an edge; a list of plain values is identified like its items."""
     return row["catalog"], row["source"], row["target"], row["parameter"].removesuffix("[]")
 
 
 def find_feeds(half: Half, vectors: Vectors) -> dict[Ends, str]:
-    """Every feed of every edge of the catalogs, with the path of what is handed on."""
+    """Every feed of every edge in the catalogs, with the output path of the value."""
     found = {}
     for catalog, tools in half.catalogs.items():
         for edge in find_flow(tools, vectors, default_limits()).edges():
@@ -193,7 +193,7 @@ def find_feeds(half: Half, vectors: Vectors) -> dict[Ends, str]:
 
 
 def count_found(half: Half, found: dict[Ends, str]) -> dict[str, tuple[int, int, int]]:
-    """By kind of value, and by whether it stays within a service: how many, how many are found, and with that path."""
+    """(expected, found, found with the expected path) by kind of value, and by whether it stays within a service."""
     rows = []
     for row in half.edges:
         within = row["source"].partition("::")[0] == row["target"].partition("::")[0]
@@ -208,7 +208,7 @@ def count_found(half: Half, found: dict[Ends, str]) -> dict[str, tuple[int, int,
 
 
 def is_emitted(row: dict[str, str], found: dict[Ends, str]) -> bool:
-    """Whether a wrong edge is there."""
+    """Whether a wrong edge is emitted."""
     return found.get(ends_of(row)) == row["output"].removesuffix("[]")
 
 
@@ -238,7 +238,7 @@ def report_halves(halves: dict[str, Half], vectors: Vectors, *, errors: bool) ->
 
 
 def print_sample(half: Half, vectors: Vectors, number: int, seed: int) -> None:
-    """Edges drawn at random, each with its best feed and all that is said of both ends."""
+    """Print random edges, each with its best feed and the definitions of both ends."""
     rows = []
     for catalog, tools in half.catalogs.items():
         flow = find_flow(tools, vectors, default_limits())
@@ -269,7 +269,7 @@ def print_sample(half: Half, vectors: Vectors, number: int, seed: int) -> None:
 
 
 def print_pair_errors(pairs: Sequence[Pair], vectors: Vectors, answers: Array) -> None:
-    """What is wrong in the half that weights are fitted on."""
+    """Print wrong pairs of the half that weights are fitted on."""
     for pair, answer in zip(pairs, answers, strict=True):
         if pair.half != "tune" or answer == pair.label:
             continue
@@ -281,7 +281,7 @@ def print_pair_errors(pairs: Sequence[Pair], vectors: Vectors, answers: Array) -
 
 
 class Features:
-    """What is weighed of every way in which some tools could feed each other, in the order of `MatchWeights`."""
+    """Features of every possible feed among some tools, in the order of `MatchWeights`."""
 
     def __init__(self, tools: Sequence[Tool], vectors: Vectors) -> None:
         self.tools = {tool.qualified_name: place for place, tool in enumerate(tools)}
@@ -292,7 +292,7 @@ class Features:
         self.matches = match_kinds(self.tables, np.zeros(len(tools), np.int32), vectors, zero, -1.0)
 
     def between(self, source: int, target: int, output: str | None = None, parameter: str | None = None) -> Array:
-        """One row for each way between two tools, or for the one with these paths."""
+        """One row per possible feed between two tools, or only the one with these paths."""
         outputs, inputs, matches = self.tables.outputs, self.tables.inputs, self.matches
         apart = self.spaces[source] != self.spaces[target]
         rows = []
@@ -314,7 +314,7 @@ class Features:
 
 
 def collect_examples(pairs: Sequence[Pair], half: Half, vectors: Vectors) -> Iterator[tuple[Array, float, float]]:
-    """The ways of each example, whether one of them is right, and how much it counts."""
+    """For each example, its possible feeds, whether one of them is right, and its weight."""
     for pair in pairs:
         if pair.half == "tune":
             yield Features((pair.source, pair.target), vectors).between(0, 1), float(pair.label), 0.5
@@ -329,13 +329,13 @@ def collect_examples(pairs: Sequence[Pair], half: Half, vectors: Vectors) -> Ite
 
 
 PRIOR = MatchWeights(-6.0, 6.0, 4.0, 2.0, -1.0, 0.5, -0.3, -5.0, 0.5, -0.2)
-"""Where the fit begins, and what it is drawn to."""
+"""Start of the fit, and the prior it is regularised towards."""
 FIXED = ("apart", "scoped")
-"""Weights that stay there: catalogs made to have edges between services say little about how many there are."""
+"""Weights that are not fitted: the catalogs were made to have edges between services, so their rate says little."""
 
 
 def fit(pairs: Sequence[Pair], half: Half, vectors: Vectors, pull: float = 1.0) -> MatchWeights:
-    """Logistic weights: the best way of each example decides, so which one that is and the weights take turns."""
+    """Fit logistic weights. Each example counts by its best feed, so choosing that and fitting alternate."""
     examples = [example for example in collect_examples(pairs, half, vectors) if len(example[0])]
     tables, labels, counts = zip(*examples, strict=True)
     wanted, shares = np.array(labels), np.array(counts)
@@ -353,7 +353,7 @@ def fit(pairs: Sequence[Pair], half: Half, vectors: Vectors, pull: float = 1.0) 
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    """What is asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="eval_dataflow")
     parser.add_argument("--errors", action="store_true")
     parser.add_argument("--fit", action="store_true")

@@ -1,12 +1,12 @@
 """`python -m benchmarks.eval_samplers [DRAWS] [FOLDER]`: every sampler over real catalogs.
 
-For each sampler: `DRAWS` draws (10,000) over every catalog by itself and all of them together, with output schemas by
-rules and the dataflow and neighbors that follow from them. A draw is whole (exactly k tools of different names),
-refused (a `SamplingError`, because the catalog has no such thing), short, or broken (any other exception). The last
-column says whether other processes with other hash seeds, and threads, drew the same. Below: how often `tc/chain`
-finds a chain of 4 where trying them all shows that there is one. Exits 1 if a list was short, a draw broken, a
-repetition different, or a chain missed more than once in a hundred. Without a folder: the corpus named by
-`TOOLYARD_CORPUS`, or the one beside the project, or the sample in `tests/data`.
+For each sampler: `DRAWS` draws (10,000) over every catalog and all of them together, with output schemas guessed by
+rules, and the dataflow and neighbors derived from them. A draw is whole (exactly k tools of different names), refused
+(a `SamplingError`, because the catalog has no such sample), short, or broken (any other exception). The last column
+says whether processes with other hash seeds, and threads, drew the same. Below: how often `tc/chain` finds a chain of 4
+where an exhaustive search shows that there is one. Exits 1 if a list was short, a draw broken, a repetition different,
+or more than one chain in a hundred missed. Without FOLDER: the corpus named by `TOOLYARD_CORPUS`, or the one beside the
+project, or the sample in `tests/data`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from toolyard.plugins import SAMPLERS as SAMPLER_CLASSES
 
 DRAWS = 10_000
 CHECKED = 20
-"""One draw in so many is repeated elsewhere."""
+"""One draw in this many is repeated in other processes and threads."""
 HASH_SEEDS = ("1", "777")
 SCORES = (0.0, 0.6, 0.8, 0.9, 0.95)
 SAMPLERS: dict[str, dict[str, Any]] = {
@@ -56,12 +56,12 @@ SIZES = (2, 3, 4, 6)
 
 
 class WordVectors:
-    """Embedder of words, for a machine without the weights of a model."""
+    """A bag-of-words embedder, for machines without model weights."""
 
     writes = ("embeddings",)
 
     def enrich(self, snapshot: Any) -> tuple[Any, dict[str, Any]]:
-        """Vectors of words."""
+        """Return the tools unchanged, with word vectors as artifact."""
         rows = from_words(snapshot.tools).vectors
         names = zip(snapshot.tools, np.asarray(rows), strict=True)
         found: dict[str, Any] = {}
@@ -72,7 +72,7 @@ class WordVectors:
 
 @dataclass
 class Score:
-    """What came of the draws of one sampler."""
+    """Outcomes of the draws of one sampler."""
 
     whole: int = 0
     refused: int = 0
@@ -84,7 +84,7 @@ class Score:
     digests: list[bytes] = field(default_factory=list)
 
     def add(self, other: Score) -> None:
-        """Take another into account."""
+        """Add the counts of another score."""
         for name in ("whole", "refused", "short", "broken", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.why += other.why
@@ -93,7 +93,7 @@ class Score:
 
 
 def yards(folder: Path | None) -> dict[str, ToolRegistry]:
-    """Each catalog with its enrichments, and all together."""
+    """Each catalog with its enrichments, and all of them together."""
     files = sorted((folder or _catalogs()).glob("*.jsonl"))
     by_name = {path.stem: [path] for path in files}
     if len(files) > 1:
@@ -117,7 +117,7 @@ def _catalogs() -> Path:
 
 
 def score_of(sampler: ToolSampler[Any], draws: int, *, threads: int = 1) -> Score:
-    """What a sampler draws with the seeds 0 to `draws` - 1."""
+    """The outcomes of a sampler for seeds 0 to `draws` - 1."""
     score = Score()
     begun = time.perf_counter()
     if threads > 1:
@@ -157,7 +157,7 @@ def _judge(score: Score, outcome: Any, k: int) -> None:
 
 
 def run(kind: str, made: dict[str, ToolRegistry], each: int, *, threads: int = 1) -> Score:
-    """A sampler over every yard, with so many draws over each."""
+    """Run a sampler `each` times over every yard."""
     total = Score()
     for yard in yards_for(kind, made):
         sampler = get_tool_sampler(kind, registry=made[yard], **SAMPLERS[kind])
@@ -166,21 +166,21 @@ def run(kind: str, made: dict[str, ToolRegistry], each: int, *, threads: int = 1
 
 
 def yards_for(kind: str, made: dict[str, ToolRegistry]) -> list[str]:
-    """The yards that a sampler is tried on: where nothing feeds anything there is no chain to draw."""
+    """Names of the yards to try a sampler on: chains need a yard with dataflow edges."""
     if "dataflow" not in SAMPLER_CLASSES.get(kind).required_artifacts:
         return list(made)
     return [name for name, registry in made.items() if registry.artifacts["dataflow"].edge_count]
 
 
 def digest(score: Score, yards_drawn: int, each: int) -> str:
-    """A hash of the first `each` draws over every yard."""
+    """Hash of the first `each` draws over every yard."""
     of = max(1, len(score.digests) // yards_drawn)
     parts = [b"".join(score.digests[start : start + each]) for start in range(0, len(score.digests), of)]
     return blake2b(b"".join(parts), digest_size=8).hexdigest()
 
 
 def digests(made: dict[str, ToolRegistry], each: int, *, threads: int = 1) -> dict[str, str]:
-    """A hash a sampler of `each` draws over every yard."""
+    """For each sampler, the hash of `each` draws over every yard."""
     return {
         kind: digest(run(kind, made, each, threads=threads), len(yards_for(kind, made)), each)
         for kind in track_progress(SAMPLERS, "repeating draws", len(SAMPLERS))
@@ -188,7 +188,7 @@ def digests(made: dict[str, ToolRegistry], each: int, *, threads: int = 1) -> di
 
 
 def elsewhere(arguments: list[str], each: int) -> list[subprocess.Popen[str]]:
-    """Processes that draw the same and print their hashes."""
+    """Start processes that repeat the draws and print their hashes."""
     return [
         subprocess.Popen(
             [sys.executable, "-m", "benchmarks.eval_samplers", *arguments, f"--only={each}"],
@@ -201,7 +201,7 @@ def elsewhere(arguments: list[str], each: int) -> list[subprocess.Popen[str]]:
 
 
 def chain_exists(registry: ToolRegistry, k: int, least: float) -> bool:
-    """By trying every path; it knows nothing of the sampler."""
+    """Whether a chain of k tools exists, by exhaustive search, independently of the sampler."""
     flow = registry.artifacts["dataflow"]
     tools = registry.all_tools()
     after = [
@@ -219,7 +219,7 @@ def chain_exists(registry: ToolRegistry, k: int, least: float) -> bool:
 
 
 def chain_rates(made: dict[str, ToolRegistry], draws: int) -> tuple[list[str], float]:
-    """Rows of a table, and the lowest rate where a chain exists."""
+    """Rows of the table, and the lowest success rate among yards that have a chain."""
     rows, lowest = [], 1.0
     for name, registry in made.items():
         for least in SCORES:
@@ -240,7 +240,7 @@ def _outcome_of(sampler: ToolSampler[Any], seed: int) -> Any:
 
 
 def coverage(registry: ToolRegistry, kind: str, k: int = 4) -> str:
-    """How many tools a series of `tc/coverage` reaches of those that it can, and in how many samples."""
+    """How many of the reachable tools a series of `tc/coverage` covers, and in how many samples."""
     sampler = get_tool_sampler("tc/coverage", registry=registry, k=k, sampler=kind)
     seen: set[tuple[str, str]] = set()
     number, last = 0, 0
@@ -250,7 +250,7 @@ def coverage(registry: ToolRegistry, kind: str, k: int = 4) -> str:
         last = number if len(seen) > before else last
         if len(seen) == len(registry) or number - last > 50:
             break
-    # Those that are left: a sample that has to hold one of them must not exist.
+    # For each uncovered tool, check that no sample can contain it.
     inner = get_tool_sampler(kind, registry=registry)
     left = [at for at, tool in enumerate(registry) if (tool.qualified_name, tool.fingerprint) not in seen]
     missed = sum(not isinstance(_anchored(inner, registry, k, place), Exception) for place in left)
@@ -267,7 +267,7 @@ def _anchored(sampler: ToolSampler[Any], registry: ToolRegistry, k: int, place: 
 
 
 def main(arguments: list[str]) -> int:
-    """Print the tables; 1 if something is wrong."""
+    """Print the tables; 1 if a check failed."""
     plain = [argument for argument in arguments if not argument.startswith("--only=")]
     draws = int(plain[0]) if plain else DRAWS
     made = yards(Path(plain[1]) if len(plain) > 1 else None)

@@ -1,21 +1,21 @@
 """`python -m benchmarks.eval_search [--fit] [--lexical] [--curve]`: how well search finds tools, on labelled requests.
 
-Two kinds of material. *Everyday*: what people say of tools of real servers, `tests/data/everyday`, in folders that
-share no server; weights are chosen by those of `FITTED`, that of `KEPT` is only measured. *Benchmark*: labelled
-queries of public sets, in the corpus that `TOOLYARD_CORPUS` names, or beside the project, or the sample in the tests.
+There are two kinds of data. *Everyday*: user requests for tools of real servers, `tests/data/everyday`, in folders that
+share no server; weights are fitted on the `FITTED` ones, `KEPT` is only measured. *Benchmark*: labelled queries of
+public data sets, in the corpus that `TOOLYARD_CORPUS` names, or beside the project, or the sample in the tests.
 
-    everyday     for catalogs of each size, of the requests that have an answer: the right tool first, among three
-                 and five; part of the foreign ones that is offered anything, and of the right first hits that is kept;
-                 how many hits are called sure and likely, and which part of them is right; which part of the right
-                 first hits is called sure, and of the near misses. The same for other languages, over the same tools
-    turns        the same for fitted servers, by weights fitted without them, and how far the turns are apart
-    benchmark    hit@1 and recall@5 (right tools among the first five, of at most five) with the shipped weights; with
-                 a ranking fitted on one half of its queries (and all fitted everyday ones), on the other; and with a
-                 source kept aside whole
-    curve        the one against the other: everyday requests of servers kept aside in turn, and the benchmark's other
-                 half, by the part of the loss that is everyday's
+    everyday     by catalog size, for requests with an answer: right tool first, in the top three and top five; share of
+                 foreign requests that get hits, and of right first hits that are kept; number of hits called sure and
+                 likely, and their precision; share of right first hits called sure, and of near misses. The same for
+                 other languages, over the same tools
+    turns        the same for fitted servers by cross-validation, and the spread between folds
+    benchmark    hit@1 and recall@5 (right tools among the first five, of at most five) with the shipped weights; on one
+                 half, with a ranking fitted on the other half and all fitted everyday requests; and with one source
+                 held out
+    curve        the trade-off: held-out everyday requests and the benchmark's other half, by the weight of everyday
+                 requests in the loss
 
-Vectors are kept in the cache folder, so a second run is fast. `--fit` writes new weights. Exits 1 if a goal is missed.
+Vectors are cached on disk, so a second run is fast. `--fit` writes new weights. Exits 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from toolyard.insight.search.searcher import ToolIndex
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 EVERYDAY = DATA / "everyday"
 FITTED, KEPT = ("fitted/one", "fitted/two"), "kept"
-"""Folders: what weights are fitted on, and what is only measured."""
+"""Folders that weights are fitted on, and the one that is only measured."""
 TURNS = 4
 NOTHING = DATA / "retrieval" / "nothing.txt"
-"""Short requests that hardly any catalog has a tool for."""
+"""Short requests for which hardly any catalog has a tool."""
 SMALL = (5, 200)
-"""Tools of a part of a catalog, at least and at most."""
+"""Minimum and maximum number of tools in a part of a catalog."""
 PARTS = 24
 PADDED = (2_000, 5_000)
-"""Tools of an everyday catalog with some of the benchmark's beside it; who knows what is foreign there."""
+"""Sizes of everyday catalogs padded with benchmark tools; foreign requests are unknown there."""
 BALANCES = (0.1, 0.3, 0.5, 0.7, 0.9)
 LANGUAGES = ("de", "es", "fr", "pt")
 GOALS = {
@@ -72,19 +72,19 @@ LIMITS = {"foreign": 0.10, "near sure": 0.10}
 
 
 class KeptEmbedder:
-    """An embedder whose vectors are kept, so that the queries are embedded once."""
+    """An embedder with a cache, so that each query is embedded once."""
 
     def __init__(self, inner: Embedder, cache: ItemCache) -> None:
         self.name, self.version, self.dimensions, self.batch = inner.name, inner.version, inner.dimensions, inner.batch
         self._inner, self._cache = inner, cache
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """One row a text."""
+        """One row per text."""
         return cached_vectors(self._inner, texts, self._cache, "queries")
 
 
 class Catalog:
-    """Some tools in an index of their own, to be asked about."""
+    """Some tools with their index."""
 
     def __init__(self, tools: Sequence[Tool], meaning: Meaning | None, label: str) -> None:
         self._meaning, self._label = meaning, label
@@ -94,7 +94,7 @@ class Catalog:
         self.places = {tool.qualified_name: place for place, tool in enumerate(self.view.tools)}
 
     def ask(self, line: dict, kind: str, where: Mask | None = None, label: str = "") -> Asked:
-        """What there is for a request; where its kind is `gone`, without what is right."""
+        """The candidates for a request; without the right tools if the kind is `gone`."""
         names = line.get("acceptable", line.get("relevant", ()))
         right = [self.places[name] for name in names if name in self.places and kind != "gone"]
         query = read_query(line.get("request") or line["query"])
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str]) -> int:
         if "--curve" in arguments or mode == "hybrid":
             print_curve(benchmark, fitted, weights)
         if mode == "hybrid":
-            # What could not be measured is missed, too.
+            # A figure that could not be measured (NaN) counts as missed.
             missed = [name for name, least in GOALS.items() if not figures[name] >= least]
             missed += [name for name, most in LIMITS.items() if not figures[name] <= most]
             print(f"goals missed: {', '.join(f'{name} {figures[name]:.3f}' for name in missed) or 'none'}")
@@ -142,12 +142,12 @@ def corpus() -> Path:
 
 
 def read_lines(path: Path) -> list[dict]:
-    """The lines of a file."""
+    """Read JSON lines."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def read_tools(folder: Path) -> list[Tool]:
-    """The catalog; its schemas are read as they are."""
+    """Read the catalog, without normalising its schemas."""
     return [
         Tool(line["name"], line["qualified_name"].partition("::")[0], line["description"], line["parameters"])
         for line in read_lines(folder / "catalog.jsonl")
@@ -155,7 +155,7 @@ def read_tools(folder: Path) -> list[Tool]:
 
 
 def ask_benchmark(folder: Path, meaning: Meaning | None) -> Iterator[Asked]:
-    """Every query of all tools; some also of a part of them, and with what is right taken away."""
+    """Every query over all tools; some also over a part of them, and with the right tools removed."""
     catalog = Catalog(read_tools(folder), meaning, "benchmark")
     count = len(catalog.places)
     generator = np.random.default_rng(1)
@@ -176,7 +176,7 @@ def ask_benchmark(folder: Path, meaning: Meaning | None) -> Iterator[Asked]:
 
 
 def ask_everyday(folder: Path, meaning: Meaning | None) -> Iterator[Asked]:
-    """Every request of all tools of the half; those that can be had also of parts of it, and of more."""
+    """Every request over all tools of the half; those with an answer also over parts of it and over padded catalogs."""
     tools, lines = read_tools(folder), read_lines(folder / "requests.jsonl")
     whole = Catalog(tools, meaning, "whole")
     yield from (whole.ask(line, line["kind"]) for line in lines)
@@ -204,7 +204,7 @@ Judged = tuple[Asked, rank.Judgement, list[bool]]
 
 
 def judge(asked: Sequence[Asked], weights: RankWeights) -> list[Judged]:
-    """What is made of each, and which of the first five are right."""
+    """The hits for each request, and which of the first five are right."""
     found = []
     for each in asked:
         made = judge_request(each.table, weights, 5)
@@ -219,7 +219,7 @@ def measure(asked: Sequence[Asked], weights: RankWeights) -> dict[str, float]:
 
 
 def count_judged(found: Sequence[Judged]) -> dict[str, float]:
-    """The figures of what was made of requests."""
+    """The figures of judged requests."""
     first = [right[:1] == [True] for each, _, right in found if each.kind == "right"]
     shown = [
         (hit, good) for _, made, right in found if not made.foreign for hit, good in zip(made.hits, right, strict=True)
@@ -252,7 +252,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def print_everyday(title: str, asked: Sequence[Asked], weights: RankWeights) -> dict[str, float]:
-    """A line for each size of catalog, then for each language; the figures of the whole."""
+    """Print a line per catalog size, then per language; returns the overall figures."""
     english = [each for each in asked if each.language == "en"]
     whole = measure([each for each in english if each.catalog == "whole"], weights)
     print(f"\n{title}\n{'':14}" + "".join(f"{name:>14}" for name in _shown(whole)))
@@ -264,7 +264,7 @@ def print_everyday(title: str, asked: Sequence[Asked], weights: RankWeights) -> 
 
 
 def print_turns(mode: str, benchmark: Sequence[Asked], fitted: Sequence[Asked]) -> None:
-    """For catalogs of each size, what servers kept aside in turn gave together, and how far the turns are apart."""
+    """Print cross-validated figures by catalog size, and the spread between folds."""
     turn = deal_out(fitted, TURNS)
     found: dict[str, list[list[Judged]]] = {}
     for now in range(TURNS):
@@ -293,7 +293,7 @@ def _print_row(title: str, figures: dict[str, float]) -> None:
 def print_benchmark(
     mode: str, asked: Sequence[Asked], fitted: Sequence[Asked], weights: RankWeights
 ) -> dict[str, float]:
-    """Halves and sources; the figures of what was kept aside."""
+    """Print results by halves and sources; returns the held-out figures."""
     print(f"\n{mode}, benchmark\n{'':22}{'queries':>8}{'hit@1':>8}{'recall@5':>10}")
     halves = [bool(half) for half in deal_out(asked, 2)]
     plain = [each for each in asked if each.kind == "right" and each.catalog == "benchmark"]
@@ -322,7 +322,7 @@ def _print_found(title: str, figures: dict[str, float]) -> dict[str, float]:
 def _try_groups(
     asked: Sequence[Asked], fitted: Sequence[Asked], weights: RankWeights, groups: Sequence[object], only: object = True
 ) -> dict[str, float]:
-    """A ranking fitted without a group and tried on its queries of the whole benchmark."""
+    """For each group, fit a ranking without it and measure its queries over the whole benchmark."""
     found = fit_ranking([*fitted, *(each for each, group in zip(asked, groups, strict=True) if group != only)])
     mine = [each for each, group in zip(asked, groups, strict=True) if group == only]
     plain = [each for each in mine if each.kind == "right" and each.catalog == "benchmark"]
@@ -330,7 +330,7 @@ def _try_groups(
 
 
 def print_curve(benchmark: Sequence[Asked], fitted: Sequence[Asked], weights: RankWeights) -> None:
-    """What everyday requests gain and the benchmark loses."""
+    """Print the trade-off between everyday requests and the benchmark."""
     print(f"\ncurve\n{'everyday part':>14}{'first':>8}{'three':>8}{'five':>8}{'hit@1':>8}{'recall@5':>10}")
     turn, first = deal_out(fitted, TURNS), deal_out(benchmark, 2)
     half, other = ([each for each, at in zip(benchmark, first, strict=True) if at == mine] for mine in (0, 1))
@@ -350,7 +350,7 @@ def print_curve(benchmark: Sequence[Asked], fitted: Sequence[Asked], weights: Ra
 
 
 def write_weights(mode: str, weights: RankWeights) -> None:
-    """Into the source, rounded."""
+    """Write the rounded weights into the source file."""
     path = Path(rank.__file__).with_name("weights.json")
     known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     known[mode] = msgspec.to_builtins(weights)

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.eval_simulator [FILE or FOLDER ...]`: how well the simulator plays real catalogs.
+"""`python -m benchmarks.eval_simulator [FILE or FOLDER ...]`: how well the simulator handles real catalogs.
 
-For each file: tools with an output schema, how many of their answers are valid, and how many chains of
-create -> get -> list -> update -> delete -> get hold together, step by step. Which tools form a chain is what the
-simulator itself works out, and those that only paths show are broken; nothing here knows about any one
-specification. Without arguments: the corpus named by
-`TOOLYARD_CORPUS`, or the one beside the project, or the sample in `tests/data`. Exits 1 if an answer was not valid.
+For each file: the tools with an output schema, how many of their results are valid, and how many chains of
+create -> get -> list -> update -> delete -> get are consistent, step by step. The simulator determines which tools form
+a chain; a chain that is evident from paths but not found by it counts as broken. There are no special cases for any
+specification. Without arguments: the corpus named by `TOOLYARD_CORPUS`, or the one beside the project, or the sample in
+`tests/data`. Exits 1 if a result was not valid.
 
-`python -m benchmarks.eval_simulator tuned|held-out|large|seen-once|fitted|kept|fresh FOLDER`: the families of
-documents that `simulator_apis.txt` lists so, where FOLDER holds a copy of APIs-guru/openapi-directory.
+`python -m benchmarks.eval_simulator tuned|held-out|large|seen-once|fitted|kept|fresh FOLDER`: the documents that
+`simulator_apis.txt` lists under that name; FOLDER is a copy of APIs-guru/openapi-directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROUNDS = 3
 
 @dataclass
 class Score:
-    """What came of one file."""
+    """Counts over one file."""
 
     name: str
     tools: int = 0
@@ -48,13 +48,13 @@ class Score:
     chains: int = 0
     whole: int = 0
     nameless: int = 0
-    """Chains whose create has no place for anything to call the entity by; never whole."""
+    """Chains whose create has no field for an id or name of the entity; these never complete."""
     chain_faults: list[str] = field(default_factory=list)
     steps: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Score) -> None:
-        """Take another into account."""
+        """Add the counts of another score."""
         for name in ("tools", "schemas", "answers", "valid", "impossible", "chains", "whole", "nameless"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.steps += other.steps
@@ -71,7 +71,7 @@ class Score:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; 1 if an answer was not valid."""
+    """Print the table; 1 if a result was not valid."""
     print("| file | with a schema | valid | impossible | chains | nameless |", " | ".join(STEPS), "|")
     print("|---" + "|---:" * (5 + len(STEPS)) + "|")
     total = Score("all")
@@ -96,7 +96,7 @@ def _chosen(wanted: str, folder: str) -> Iterator[Path]:
 
 
 def files(arguments: list[str]) -> Iterator[Path]:
-    """Every catalog and specification that is meant."""
+    """Every catalog and specification that the arguments name."""
     for start in [Path(argument) for argument in arguments] or [_corpus()]:
         if start.is_file():
             yield start
@@ -125,7 +125,7 @@ def load(path: Path) -> ToolRegistry | None:
 
 
 def score_of(path: Path, *, rounds: int = ROUNDS, chains: bool = True) -> Score | None:
-    """How the tools of one file do; None if it cannot be read."""
+    """Evaluate the tools of one file; None if it cannot be read."""
     registry = load(path)
     if registry is None:
         return None

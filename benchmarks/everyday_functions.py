@@ -1,4 +1,4 @@
-"""Thirty functions as people write them, each with the arguments of a call."""
+"""Thirty typical functions, each with the arguments of a call."""
 
 from __future__ import annotations
 

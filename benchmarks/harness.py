@@ -1,4 +1,4 @@
-"""Interleaved rounds, CPU time, medians; every row beside the limit of its section, round by round."""
+"""Measures rows in interleaved rounds and compares the CPU time of each with the limit of its section."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass
 class Row:
-    """One thing to measure: `run` is called `repeat` times a round."""
+    """One thing to measure: `run` is called `repeat` times per round."""
 
     name: str
     run: Callable[[], object]
@@ -23,13 +23,13 @@ class Row:
     limit: str | None = None
     """The row this one is compared with."""
     goal: float | None = None
-    """The ratio to the limit that must not be passed."""
+    """Maximum ratio to the limit."""
     calls: int = 1
     """How many calls one `run` makes."""
     clock: Callable[[], float] = time.process_time
     note: str = ""
     before: Callable[[], object] | None = None
-    """Called ahead of each round, and not measured."""
+    """Called before each round, not measured."""
     samples: list[float] = field(default_factory=list)
 
     @property
@@ -38,10 +38,10 @@ class Row:
         return statistics.median(self.samples)
 
     def ratio(self, limit: Row) -> float:
-        """How many times the limit it takes: of each round, where both have as many, and of those the median.
+        """Ratio of its time to the limit's: the median of the ratios of each round, if both have as many rounds.
 
-        What is slow on this machine comes and goes in seconds. A round has both in the same moment; the medians of
-        each may be of two different ones.
+        The load of the machine changes within seconds. A round measures both under the same load; their separate
+        medians may be of different moments.
         """
         if len(self.samples) != len(limit.samples):
             return self.median / limit.median
@@ -49,7 +49,7 @@ class Row:
 
 
 def measure(rows: list[Row], rounds: int) -> None:
-    """Run every row once per round, in turn, so that a noisy moment hits all of them alike."""
+    """Run every row once per round, in turn, so that noise affects all of them equally."""
     for row in rows:
         row.run()
     for _ in range(rounds):
@@ -64,7 +64,7 @@ def measure(rows: list[Row], rounds: int) -> None:
 
 
 def paused(work: Callable[[], T]) -> Callable[[], T]:
-    """The work without the garbage collector, for limits: what it costs is not the parser's."""
+    """The work with garbage collection disabled, for limits that should not include its cost."""
 
     def run() -> T:
         gc.disable()

@@ -1,7 +1,6 @@
-"""`make house`: how large the house is, how it is named, and how many rooms one call walks through.
+"""`make house`: size, import cycles, names, and how many files one call passes through.
 
-Counted with `ast` and walked with a profile hook. Nothing here is a style rule of its own: it prints the figures that
-the house is held to, and exits 1 where one is missed.
+Counts with `ast` and a profile hook. Prints the figures with their bounds, and exits 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ PACKAGE = SRC / "toolyard"
 TESTS = ROOT / "tests"
 
 Row = tuple[str, float, float, bool]
-"""What was counted, its value, its bound, and whether the bound is an upper one."""
+"""Label, value, bound, and whether the bound is an upper one."""
 
 
 def count_rows() -> list[Row]:
-    """Everything that can be counted without running toolyard."""
+    """The figures that need no run of toolyard."""
     paths = sorted(PACKAGE.rglob("*.py"))
     trees = {path: ast.parse(path.read_text()) for path in paths}
     lines = sum(len(path.read_text().splitlines()) for path in paths)
@@ -52,12 +51,12 @@ def module_name(path: Path) -> str:
 
 
 def find_circles(trees: dict[Path, ast.Module]) -> list[list[str]]:
-    """Groups of modules that import each other, counting imports inside functions and for types alone."""
+    """Import cycles between modules, including imports inside functions and those for type checking only."""
     modules = {module_name(path): path for path in trees}
     edges = {
         name: {target for target in _imported_modules(trees[path], modules) if target != name}
         for name, path in modules.items()
-        # The root and each folder's door name what is inside; that is what they are for.
+        # The `__init__.py` files import what is inside on purpose.
         if path.name != "__init__.py"
     }
     return [sorted(group) for group in _strong_components(edges) if len(group) > 1]
@@ -113,7 +112,7 @@ def _strong_components(edges: dict[str, set[str]]) -> list[list[str]]:
 
 
 def find_repeated_classes(trees: dict[Path, ast.Module]) -> list[str]:
-    """Names of public classes that stand at the top of more than one module."""
+    """Names of public classes that are defined in more than one module."""
     names = Counter(
         node.name
         for tree in trees.values()
@@ -124,7 +123,7 @@ def find_repeated_classes(trees: dict[Path, ast.Module]) -> list[str]:
 
 
 def one_word_names(trees: dict[Path, ast.Module]) -> tuple[Counter[str], int]:
-    """Functions whose name is a single word, and how many there are in all; special methods do not count."""
+    """Functions with a single-word name, and the number of all functions; special methods are not counted."""
     every = [
         node.name
         for tree in trees.values()
@@ -135,13 +134,13 @@ def one_word_names(trees: dict[Path, ast.Module]) -> tuple[Counter[str], int]:
 
 
 def share_of_one_word_names(trees: dict[Path, ast.Module]) -> float:
-    """In hundredths of all names of functions."""
+    """Percentage of all function names."""
     single, every = one_word_names(trees)
     return 100 * single.total() / every
 
 
 def share_of_mirrored_modules(paths: list[Path]) -> float:
-    """In hundredths of all modules: those with `tests/<folder>/test_<module>.py`."""
+    """Percentage of modules that have a `tests/<folder>/test_<module>.py`."""
     modules = [path.relative_to(PACKAGE) for path in paths if not path.name.startswith("__")]
     mirrored = [module for module in modules if (TESTS / module.parent / f"test_{module.name}").is_file()]
     return 100 * len(mirrored) / len(modules)
@@ -151,7 +150,7 @@ _IS_OURS = re.compile(r".*/src/toolyard/(?!tools/)").match
 
 
 class Walk:
-    """The files and functions of the package that one piece of work enters, in any thread."""
+    """The files and functions of the package that some work enters, in any thread."""
 
     def __init__(self) -> None:
         self.seen: set[tuple[str, str, int]] = set()
@@ -159,18 +158,18 @@ class Walk:
     def note(self, frame: Any, event: str, _argument: Any) -> None:
         """The profile hook."""
         code = frame.f_code
-        # A comprehension is no function of its own, and the tool that is called is not the way to it.
+        # Comprehensions and the called tool itself are not counted.
         if event == "call" and _IS_OURS(code.co_filename) and not code.co_name.startswith("<"):
             self.seen.add((code.co_filename, code.co_name, code.co_firstlineno))
 
     @property
     def files(self) -> int:
-        """How many files."""
+        """Number of files."""
         return len({path for path, _, _ in self.seen})
 
 
 def walk_of(work: Callable[[], Any]) -> Walk:
-    """What `work` enters in this thread."""
+    """Run `work`, and record what it enters in this thread."""
     walk = Walk()
     sys.setprofile(walk.note)
     try:
@@ -198,7 +197,7 @@ def walk_execute() -> Walk:
 
 
 def walk_config() -> Walk:
-    """One file source, one engine and a policy become a `Toolyard`; whatever loads modules has done so before."""
+    """Build a `Toolyard` from one file source, one engine and a policy, with all modules already imported."""
     from toolyard import Toolyard
 
     config = {
@@ -231,7 +230,7 @@ main()
 
 
 def walk_served() -> dict[str, Walk]:
-    """A warm `:invoke` over HTTP and a warm `tools/call` over MCP, from socket to socket."""
+    """A warm `:invoke` over HTTP and a warm `tools/call` over MCP, from reading the socket to writing it."""
     with tempfile.TemporaryDirectory() as folder:
         out, config = Path(folder, "seen.json"), Path(folder, "yard.yaml")
         config.write_text(json.dumps({"tools": {"registry": [{"type": "domains", "domains": ["core"]}]}}))
@@ -250,7 +249,7 @@ def walk_served() -> dict[str, Walk]:
 
 
 def _least_walk(server: subprocess.Popen[bytes], out: Path, ask: Callable[[], None]) -> Walk:
-    """The shortest of several: a timer of the server may fall into one of them."""
+    """The shortest of several, since a server timer may run during one of them."""
     for _ in range(3):
         ask()
     walks = []
@@ -299,7 +298,7 @@ _STATELESS = {
 
 
 def walk_rows() -> list[Row]:
-    """How many files, and for a call how many functions, one warm piece of work enters."""
+    """The number of files, and for calls of functions, that warm work enters."""
     execute = walk_execute()
     rows: list[Row] = [
         ("execute with a policy: files", execute.files, 12, True),
@@ -311,7 +310,7 @@ def walk_rows() -> list[Row]:
 
 
 def main() -> int:
-    """Print the table; with names of parts (circles, classes, names, mirror) list what is behind a figure."""
+    """Print the table; with arguments (circles, classes, names, mirror), list what a figure counts."""
     if parts := sys.argv[1:]:
         return _list_parts(parts)
     missed = 0

@@ -1,4 +1,4 @@
-"""E. Hung tools: what one hung tool, and fifty hung calls, do to everybody else."""
+"""E. Hung tools: how one hung tool, and fifty hung calls, affect other calls."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def quick(n: int) -> int:
 
 
 class Hung:
-    """A tool that never answers, until it is let go."""
+    """A tool that does not return until it is released."""
 
     def __init__(self) -> None:
         self.release = threading.Event()
 
     def __call__(self, n: int) -> int:
-        """Wait for a sign."""
+        """Wait to be released."""
         self.release.wait()
         return n
 
@@ -63,7 +63,7 @@ def _row(caller: str, count: int, block: Block) -> bool:
                 ((without, False), (with_hung, True)) if number % 2 else ((with_hung, True), (without, False))
             ):
                 threads = _hang(engine, count) if busy else []
-                # Fifty callers leave fifty callers' garbage, which is theirs, not their neighbours'.
+                # Collect the garbage of starting the hung callers, so that the timed calls do not pay for it.
                 gc.collect()
                 time.sleep(0.1)
                 for _ in range(50):
@@ -74,7 +74,7 @@ def _row(caller: str, count: int, block: Block) -> bool:
                     thread.join()
                 hung.release.clear()
     before, after = statistics.median(without), statistics.median(with_hung)
-    # Neighbouring blocks share the machine's mood, so each is compared with its neighbour.
+    # Adjacent blocks run under the same machine load, so compare them in pairs.
     ratio = statistics.median(busy / calm for busy, calm in zip(with_hung, without, strict=True))
     good = ratio <= GOAL
     cells = [caller, str(count), f"{before * 1e6:.1f} us", f"{after * 1e6:.1f} us", f"{ratio:.2f}"]
@@ -83,7 +83,7 @@ def _row(caller: str, count: int, block: Block) -> bool:
 
 
 def _hang(engine: PythonToolEngine, count: int) -> list[threading.Thread]:
-    """Calls that hang, each in a session of its own, half from threads and half on the engine's threads."""
+    """Start hanging calls, each in its own session, half from threads and half on the engine's threads."""
     entered = threading.Semaphore(0)
 
     def call(number: int) -> None:

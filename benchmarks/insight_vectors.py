@@ -1,4 +1,4 @@
-"""Vectors of tools: to make them, and to have them again at the next start."""
+"""Vectors of tools: computing them, and loading them at the next start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXTS = 16
 
 
 def run() -> bool:
-    """Measure and print, in a process where a product of matrices keeps to one thread, as everything else does."""
+    """Measure and print, in a process where matrix products use one thread, as everything else does."""
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     command = [sys.executable, "-m", "benchmarks.insight_vectors"]
     sys.stdout.flush()
@@ -42,7 +42,7 @@ def run() -> bool:
 
 
 def main() -> bool:
-    """All parts."""
+    """Run all parts."""
     embedder = default_embedder()
     if embedder is None:
         print("\n## R. vectors\n\nNOT MEASURED: the weights are not installed; `toolyard embeddings install`")
@@ -75,10 +75,10 @@ def _products(tokens: int) -> Callable[[], object]:
 
 
 def _warm_start(tools: list[Tool]) -> bool:
-    """Tools of a catalog, and tools made in code.
+    """Enrichment at a warm start: tools of a catalog, and tools made in code.
 
-    Nothing but a hash of all definitions says that arrays of before still hold. The goal is of the time when sources
-    kept a hash of their bytes.
+    Cached arrays are validated by a hash of all definitions. The goal dates from when sources kept a hash of their
+    bytes.
     """
     with tempfile.TemporaryDirectory() as folder:
         catalog = Path(folder) / "tools.jsonl"
@@ -106,7 +106,7 @@ def _warm_start(tools: list[Tool]) -> bool:
 
 
 def _whole_start(tools: list[Tool]) -> bool:
-    """All of a start: tools that do not say what they return are read, checked and registered, and then enriched."""
+    """A complete start: tools without output schemas are read, checked, registered and enriched."""
     with tempfile.TemporaryDirectory() as folder:
         catalog = Path(folder) / "tools.jsonl"
         catalog.write_bytes(b"\n".join(orjson.dumps(tool.to_dict()) for tool in tools))
@@ -134,7 +134,7 @@ def _whole_start(tools: list[Tool]) -> bool:
 
 
 def _measure_cold(rows: list[Row], files: list[Path], rounds: int) -> None:
-    """As `measure`, with the files on disk only."""
+    """Like `measure`, with the files evicted from the page cache before each run."""
     for _ in range(rounds):
         for row in rows:
             for file in files:
@@ -148,7 +148,7 @@ def _measure_cold(rows: list[Row], files: list[Path], rounds: int) -> None:
 
 
 def _enriching(folder: Path) -> Callable[[list[Tool]], dict[str, Any]]:
-    """What all enrichments find out about tools, made as a new process would make it."""
+    """Run all enrichments as a new process would."""
     embedder = _Quick()
 
     def enrich(tools: list[Tool]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _enriching(folder: Path) -> Callable[[list[Tool]], dict[str, Any]]:
 
 
 def _arrays(artifacts: dict[str, Any]) -> Iterator[NDArray[Any]]:
-    """Every array of the artifacts, so that none is left unread on disk."""
+    """Every array of the artifacts, so that all of them are read from disk."""
     yield artifacts["embeddings"].matrix
     yield from artifacts["dataflow"].arrays
     yield from (*artifacts["neighbors"].rows, *artifacts["neighbors"].same)
@@ -175,7 +175,7 @@ class _View:
 
 
 class _Quick:
-    """An embedder whose vectors cost little, and are alike where texts are: there are as many edges as usual."""
+    """A cheap embedder with similar vectors for similar texts, so that there are as many edges as usual."""
 
     name, version, dimensions, batch = "quick", "1", 384, 4096
 
@@ -184,7 +184,7 @@ class _Quick:
 
 
 def _tools() -> list[Tool]:
-    """Ten thousand tools: real ones, and again in namespaces of their own as far as there are not enough."""
+    """Ten thousand tools: real ones, repeated under other namespaces if there are not enough."""
     found: list[Tool] = []
     for file in sorted(_catalogs().glob("*.jsonl")):
         loader = FileToolLoader(file, namespace=file.stem, on_error="skip", on_duplicate="skip")
@@ -196,13 +196,13 @@ def _tools() -> list[Tool]:
 
 
 def _answering(tools: list[Tool]) -> list[Tool]:
-    """The tools as they are after the enrichment before: each says what it returns."""
+    """The tools with guessed output schemas, as the preceding enrichment leaves them."""
     by_rules = OutputParametersEnrichment(lm_config={"type": "schema"}, cache=False)
     return list(by_rules.enrich(_View(tools))[0])
 
 
 def _catalogs() -> Path:
-    """The full corpus where it is at hand, else the shipped sample."""
+    """The full corpus if available, else the shipped sample."""
     return corpus_folder("catalogs")
 
 

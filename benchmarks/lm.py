@@ -1,4 +1,4 @@
-"""L. lm: a thousand sessions at once beside the bare client, and prompts of long histories."""
+"""L. lm: a thousand concurrent sessions compared with the bare client, and prompts of long histories."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def run() -> bool:
 
 
 async def _sessions(url: str) -> bool:
-    """Wall time, since most of it is waiting; the rows take turns, and medians are compared."""
+    """Compare medians of wall time, since most of it is waiting; rows run in turn."""
     rates: dict[str, list[float]] = {}
     limits = httpx2.Limits(max_connections=SESSIONS, max_keepalive_connections=SESSIONS)
     block: Any = {"type": "openai", "model_id_or_path": "bench", "base_url": url, "max_concurrent": SESSIONS}
     engine = LMToolEngine(ToolRegistry([TOOL]), lm_config=block)
     async with httpx2.AsyncClient(base_url=url, limits=limits, trust_env=False, timeout=60) as client:
         bodies = _bodies()
-        # The first is slow: its pool looks at every connection for every request.
+        # The first row is slow because its pool scans all connections for each request.
         rows: dict[str, Callable[[int], Awaitable[None]]] = {
             "bare httpx2.AsyncClient": partial(_bare, client, bodies),
             "bare LMClient, without sessions, history and checks": partial(_asked, engine, bodies),
@@ -84,7 +84,7 @@ async def _sessions(url: str) -> bool:
 
 
 def _bodies() -> list[dict[str, Any]]:
-    """What the engine sends for each call of a session."""
+    """The request bodies that the engine sends for the calls of a session."""
     head, (response_format, *_) = _tool_head(TOOL), Prompts()._ask_for(TOOL)
     messages = [{"role": "system", "content": INSTRUCTION}]
     bodies = []
@@ -119,7 +119,7 @@ async def _session(engine: LMToolEngine, number: int) -> None:
 
 
 class _Still(ToolEngine):
-    """Answers at once, to fill histories; keeps the last invocation for the prompt."""
+    """Returns immediately, to fill histories; keeps the last invocation for the prompt."""
 
     last: Invocation
 

@@ -1,4 +1,4 @@
-"""A server that speaks as those of language models do and thinks for 50 ms: `python -m benchmarks.lm_server`."""
+"""A server with the protocol of language model servers that answers after 50 ms: `python -m benchmarks.lm_server`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Line(asyncio.Protocol):
     """One connection, one request at a time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody calls."""
+        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._received = b""
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the whole request, then think."""
+        """Read the whole request, then schedule the response."""
         self._received += data
         head, end, body = self._received.partition(_END)
         if not end:

@@ -1,7 +1,7 @@
-"""Sends one request again and again on many connections: `python -m benchmarks.load URL CONNECTIONS SECONDS FILE`.
+"""Sends one request repeatedly on many connections: `python -m benchmarks.load URL CONNECTIONS SECONDS FILE`.
 
-FILE holds the request, whole; `@ID@` in it stands for a number of its own in each. Prints how many were answered, how
-many of them with an error, and how many connections broke. The server's CPU is measured, so this need not be fast.
+FILE has the complete request; `@ID@` in it is replaced by a unique number. Prints the number of responses, of error
+responses, and of broken connections. Only the server's CPU time is measured, so this client need not be fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ID = b"@ID@"
 
 
 class Sender(asyncio.Protocol):
-    """One connection: a request, its answer, the next request."""
+    """One connection, which sends the next request after each response."""
 
     answered = refused = broken = 0
     numbers = itertools.count()
@@ -29,12 +29,12 @@ class Sender(asyncio.Protocol):
         self._run = b"%d-" % os.getpid()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Send the first request."""
         self._transport = transport
         self._send()
 
     def data_received(self, data: bytes) -> None:
-        """Some of an answer."""
+        """Read part of a response."""
         self._rest += data
         head, found, body = self._rest.partition(b"\r\n\r\n")
         if not found or len(body) < _length(head):
@@ -45,7 +45,7 @@ class Sender(asyncio.Protocol):
         self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It broke, unless the time is over."""
+        """Count the connection as broken, unless the time is over."""
         Sender.broken += asyncio.get_running_loop().time() < self._until
 
     def _send(self) -> None:
@@ -55,7 +55,7 @@ class Sender(asyncio.Protocol):
             return
         request = self._request
         if _ID in request:
-            # As long as its placeholder, so that the length stays what it is.
+            # As long as its placeholder, so that the content length stays the same.
             request = request.replace(_ID, b"%s%012d" % (self._run.rjust(12, b"0"), next(Sender.numbers)))
         self._transport.write(request)
 
@@ -69,7 +69,7 @@ def _length(head: bytes) -> int:
 
 
 def make_request(method: str, url: str, body: bytes | None, headers: dict[str, str]) -> bytes:
-    """The bytes of a request; `@ID@` in the body is counted as the 24 characters that take its place."""
+    """The bytes of a request; the content length counts `@ID@` in the body as the 24 characters that replace it."""
     parts = urlsplit(url)
     size = 0 if body is None else len(body) + 20 * body.count(_ID)
     lines = [f"{method} {parts.path or '/'} HTTP/1.1", f"Host: {parts.netloc}", f"Content-Length: {size}"]

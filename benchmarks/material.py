@@ -1,4 +1,4 @@
-"""Real material, the five-parameter tool, and catalogs of any number of tools like it."""
+"""Test data: real catalogs, a tool with five parameters, and generated catalogs of any size."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMA: dict[str, Any] = {
 
 
 class Result:
-    """What the measured tool returns, as small as a result can be."""
+    """The result of the measured tool, as small as possible."""
 
     __slots__ = ("value",)
 
@@ -52,12 +52,12 @@ def forecast(city: str, days: int, unit: str, tags: list[str], place: dict[str, 
 
 
 def catalog(count: int) -> list[dict[str, Any]]:
-    """Definitions with different names, descriptions and property names."""
+    """Definitions that differ in name, description and property names."""
     return [_definition(index) for index in range(count)]
 
 
 def _definition(index: int) -> dict[str, Any]:
-    # A copy: PyYAML would write objects that occur twice as anchors and aliases.
+    # A copy, since PyYAML writes repeated objects as anchors and aliases.
     schemas = copy.deepcopy(SCHEMA["properties"])
     properties = {f"{name}_{index % 97}" if name != "city" else name: sub for name, sub in schemas.items()}
     return {
@@ -68,13 +68,13 @@ def _definition(index: int) -> dict[str, Any]:
 
 
 def corpus_folder(part: str = "") -> Path:
-    """A folder of real material: of the corpus that `TOOLYARD_CORPUS` names, else the shipped sample."""
+    """A folder of real data: of the corpus that `TOOLYARD_CORPUS` names, else of the shipped sample."""
     named = os.environ.get("TOOLYARD_CORPUS")
     found = Path(named or _SHIPPED) / part
     return found if found.is_dir() else _SHIPPED / part
 
 
 def chosen_embedder() -> Embedder | None:
-    """The model that `TOOLYARD_MODEL` names, a folder or what sentence-transformers knows; else the default."""
+    """The model that `TOOLYARD_MODEL` names (a folder, or a name for sentence-transformers), else the default."""
     named = os.environ.get("TOOLYARD_MODEL")
     return embedder_of(named) if named else default_embedder()

@@ -1,4 +1,4 @@
-"""I. MCP called: the engine beside the bare client of the official SDK, each on one kept connection; and listing."""
+"""I. MCP client: the engine compared with the official SDK's bare client, each on one open connection; and listing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS, WIDTH = 192, 32
 WAYS = ("stdio", "http", "sse")
 TEXT = "hello, how are you today"
 SLOWEST = 1 / 0.9
-"""As many calls a second as nine tenths of the other's."""
+"""At least nine tenths of the other's calls per second."""
 
 
 def run() -> bool:
@@ -84,7 +84,7 @@ async def _all(call: Callable[[], Awaitable[Any]], width: int) -> None:
 def _sdk(
     way: str, url: str, command: list[str], loop: asyncio.AbstractEventLoop, stack: ExitStack
 ) -> Callable[[], Awaitable[Any]]:
-    """A call on one session. The client must be left by the task that entered it, so one holds it open."""
+    """A call on one session. The task that enters the client must also exit it, so a task holds it open."""
     from mcp import Client, StdioServerParameters
     from mcp.client.sse import sse_client
 
@@ -148,7 +148,7 @@ def _engine(
         engine.setup(f"s{number}")
 
     async def aexecute() -> None:
-        # A session answers one batch at a time, as a conversation does.
+        # A session runs one batch at a time.
         check(await engine.aexecute(f"s{next(turn) % WIDTH}", calls))
 
     return execute, aexecute
@@ -162,7 +162,7 @@ def _listing() -> bool:
             if len(registry) != size:
                 raise SystemExit(f"{len(registry)} tools of {size}: {registry.report}")
             repeat = SIZES[-1] // size
-            # The registry above keeps the connection, so that none is made while time is taken.
+            # The registry above keeps the connection open, so that connecting is not measured.
             first.append(Row(f"{size:,} tools (each)", lambda size=size: _registry(size).close(), repeat, calls=size))
             run = partial(registry.refresh, strict=True)
             again.append(Row(f"{size:,} tools that are as before (each)", run, repeat, calls=size))

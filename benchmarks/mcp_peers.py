@@ -1,7 +1,7 @@
 """MCP servers to compare with: `python -m benchmarks.mcp_peers stdio|http|list COUNT`.
 
-The first two are the official SDK with one tool, `echo`, as low as that library goes: no schema derived, none looked up
-again for a call. Over HTTP it prints where it listens. `list` answers over stdio from ready bytes.
+The first two use the low-level API of the official SDK with one tool, `echo`: no schema is derived, and none is looked
+up for a call. `http` prints its URL. `list` answers over stdio with precomputed bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ECHO_SCHEMA = {
 
 
 def make_server() -> Any:
-    """The server itself, whatever it is served on."""
+    """The server, independent of the transport."""
     import jsonschema_rs
     import mcp_types as types
     from mcp.server.lowlevel import Server
@@ -48,7 +48,7 @@ def make_server() -> Any:
 
 
 async def serve_stdio() -> None:
-    """Until standard input ends."""
+    """Serve until standard input ends."""
     from mcp import stdio_server
     from mcp.server.lowlevel import NotificationOptions
 
@@ -58,10 +58,10 @@ async def serve_stdio() -> None:
 
 
 def serve_http(app: Any) -> None:
-    """Until killed."""
+    """Serve until killed."""
     import uvicorn
 
-    # Named as TCP, or asyncio leaves the delay of small packets on, and answers in two writes take 40 ms.
+    # With the protocol given, asyncio sets TCP_NODELAY; without it, responses in two writes take 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(2048)
@@ -73,7 +73,7 @@ def serve_http(app: Any) -> None:
 
 
 def serve_list(count: int) -> None:
-    """So many tools, a thousand a page."""
+    """List `count` tools over stdio, a thousand per page."""
     from benchmarks.material import catalog
 
     tools = [
@@ -105,7 +105,7 @@ def serve_list(count: int) -> None:
 
 
 def main() -> None:
-    """Serve one of the ways."""
+    """Serve as the arguments say."""
     kind = sys.argv[1]
     if kind == "stdio":
         asyncio.run(serve_stdio())

@@ -1,4 +1,4 @@
-"""An MCP server at the other end of a pipe, driven with ready bytes, so that only the server is measured."""
+"""Drives an MCP server over a pipe with precomputed bytes, so that only the server is measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HELLO = {
 
 
 class Pipe:
-    """One server process, greeted."""
+    """One server process, after its handshake."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -32,7 +32,7 @@ class Pipe:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id."""
         return self.process.pid
 
     def _send(self, text: bytes) -> None:
@@ -40,7 +40,7 @@ class Pipe:
         self._in.flush()
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """One request, and its result."""
+        """Send one request and return its result."""
         self._send(line(method, params, next(self._numbers)))
         found: dict[str, Any] = json.loads(self._out.readline())
         if "result" not in found:
@@ -49,7 +49,7 @@ class Pipe:
         return result
 
     def run(self, method: str, params: dict[str, Any], calls: int) -> None:
-        """So many of the same request, always a window of them under way; answers come in any order, so ids are new."""
+        """Send the same request `calls` times under new ids, with several in flight; responses come in any order."""
         for begin in range(0, calls, WINDOW):
             self._send(b"".join(line(method, params, next(self._numbers)) for _ in range(WINDOW)))
             if begin:
@@ -63,7 +63,7 @@ class Pipe:
                 raise SystemExit(f"a call was not answered as it should be: {said!r}")
 
     def listed(self) -> int:
-        """How many tools there are, read page by page; nothing is looked at but the way to the next one."""
+        """Count the tools page by page, parsing only what is needed for the next page."""
         count, cursor = 0, None
         while True:
             result = self.ask("tools/list", {} if cursor is None else {"cursor": cursor})
@@ -72,7 +72,7 @@ class Pipe:
                 return count
 
     def close(self) -> None:
-        """End it."""
+        """Stop the server."""
         self._in.close()
         self._out.close()
         self.process.terminate()
@@ -80,6 +80,6 @@ class Pipe:
 
 
 def line(method: str, params: dict[str, Any], number: int | str | None) -> bytes:
-    """A message as it goes over the pipe."""
+    """A message as sent over the pipe."""
     head = {"jsonrpc": "2.0"} if number is None else {"jsonrpc": "2.0", "id": number}
     return json.dumps({**head, "method": method, "params": params}).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""J. MCP served: server CPU of a call over HTTP and over a pipe, and of listing."""
+"""J. MCP server: server CPU of a call over HTTP and over a pipe, and of listing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZES = (500, 5_000)
 
 
 def run() -> bool:
-    """Both wires, then listing."""
+    """Measure both wires, then listing."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         good = _over_http(folder)
@@ -89,7 +89,7 @@ def _headers(version: str | None = None, **more: str) -> dict[str, str]:
 
 
 def _body(params: dict[str, Any], method: str = "tools/call") -> bytes:
-    # An id of its own for each request: a session refuses one that is still being answered.
+    # A new id for each request: a session refuses an id that is still in use.
     return line(method, params, "@ID@").strip()
 
 
@@ -127,7 +127,7 @@ def _listing(folder: Path) -> bool:
             if pipe.listed() != size:
                 raise SystemExit("not every tool is listed")
             clock = partial(cpu_of, pipe.pid)
-            # A clock that ticks a hundred times a second needs work that takes longer than that.
+            # The CPU clock ticks a hundred times per second, so the work must take much longer than a tick.
             repeat = 40 * SIZES[-1] // size
             rows.append(Row(f"tools/list of {size:,} tools (each)", pipe.listed, repeat, calls=size, clock=clock))
         rows[1].limit, rows[1].goal = rows[0].name, 1.2

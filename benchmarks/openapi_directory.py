@@ -1,9 +1,9 @@
 """`python -m benchmarks.openapi_directory FOLDER [EVERY]`: every OpenAPI document below a folder, or every n-th.
 
-Each document is loaded in a process of its own that may take 10 s of CPU and 1 GB, and every schema of it is looked at.
-What the document holds is counted by a reader of its own, a few lines long: operations are tools or listed rejections,
-and a tool is `empty` where it has no input, no output or no description though its operation has. In the end one
-registry holds all documents that were read, gives all definitions, and answers one search.
+Each document is loaded in its own process, limited to 10 s of CPU and 1 GB, and all its schemas are read. A small
+independent reader counts the operations of the document: each must be a tool or a listed rejection, and a tool is
+`empty` if it lacks an input, output or description that its operation has. At the end, one registry loads all documents
+that were read, returns all definitions, and answers one search.
 
 Exits 1 if an operation is missing or empty, a document raised or went over a limit, or more than 0.1% are rejected.
 """
@@ -39,14 +39,14 @@ _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
 
 class Document:
-    """What is in a document, read without any code of the loader's but its parser."""
+    """The contents of a document, read without the loader's code except for its parser."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._files: dict[Path, Any] = {}
 
     def operations(self) -> Iterator[tuple[str, str, set[str]]]:
-        """Method, path, and what the operation has: `input`, `output`, `description`."""
+        """Method, path, and which of `input`, `output` and `description` the operation has."""
         root, home = self._settle(self._read(self._path), self._path)
         paths, home = self._settle(root.get("paths"), home)
         for path, raw in paths.items() if isinstance(paths, dict) else ():
@@ -110,7 +110,7 @@ class Document:
 
 
 def look_at(path: Path) -> dict[str, Any]:
-    """Load one document, look at every schema, and compare with what is in it."""
+    """Load one document, read every schema, and compare the tools with its operations."""
     began = time.process_time()
     loader = RESTToolLoader(path, "n")
     try:
@@ -154,7 +154,7 @@ def _work(path: Path, answer: Connection) -> None:
 
 
 def look_at_all(paths: list[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The documents, each in a process of its own, a few at once."""
+    """Check the documents, each in its own process, a few at once."""
     forking = multiprocessing.get_context("fork")
     waiting = deque(paths)
     running: dict[Any, tuple[Path, Any]] = {}
@@ -178,7 +178,7 @@ def look_at_all(paths: list[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def find_documents(folder: Path) -> list[Path]:
-    """Files that say they are OpenAPI or Swagger."""
+    """Files that declare an OpenAPI or Swagger version."""
     found = [path for path in sorted(folder.rglob("*")) if path.suffix in (".json", ".yaml", ".yml") and path.is_file()]
     return [path for path in found if _DOCUMENT.search(path.read_bytes())]
 
@@ -232,13 +232,13 @@ def _print_costs(folder: Path, results: dict[Path, dict[str, Any]]) -> bool:
 
 
 def _try_together(paths: list[Path]) -> bool:
-    """One registry over all documents: every definition, and one search."""
+    """Load all documents into one registry, then read every definition and search once."""
     began = time.process_time()
     loaders = [RESTToolLoader(path, f"d{number}") for number, path in enumerate(paths)]
     try:
         registry = ToolRegistry.from_loaders(loaders)
         count = len(registry.to_dicts())
-        # By words, which looks at every schema: what vectors of all texts cost is no matter of documents.
+        # A lexical search, which reads every schema; the cost of embeddings does not depend on the documents.
         hits = Searcher(lexical=True).search(registry.snapshot, "create an invoice", 3)
     except Exception as error:  # noqa: BLE001 - as above
         print(f"together: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Other tool layers on the same call, where they are installed (`make bench` installs them aside)."""
+"""The same call by other tool layers, where installed (`make bench` installs them separately)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dispatch_rows(limit: str) -> list[Row]:
 
 
 def _async_row(name: str, call: Callable[[], Awaitable[object]], calls: int, limit: str) -> Row:
-    """Many calls in one run of the loop: starting the loop is not the peer's work."""
+    """Many calls per run of the loop, so that starting the loop is not counted."""
 
     async def run() -> None:
         for _ in range(calls):

@@ -1,4 +1,4 @@
-"""Calls of `w::quick` in the session `mine`, each timed: what others feel of whatever else an engine does."""
+"""Timed calls of `w::quick` in the session `mine`: the latency other callers see while the engine is busy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SYNC_CALLS, ASYNC_CALLS = 4_000, 500
 
 
 def sync_block(engine: PythonToolEngine) -> list[float]:
-    """Seconds of each call from this thread."""
+    """Durations in seconds of calls from this thread."""
     samples = []
     for number in range(SYNC_CALLS):
         call = [ToolCall("w::quick", {"n": number})]
@@ -22,7 +22,7 @@ def sync_block(engine: PythonToolEngine) -> list[float]:
 
 
 def async_block(engine: PythonToolEngine) -> list[float]:
-    """The same from a task."""
+    """Durations in seconds of calls from a task."""
 
     async def block() -> list[float]:
         samples = []

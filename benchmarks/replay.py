@@ -1,4 +1,4 @@
-"""Replaying calls: what one costs must not depend on how long the cassette is."""
+"""Replaying calls: the cost of a call must not depend on the length of the cassette."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def _tape(folder: Path, size: int, registry: ToolRegistry) -> Path:
 
 
 def _simulated(engine: ReplayToolEngine | PythonToolEngine, calls: list[ToolCall]) -> None:
-    # In drafts, so that the history stays as short as it is.
+    # `simulate`, so that the history does not grow.
     for result in engine.simulate("s", calls):
         if result.is_error:
             raise RuntimeError(result.error)
 
 
 def _order(engine: ReplayToolEngine, count: int) -> None:
-    """One session in which the same call comes again and again: its place is counted, not searched."""
+    """Repeat the same call in one session: its position is counted, not searched for."""
     engine.setup("long")
     for _ in range(count // BATCH):
         engine.execute("long", [ToolCall("n::look", {"place": "again"})] * BATCH)
@@ -95,7 +95,7 @@ def run() -> bool:
 
 
 def _with_plans(registry: ToolRegistry) -> list[Row]:
-    """What a plan that never fires costs a call that goes the long way anyway."""
+    """The cost of fault plans that never fire, for calls that do not take the short path anyway."""
     never = [{"type": "auth", "probability": 0.0}, {"type": "timeout", "tool": "other::*"}]
     bare = PythonToolEngine(registry, max_concurrent_calls=8)
     planned = PythonToolEngine(registry, max_concurrent_calls=8, faults=FaultPlan(never))

@@ -1,4 +1,6 @@
-"""H. REST: reading a specification beside parsing it, growth in operations, and a call beside the bare client."""
+"""H. REST: loading a specification compared with parsing it, growth with operations, and a call compared with the
+bare client.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +172,7 @@ def _tools(document: dict[str, Any], url: str) -> dict[str, Any]:
 
 @contextmanager
 def _server(folder: Path) -> Iterator[str]:
-    """Where a process of its own answers everything with the same pet."""
+    """URL of a server process that answers every request with the same pet."""
     file = folder / "pet.json"
     file.write_bytes(orjson.dumps(PET))
     command = [sys.executable, "-m", "benchmarks.serve_apps", "constant", str(file)]
@@ -203,7 +205,7 @@ def pets() -> dict[str, Any]:
 
 
 def specification(count: int) -> dict[str, Any]:
-    """So many operations, two a path, with schemas that refer to each other and to shared ones."""
+    """A specification of `count` operations, two per path, with schemas that refer to each other and to shared ones."""
     paths: dict[str, Any] = {}
     schemas: dict[str, Any] = {"Error": {"type": "object", "properties": {"message": {"type": "string"}}}}
     for index in range(count // 2):
@@ -232,7 +234,7 @@ def specification(count: int) -> dict[str, Any]:
 
 
 def _thing(index: int) -> dict[str, Any]:
-    """Refers to itself and to the one before, in groups of eight, as the schemas of real services do."""
+    """A schema that refers to itself and to the previous one of its group of eight, like those of real services."""
     other = index - 1 if index % 8 else index
     properties = {
         "size": {"type": "integer", "minimum": 0, "description": f"How large number {index} is."},

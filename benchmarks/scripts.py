@@ -1,4 +1,4 @@
-"""K. Scripts: a call of a warm worker beside a bare pipe, loading beside importing, and a script that takes a core."""
+"""K. Scripts: a call of a warm worker compared with a bare pipe, loading with importing, and CPU-bound scripts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _echoed(process: subprocess.Popen[bytes]) -> None:
 
 
 def _worker_rows(level: str, stack: ExitStack) -> list[Row]:
-    # Longer lives than by default, so that no round has a new worker in it.
+    # Workers live longer than by default, so that no round starts a new one.
     pool = stack.enter_context(ScriptPool(WorkerSettings(sandbox=level, calls_per_worker=1_000_000)))  # type: ignore[arg-type]
     source = HANDLER.encode()
     code = Code("twice.py", hashlib.sha256(source).hexdigest(), source)
@@ -163,7 +163,7 @@ def _loading(folder: Path) -> bool:
 
 
 def _example(number: int) -> str:
-    """One of the example scripts, under names of its own."""
+    """One of the example scripts with unique names."""
     files = sorted(EXAMPLES.glob("*.py"))
     text = files[number % len(files)].read_text()
     text = re.sub(r'(TOOL_NAME = |"name": )"(\w+)"', lambda found: f'{found[1]}"{found[2]}_{number}"', text)
@@ -171,7 +171,7 @@ def _example(number: int) -> str:
 
 
 def _imported(folder: Path) -> None:
-    """As a loader without workers would; without bytecode files, which only a second start has."""
+    """Import as a loader without workers would, without bytecode files, which only a second start has."""
     for path in folder.glob("*.py"):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
@@ -214,7 +214,7 @@ def _hog_row(engine: PythonToolEngine, caller: str, block: Callable[[PythonToolE
             samples.append(statistics.quantiles(block(engine), n=100)[98])
             if busy:
                 hog.join()
-    # Neighbouring blocks share the machine's mood, so each is compared with its neighbour.
+    # Adjacent blocks run under the same machine load, so compare them in pairs.
     ratio = statistics.median(busy / calm for busy, calm in zip(beside, without, strict=True))
     good = ratio <= HOG_GOAL
     cells = [caller, *(f"{statistics.median(each) * 1e6:.1f} us" for each in (without, beside)), f"{ratio:.2f}"]

@@ -1,8 +1,8 @@
-"""Search: the first five of many tools, beside one product of the tools' vectors and the query's.
+"""Search: the top five of many tools, compared with one product of the tools' vectors and the query's.
 
-`search` is all that happens once the query's vectors are there: candidates by words and by vectors, their features, the
-order, the chances. `matmul` is one float32 product of every tool's vector with the vectors of the same query's
-segments and nothing else. The rows with `embedding` also make the query's vectors, which no product of the limit does.
+`search` is everything after the query's vectors are computed: candidates by words and by vectors, their features,
+ranking and probabilities. `matmul` is one float32 product of all tools' vectors with the vectors of the query's
+segments. Rows with `embedding` also compute the query's vectors, which the limit does not.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ NOUNS = ("archive", "backup", "cloud", "daily", "export", "fleet", "global", "ho
 
 
 class Varied:
-    """The embedder, but for texts of made-up tools: near the vector of the tool that they were made of."""
+    """The embedder, except for texts of generated tools, which get vectors near that of their original."""
 
     def __init__(self, inner: Embedder, cache: ItemCache) -> None:
         self.name, self.version, self.dimensions, self.batch = "varied", inner.version, inner.dimensions, 1024
         self._inner, self._cache = inner, cache
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """One row a text."""
+        """One row per text."""
         rows = cached_vectors(self._inner, [_plain(text) for text in texts], self._cache, "tools")
         for place, text in enumerate(texts):
             if "variant" in text:
@@ -57,7 +57,7 @@ class Varied:
 
 
 def _plain(text: str) -> str:
-    """The text of the tool that a made-up one is like: without the word behind its name, and what was added."""
+    """The text of the original of a generated tool, without the name's suffix and the added text."""
     called = re.fullmatch(r"variant ?\d+ (.*) \S+", text)
     if called is not None:
         return called[1]
@@ -69,7 +69,7 @@ def _plain(text: str) -> str:
 
 
 def run() -> bool:
-    """Measure and print, in a process where a product of matrices keeps to one thread, as everything else does."""
+    """Measure and print, in a process where matrix products use one thread, as everything else does."""
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     sys.stdout.flush()
     command = [sys.executable, "-m", "benchmarks.search"]
@@ -77,7 +77,7 @@ def run() -> bool:
 
 
 def main() -> bool:
-    """10,000 tools and 100,000."""
+    """Measure with 10,000 and with 100,000 tools."""
     embedder = default_embedder()
     if embedder is None:
         print("\n## S. search\n\nNOT MEASURED: the weights are not installed; `toolyard embeddings install`")
@@ -126,7 +126,7 @@ def _found(query: Query, view: IndexView, known: Known, vectors: QueryVectors) -
 
 
 def _recall(queries: list[Query], view: IndexView, known: Known, vectors: list[QueryVectors]) -> float:
-    """Beside the same search with the places of every word looked at."""
+    """Recall relative to the same search over the postings of every word."""
     found = [_found(query, view, known, vector) for query, vector in zip(queries, vectors, strict=True)]
     usual, rank._MOST_POSTINGS = rank._MOST_POSTINGS, 10**9
     try:
@@ -138,7 +138,7 @@ def _recall(queries: list[Query], view: IndexView, known: Known, vectors: list[Q
 
 
 def _tools(count: int) -> list[Tool]:
-    """Real tools, and made-up ones that are like them."""
+    """Real tools, and generated ones similar to them."""
     real = read_tools(corpus())[:6000]
     made = list(real[:count])
     number = 0

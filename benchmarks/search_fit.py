@@ -1,4 +1,4 @@
-"""Fits the weights of the search: three small linear models by gradient descent, in numpy alone."""
+"""Fits the weights of search: three small linear models, by gradient descent in numpy."""
 
 from __future__ import annotations
 
@@ -22,42 +22,41 @@ from toolyard.insight.search.rank import (
 
 Array = NDArray[np.float64]
 BALANCE = 0.7
-"""How much of the loss of the ranking is that of everyday requests; the rest is that of the benchmark's queries."""
+"""Weight of everyday requests in the ranking loss; the benchmark's queries have the rest."""
 FOREIGN, LOST, LIKELY, SURE = 0.10, 0.25, 0.55, 0.88
-"""What the cuts are set to, a little more than the goals, for what the fit has not seen: which part of the foreign
-requests is offered something, unless that would lose more than this part of the right first hits; which part of hits
-with these words is right."""
+"""Targets for the cuts, slightly stricter than the goals to allow for unseen data: the share of foreign requests that
+get hits, unless that would lose more than this share of right first hits; the precision of likely and of sure hits."""
 FOLDS = 4
-"""Parts of the servers, each judged by what was fitted without it: of what a fit has seen, it thinks too well."""
+"""Cross-validation folds of servers; a fit is overconfident on data it has seen."""
 MOST = 0.95
-"""The chance that needs no other proof."""
+"""The probability above which no other evidence is needed."""
 RIDGE = 3e-3
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One request of one catalog, and what the index has for it."""
+    """One request to one catalog, with its candidates from the index."""
 
     text: str
     kind: str
-    """`right`, `near`, `foreign`, or `gone`: what is right was taken away."""
+    """`right`, `near`, `foreign`, or `gone` (the right tools were removed)."""
     group: str
     """The benchmark's source, or the server."""
     catalog: str
     language: str
     right: int
-    """How many tools are."""
+    """Number of right tools."""
     table: Table
     is_right: NDArray[np.bool_]
 
     @property
     def everyday(self) -> bool:
-        """True if somebody said it so."""
+        """True for an everyday request, false for a benchmark query."""
         return self.catalog not in ("benchmark", "part")
 
 
 def deal_out(asked: Sequence[Asked], parts: int, seed: int = 0) -> NDArray[np.intp]:
-    """Which part each is in: all requests of a server in one, what is of no server by its text."""
+    """The fold of each request: all requests of a server are in one, those of no server are dealt by text."""
     keys = [each.group if each.everyday and each.group else each.text for each in asked]
     names = sorted(set(keys))
     order = np.random.default_rng(seed).permutation(len(names)) % parts
@@ -66,7 +65,7 @@ def deal_out(asked: Sequence[Asked], parts: int, seed: int = 0) -> NDArray[np.in
 
 
 class Models(NamedTuple):
-    """The three, without the cuts."""
+    """The three models, without the cuts."""
 
     rank: dict[str, float]
     about: dict[str, float]
@@ -74,7 +73,7 @@ class Models(NamedTuple):
 
 
 def fit_weights(asked: Sequence[Asked], balance: float = BALANCE) -> RankWeights:
-    """All weights of one mode for these requests; those in other languages are left alone."""
+    """Fit all weights of one mode to these requests, except those for other languages."""
     there = [each for each in asked if each.language == "en" and len(each.table.rows)]
     models = _fit_models(there, balance)
     part = deal_out(there, FOLDS)
@@ -117,7 +116,7 @@ def _fit_models(there: Sequence[Asked], balance: float) -> Models:
 
 
 def _look_at_first(each: Asked, models: Models, about: float) -> tuple[dict[str, Array], NDArray[np.bool_]]:
-    """What speaks for each of the first five, and whether it is right."""
+    """The features of each of the first five hits, and whether it is right."""
     order, scores = order_rows(each.table, models.rank)
     return collect_evidence(each.table, order, scores, 5, about), each.is_right[order[:5]]
 
@@ -149,7 +148,7 @@ def fit_ranking(asked: Sequence[Asked], balance: float = BALANCE) -> dict[str, f
 
 
 def _fit_about(asked: Sequence[Asked]) -> dict[str, float]:
-    """What tells a foreign request: of catalogs of each size, as many of them are above nothing."""
+    """Fit the model that detects foreign requests, with equal weight for each catalog size."""
     evidence = [weigh_request(each.table) for each in asked]
     columns = {name: np.array([one[name] for one in evidence]) for name in evidence[0]}
     places = [(each.catalog if each.everyday else "benchmark", each.kind == "foreign") for each in asked]
@@ -180,7 +179,7 @@ def _fit_logistic(columns: dict[str, Array], right: NDArray[np.bool_], shares: A
 
 
 def _find_cut(chances: Array, right: NDArray[np.bool_], least: float) -> float:
-    """The lowest chance such that, of the hits from there on, at least that part is right."""
+    """The lowest probability cut such that at least the share `least` of the hits above it is right."""
     order = np.argsort(-chances)
     part = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
     good = np.flatnonzero(part >= least)
@@ -188,7 +187,7 @@ def _find_cut(chances: Array, right: NDArray[np.bool_], least: float) -> float:
 
 
 def _descend(slope: Callable[[Array], Array], width: int, rounds: int, rate: float = 0.05) -> Array:
-    """Where Adam comes to from nothing."""
+    """Minimise by Adam, starting from zeros."""
     weights, mean, square = np.zeros(width), np.zeros(width), np.zeros(width)
     for step in range(1, rounds + 1):
         towards = slope(weights)

@@ -1,4 +1,4 @@
-"""G. The service: server CPU of a request, beside a Starlette route that does the same by hand."""
+"""G. The service: server CPU of a request, compared with a handwritten Starlette route that does the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = {
 ROOT = Path(__file__).resolve().parent.parent
 _TICK = os.sysconf("SC_CLK_TCK")
 _TRIES = 3
-"""A machine that stands still for a second has measured nothing, neither good nor bad."""
+"""Attempts per measurement; one during which the machine stalled is repeated."""
 
 TOOLS = """
 from toolyard import tool
@@ -49,7 +49,7 @@ async def whisper(text: str) -> str:
 
 @dataclass
 class Load:
-    """One row: where its requests go, and how many of what each round has counted."""
+    """One row: the target of its requests, and the counts of each round."""
 
     name: str
     pid: int
@@ -63,7 +63,7 @@ class Load:
     rates: list[float] = field(default_factory=list)
 
     def run(self, folder: Path, seconds: int) -> None:
-        """One block. An answer that is not a 2xx is no answer to what is measured."""
+        """Measure one block. Responses other than 2xx fail the measurement."""
         headers = {**self.headers, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
         if self.body is not None:
             headers.setdefault("Content-Type", "application/json")
@@ -84,7 +84,7 @@ class Load:
 
 
 def run() -> bool:
-    """Start every server, send to them in turn, and print the ratios."""
+    """Start every server, load them in turn, and print the ratios."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         loads = _loads(stack, folder)
@@ -100,7 +100,7 @@ def run() -> bool:
 
 
 def make_rows(loads: list[Load]) -> list[Row]:
-    """What was measured, and how many requests a second there were."""
+    """The measured rows, with requests per second."""
     return [
         Row(
             load.name,
@@ -160,7 +160,7 @@ ARP = "/arp/v1/tool-invocations"
 
 
 def _spec(url: str) -> dict[str, Any]:
-    """An API of one operation."""
+    """An OpenAPI document with one operation."""
     parameter = {"name": "text", "in": "query", "required": True, "schema": {"type": "string"}}
     answer = {"description": "The same.", "content": {"application/json": {"schema": {"type": "string"}}}}
     operation = {"operationId": "fetch", "parameters": [parameter], "responses": {"200": answer}}
@@ -170,7 +170,7 @@ def _spec(url: str) -> dict[str, Any]:
 
 @contextmanager
 def yard(folder: Path, name: str, config: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """`toolyard serve` of a config: its process id and where it listens."""
+    """Run `toolyard serve` with a config; gives its process id and URL."""
     (folder / f"{name}.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "toolyard", "serve", f"{name}.json", "--port", "0"]
     with started(command, folder) as found:
@@ -179,7 +179,7 @@ def yard(folder: Path, name: str, config: dict[str, Any]) -> Iterator[tuple[int,
 
 @contextmanager
 def peer(folder: Path, kind: str, body: bytes, **env: str) -> Iterator[tuple[int, str]]:
-    """One of `serve_apps`."""
+    """Run one of `serve_apps`."""
     file = Path(tempfile.mkstemp(dir=folder)[1])
     file.write_bytes(body)
     with started([sys.executable, "-m", "benchmarks.serve_apps", kind, str(file)], ROOT, **env) as found:
@@ -188,7 +188,7 @@ def peer(folder: Path, kind: str, body: bytes, **env: str) -> Iterator[tuple[int
 
 @contextmanager
 def started(command: list[str], folder: Path, **env: str) -> Iterator[tuple[int, str]]:
-    """Its id and where it listens."""
+    """Run a server; gives its process id and URL."""
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **env}
     )

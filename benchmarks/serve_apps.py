@@ -1,7 +1,7 @@
 """Servers to compare with: `python -m benchmarks.serve_apps constant|starlette FILE`; prints its port once it listens.
 
-`constant` answers every request with the bytes of FILE; `starlette` does the work of an invocation by hand: reads,
-validates, calls the same tool (an ordinary function on a thread), answers.
+`constant` answers every request with the bytes of FILE. `starlette` is a handwritten invocation: it reads and validates
+the request, calls the same tool (a plain function, in a thread), and answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ECHO_SCHEMA = {
 
 
 def constant(body: bytes) -> Asgi:
-    """The least that a server can do: no look at the request, and always the same answer."""
+    """The minimum that a server can do: ignore the request, and return a constant response."""
     start: Message = {
         "type": "http.response.start",
         "status": 200,
@@ -49,7 +49,7 @@ def constant(body: bytes) -> Asgi:
 
 
 def starlette(_: bytes) -> Asgi:
-    """What somebody would write by hand: route, read, validate, call, answer."""
+    """A handwritten application: route, read, validate, call, answer."""
     import httpx2
     import jsonschema_rs
     from starlette.applications import Starlette
@@ -92,7 +92,7 @@ def main() -> None:
 
     kind, file = sys.argv[1:]
     app = {"constant": constant, "starlette": starlette}[kind](Path(file).read_bytes())
-    # Named as TCP, or asyncio leaves the delay of small packets on, and answers in two writes take 40 ms.
+    # With the protocol given, asyncio sets TCP_NODELAY; without it, responses in two writes take 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(2048)

@@ -1,4 +1,4 @@
-"""What a made-up result costs, beside checking it with the validator: small, middling and large schemas."""
+"""Cost of generating a result, compared with validating it: small, medium and large schemas."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Families of tools that only make sense together: make something, look at it, list, change and remove it, look again.
+"""Runs chains over families of tools: create an entity, get it, list, update and delete it, and get it again.
 
-Which tools form a family is what the simulator works out from paths and names; one that paths alone show and that it
-does not see is broken. What was sent and what came back is found here by other means, so that a simulator which looks
-in the wrong place is caught: the entity of an answer is the object that has the id, the entity of a request is the
-part whose names that object shares.
+The simulator determines families from paths and names; a family that is evident from paths but not found by it counts
+as broken. Entities in requests and results are located here by independent means, to catch a simulator that looks in
+the wrong place: in a result, the entity is the object with the id; in a request, the part that shares most field names
+with that object.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _LOOKUPS = frozenset(
 )
 _WORDS = re.compile(r"\w[\w ]+\w")
 STEPS = ("create", "id", "sent", "get", "list", "update", "delete", "gone")
-"""`id`: the answer of create says what to call it by; `sent`: the values that were sent are in that answer."""
+"""`id`: the result of create has an id or name; `sent`: that result has the values sent."""
 
 
 def run_chains(engine: ToolEngine, tools: list[Tool]) -> Iterator[Chain]:
-    """Each chain that these tools allow, run."""
+    """Run each chain that these tools allow."""
     families = find_families(tools)
     for kind, verbs in families.items():
         chain = Chain(engine, kind, verbs)
@@ -77,7 +77,7 @@ def run_chains(engine: ToolEngine, tools: list[Tool]) -> Iterator[Chain]:
 
 
 def find_families(tools: list[Tool]) -> Kinds:
-    """By kind of entity, who creates and who gets one, and who else deals with it."""
+    """The tools by kind of entity and verb, for kinds that can be created and got."""
     simulator = Simulator()
     simulator.meet(tools)
     kinds: Kinds = {}
@@ -86,16 +86,16 @@ def find_families(tools: list[Tool]) -> Kinds:
         verb = _verb_of(profile)
         if verb in ("none", "act") or profile.role.single:
             continue
-        # PATCH says which fields; PUT may make one.
+        # PATCH names the fields to change; PUT may create an entity.
         if verb not in kinds.setdefault(profile.role.kind, {}) or profile.role.verb == "update":
             kinds[profile.role.kind][verb] = profile
     return {kind: verbs for kind, verbs in kinds.items() if "create" in verbs and "get" in verbs}
 
 
 def _families_by_path(tools: list[Tool]) -> set[str]:
-    """Kinds of which paths show that one is made by POST and shown by GET, unless the POST only asks for some."""
+    """Kinds that, by their paths, are created by POST and read by GET, unless the POST is only a search."""
     bound = [(tool, tool.binding) for tool in tools if isinstance(tool.binding, RestBinding)]
-    # `GET /pets/{Page Number}` shows a page of them.
+    # `GET /pets/{Page Number}` is a listing.
     bound = [one for one in bound if plain_letters(one[1].path.rpartition("/")[2]) not in _PAGES]
     paths = {(each.method.upper(), f"{tool.namespace}{_shape_of(each.path)}") for tool, each in bound}
     found = set()
@@ -119,23 +119,23 @@ def _verb_of(profile: Profile) -> str:
 
 
 class Chain:
-    """One chain, in a session of its own."""
+    """One chain, in its own session."""
 
     def __init__(self, engine: ToolEngine, kind: str, verbs: dict[str, Profile]) -> None:
         self._engine, self._verbs = engine, verbs
         self.kind = kind
         self._session = f"chain {kind}"
         self.held: dict[str, bool] = {}
-        """The steps that were tried, and whether they held."""
+        """Whether each step that was tried succeeded."""
         self.faults: list[str] = []
         self.nameless = False
-        """True if nothing that create answers with, or is sent, could say what to call the entity by."""
+        """True if neither the request nor the result of create has a field for an id or name."""
         self._scope: dict[str, Any] = {}
         self._known: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
 
     def run(self) -> None:
-        """Take the steps."""
+        """Run the steps."""
         self._engine.setup(self._session)
         try:
             self._steps()
@@ -179,7 +179,7 @@ class Chain:
                 self._note("gone", not self._listed(), "it is still listed")
 
     def _choose_scope(self, create: Profile, get: Profile) -> dict[str, Any]:
-        """Where the thing is to be: a place that all accept who deal with it, or who makes it, if there is one."""
+        """Arguments for the parent: values that all tools of the family accept, else those that create accepts."""
         others = [profile for profile in self._verbs.values() if len(profile.role.scope) == len(create.role.scope)]
         profiles = [get, *others] if get in others else [create]
         places = [
@@ -193,7 +193,7 @@ class Chain:
         return dict(zip(create.role.scope, first, strict=True))
 
     def _compare(self, step: str, profile: Profile, body: Any, result: Any) -> dict[str, Any]:
-        """Note what of the values sent an answer does not have, though it could."""
+        """Record the values sent that a result lacks although its schema allows them."""
         path, shown = locate_entity(result, self._verbs["get"].role)
         values = profile.values if profile.tool.output_parameters else None
         if values is None:
@@ -209,7 +209,7 @@ class Chain:
         return sent
 
     def _own_names(self) -> set[str]:
-        """What a thing is called by, in plain letters: it keeps that, whatever an update says."""
+        """Normalised names of the identifying fields, which an update does not change."""
         profiles = [self._verbs[verb] for verb in ("get", "update") if verb in self._verbs]
         keys = {plain_letters(str(profile.role.key)) for profile in profiles}
         names = {plain_letters(name) for name in self._known}
@@ -234,7 +234,7 @@ class Chain:
         )
 
     def _write_patch(self, update: Profile, arguments: dict[str, Any]) -> None:
-        """Where steps of a JSON Patch are asked for, ask for another text in a field that was sent."""
+        """If the tool takes a JSON Patch, change the text of a field that was sent."""
         body = arguments.get(update.body_argument or "")
         field = next((name for name, value in self._sent.items() if isinstance(value, str)), None)
         if field is None or not isinstance(body, list) or not body or not {"op", "path"} <= body[0].keys():
@@ -260,7 +260,7 @@ class Chain:
             self._known |= {name: value for name, value in sent.items() if name in self._known}
 
     def _key(self, profile: Profile | None) -> str | None:
-        """What that tool can call the thing by, of what a caller knows about it."""
+        """The key by which that tool can identify the entity, from what a caller knows about it."""
         if profile is None or profile.role.key is None:
             return None
         return next((name for name in _calls(self._known, profile.role.fields) if self._takes(profile, name)), None)
@@ -272,25 +272,25 @@ class Chain:
         return profile.is_free or answers_with_id(profile, self._verbs["get"].role.fields, listed=True)
 
     def _is_among(self) -> bool:
-        """False if the list has to be asked for others: its `status` may only be one that this thing does not have."""
+        """False if the list cannot contain the entity, because its `status` filter only allows other values."""
         tool = self._verbs["list"].tool
         properties = tool.parameters.get("properties") or {}
         values = SchemaValues(tool.parameters or {"type": "object"})
         return all(values.checker(properties.get(name, True))(value) for name, value in self._filters().items())
 
     def _filters(self) -> dict[str, Any]:
-        """What the list has to be told, of what is known about the thing; not what says where it is."""
+        """Required filters of the list, from the entity's known values; without those for its parent."""
         profile = self._verbs["list"]
         needed = [name for name in profile.tool.parameters.get("required") or () if name not in profile.role.scope]
         known = {name: self._known[name] for name in needed if name in self._known}
-        # One may be spelled otherwise there: `marketplace_id` for `marketplaceId`.
+        # Names may be spelled differently there: `marketplace_id` for `marketplaceId`.
         values, properties = SchemaValues(profile.tool.parameters), profile.tool.parameters.get("properties") or {}
         for name, value in self._known.items():
             alike = [other for other in needed if plain_letters(other) == plain_letters(name) and other not in known]
             known |= {other: value for other in alike if values.checker(properties[other])(value)}
         texts = [value for value in self._known.values() if isinstance(value, str) and _WORDS.fullmatch(value)]
         searched = [name for name in needed if plain_letters(name) in _QUERIES and name not in known]
-        # Where a page has to be named, the first one.
+        # A required page is the first one.
         pages = dict.fromkeys((name for name in needed if plain_letters(name) in _PAGES), 1)
         pages |= dict.fromkeys((name for name in needed if plain_letters(name) in _OFFSETS), 0)
         return {**pages, **known, **dict.fromkeys(searched if texts else (), max(texts, key=len, default=""))}
@@ -323,16 +323,16 @@ def _accepts_place(profile: Profile, place: list[Any]) -> bool:
 
 
 def _calls(thing: dict[str, Any], fields: tuple[str, ...]) -> list[str]:
-    """What a thing can be called by, the likeliest first."""
+    """The values that may identify an entity, most likely first."""
     values, names = own_values(thing), {plain_letters(name) for name in thing}
-    # What is called an id goes before one that can be read from an address.
+    # A field called an id comes before one read from a URL.
     ids = [field for field in fields if field in names and field.endswith("id") and "id" not in names]
     found = [values.get(field) for field in (*ids, *fields)]
     return [str(value) for value in found if is_name(value)]
 
 
 def _add_names(tool: Tool, arguments: dict[str, Any], fields: tuple[str, ...]) -> None:
-    """Say what the thing is to be called: whoever may choose that does."""
+    """Add identifying fields that the caller may choose."""
     values = SchemaValues(tool.parameters or {"type": "object"})
     for name, node in (tool.parameters.get("properties") or {}).items():
         if plain_letters(name) in fields and name not in arguments:
@@ -344,7 +344,7 @@ def _add_names(tool: Tool, arguments: dict[str, Any], fields: tuple[str, ...]) -
 
 
 def _arguments(tool: Tool, known: dict[str, Any], *, full: bool) -> dict[str, Any]:
-    """Arguments that the tool takes: those that are known, and what it needs, or most of what it may have."""
+    """Arguments for the tool: the known ones and the required ones, or with `full` most optional ones as well."""
     values = SchemaValues(tool.parameters or {"type": "object"})
     try:
         arguments: dict[str, Any] = values.make(Draw(tool.qualified_name.encode()))

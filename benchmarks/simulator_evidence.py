@@ -1,4 +1,4 @@
-"""Where an entity is in what was sent and in what came back, found without asking the simulator."""
+"""Locates an entity in requests and results, independently of the simulator."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from toolyard.words.identifiers import plain_letters, singular
 
 Path = tuple[str, ...]
 _ABOUT = frozenset(("metadata", "meta", "attributes", "properties", "sys", "system", "info"))
-"""Parts of an entity in which its name may be."""
+"""Parts of an entity that may contain its name."""
 _LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
-"""Where a thing without an id says that it is to be found."""
+"""Fields with the URL of an entity that has no id."""
 _IDS = ("id", "uuid", "guid", "sid", "gid", "uid", "pk")
 _DEEPEST = 4
 _LOOKS = 3000
 
 
 def own_values(thing: dict[str, Any]) -> dict[str, Any]:
-    """Values by their names in plain letters, those about the thing itself included."""
+    """Values by normalised name, including those of its metadata."""
     inner = [value for name, value in thing.items() if plain_letters(name) in _ABOUT and isinstance(value, dict)]
     found = {plain_letters(name): open_value(value) for part in (*inner, thing) for name, value in part.items()}
     link = read_link(found)
@@ -33,12 +33,12 @@ def own_values(thing: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_value(value: Any) -> Any:
-    """What is inside, where a value is sent in an envelope of its own."""
+    """The value without its envelope, if it has one."""
     return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else value
 
 
 def read_link(found: Any) -> str:
-    """The address that a thing gives as its own, from whose path its id can be read; empty if there is none."""
+    """The URL that an entity gives as its own, from whose path its id can be read; empty if none."""
     for name in _LINKS:
         link = found.get(name)
         if isinstance(link, list):
@@ -51,12 +51,12 @@ def read_link(found: Any) -> str:
 
 
 def is_name(value: Any) -> bool:
-    """Whether something can be called by it."""
+    """Whether the value can identify an entity."""
     return isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
 
 
 def body_of(profile: Profile, arguments: dict[str, Any]) -> Any:
-    """What is sent about the entity: the body, or all that does not say which entity or whose."""
+    """The part of a request about the entity: its body, or all arguments that do not identify it or its parent."""
     binding = profile.tool.binding
     if isinstance(binding, RestBinding) and binding.body is not None:
         if binding.body.argument is not None:
@@ -70,7 +70,7 @@ def body_of(profile: Profile, arguments: dict[str, Any]) -> Any:
 
 
 def _open_brackets(form: dict[str, Any]) -> dict[str, Any]:
-    """A form whose fields are called `track[title]` has an object `track`."""
+    """Turn form fields such as `track[title]` into an object `track`."""
     found: dict[str, Any] = {}
     for name, value in form.items():
         outer, bracket, rest = name.partition("[")
@@ -83,7 +83,7 @@ def _open_brackets(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def sent_entity(body: Any, names: Any) -> dict[str, Any]:
-    """The part of a body that has most of these names; one further in counts for half as much."""
+    """The part of a body that has most of these names; nested parts count for half as much per level."""
     letters = {plain_letters(name) for name in names}
     found: tuple[float, dict[str, Any]] = (-1.0, {})
     level = [body[0] if isinstance(body, list) and body else body]
@@ -92,7 +92,7 @@ def sent_entity(body: Any, names: Any) -> dict[str, Any]:
         for part in parts:
             count = len(letters.intersection(map(plain_letters, part))) / 2**depth
             found = (count, part) if count > found[0] else found
-        # An envelope has nothing beside it, or more than one name in common with what comes back.
+        # An envelope has no siblings, or shares more than one name with the result.
         inner = [(value, len(part) == 1) for part in parts for value in part.values()]
         opened = [(value[0] if isinstance(value, list) and value else value, alone) for value, alone in inner]
         level = [
@@ -104,9 +104,9 @@ def sent_entity(body: Any, names: Any) -> dict[str, Any]:
 
 
 def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
-    """The outermost object of an answer that can be called by a field of the role, and the way there.
+    """The outermost object of a result that has an identifying field of the role, and its path.
 
-    Of several the one that is called as the thing is, and last of all what is about others.
+    Of several, prefers one named like the entity; objects about other entities come last.
     """
     nouns = (plain_letters(role.noun), plain_letters(role.noun.rpartition(" ")[2]))
 
@@ -138,7 +138,7 @@ def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
 
 
 def open_part(path: Path, thing: dict[str, Any], body: Any) -> tuple[Path, dict[str, Any]]:
-    """The part of a thing that is about itself, where that has more of the names sent than what is around it."""
+    """The part of an entity with its own data, if that has more of the names sent than its surroundings."""
     letters = set(map(plain_letters, body)) if isinstance(body, dict) else set()
     around = len(letters.intersection(map(plain_letters, thing)))
     for name, part in thing.items():
@@ -149,7 +149,7 @@ def open_part(path: Path, thing: dict[str, Any], body: Any) -> tuple[Path, dict[
 
 
 def _walk_objects(result: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every object in an answer, with its path."""
+    """Every object in a result, with its path."""
     stack: list[tuple[Path, Any]] = [((), result)]
     while stack:
         path, value = stack.pop()
@@ -161,7 +161,7 @@ def _walk_objects(result: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def find_entities(result: Any, fields: Path, called: list[str]) -> list[tuple[Path, dict[str, Any]]]:
-    """Objects anywhere in an answer that are called so."""
+    """Objects anywhere in a result with one of these ids or names."""
     found = []
     for path, value in _walk_objects(result):
         own = own_values(value)
@@ -171,7 +171,7 @@ def find_entities(result: Any, fields: Path, called: list[str]) -> list[tuple[Pa
 
 
 def find_alike(result: Any, sent: dict[str, Any], fields: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Items of lists that nothing could be called by and that have the values sent."""
+    """List items without an identifying field that have the values sent."""
     found = []
     for path, value in _walk_objects(result):
         own = own_values(value)
@@ -182,7 +182,7 @@ def find_alike(result: Any, sent: dict[str, Any], fields: Path) -> list[tuple[Pa
 
 
 def names_of(values: SchemaValues, node: Any) -> dict[str, Any]:
-    """The properties that objects of a part may have."""
+    """The properties that the schema allows for objects of a part."""
     found: dict[str, Any] = {}
     for way in find_ways(values.root, node):
         properties = way.schema.get("properties")
@@ -192,7 +192,7 @@ def names_of(values: SchemaValues, node: Any) -> dict[str, Any]:
 
 
 def items_of(values: SchemaValues, node: Any) -> Any:
-    """What the items of a part may be; None if it is no array."""
+    """The item schema of a part; None if it is not an array."""
     for way in find_ways(values.root, node):
         if isinstance(way.schema.get("items"), dict):
             return way.schema["items"]
@@ -200,7 +200,7 @@ def items_of(values: SchemaValues, node: Any) -> Any:
 
 
 def node_at(values: SchemaValues, path: Path) -> Any:
-    """The schema of that part of an answer; True if it says nothing about it."""
+    """The schema of a part of a result; True if unconstrained."""
     node: Any = values.root
     for name in path:
         node = items_of(values, node) if name == "[]" else names_of(values, node).get(name)
@@ -210,12 +210,12 @@ def node_at(values: SchemaValues, path: Path) -> Any:
 
 
 def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> bool:
-    """Whether an answer may have one of these fields; inside a list, or outside of any."""
+    """Whether a result may have one of these fields, inside a list or outside of any."""
     if profile.is_free or profile.values.root.get("type") in ("integer", "string"):
         return True
     looks = 0
     items = items_of(profile.values, profile.values.root)
-    # Where only one is asked for or made, a list of it is as good as itself.
+    # For a single entity, a list of one is accepted too.
     level = [(False, profile.values.root if listed or items is None else items)]
     for _ in range(_DEEPEST):
         below: list[tuple[bool, Any]] = []
@@ -234,7 +234,7 @@ def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> 
 
 
 def lost_values(values: SchemaValues | None, sent: Any, shown: Any, node: Any, path: str = "") -> Iterator[str]:
-    """Where an answer does not have what was sent, though its schema allows it there."""
+    """Paths where a result lacks a value sent, although its schema allows it there."""
     if isinstance(sent, dict) and values is not None and open_value(sent) is not sent and not names_of(values, node):
         sent, shown = open_value(sent), open_value(shown)
     if isinstance(sent, dict):
@@ -257,7 +257,7 @@ def lost_values(values: SchemaValues | None, sent: Any, shown: Any, node: Any, p
 
 
 def _spell_text(sent: Any) -> list[str]:
-    """A value as text; how a list or an object would be written there, nobody can say."""
+    """Text forms of a scalar value; none for lists and objects, whose form is unknown."""
     return [] if sent is None or isinstance(sent, (list, dict)) else [str(sent)]
 
 

@@ -1,4 +1,4 @@
-"""Schemas that no value satisfies, as far as that can be shown: nobody can be asked for a valid answer there."""
+"""Detects schemas that no value satisfies, so that a simulator cannot be expected to generate one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTES = frozenset(("description", "title", "examples", "example", "default", "d
 
 
 def allows_nothing(root: dict[str, Any], node: Any = None, seen: tuple[str, ...] = ()) -> bool:
-    """True if something that is required is a `oneOf` in which whatever fits one branch fits another too."""
+    """True if a required part is a `oneOf` in which every value that matches one branch also matches another."""
     node = root if node is None else node
     if not isinstance(node, dict):
         return node is False
@@ -43,7 +43,7 @@ def _plain(root: dict[str, Any], node: Any) -> dict[str, Any] | None:
 
 
 def _bare(node: Any) -> Any:
-    """A schema without what it only tells readers."""
+    """A schema without annotations."""
     if not isinstance(node, dict):
         return node
     bare = {key: value for key, value in node.items() if key not in _NOTES}
@@ -57,7 +57,7 @@ def _repeated(at: int, branches: list[dict[str, Any] | None]) -> bool:
 
 
 def _covers(one: dict[str, Any] | None, other: dict[str, Any] | None) -> bool:
-    """True if every value of the one is a value of the other."""
+    """True if every value of `one` is also valid for `other`."""
     if one is None or other is None or not other.keys() <= _SAID or one.get("type") != other.get("type"):
         return False
     mine, theirs = one.get("properties", {}), other.get("properties", {})

@@ -1,4 +1,4 @@
-"""F. 100,000 calls by every door: memory, descriptors, tasks and threads stay flat. `make soak` runs a million."""
+"""F. 100,000 calls by every face: memory, descriptors, tasks and threads stay flat. `make soak` runs a million."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CALLS = 100_000
 
 
 def run() -> bool:
-    """Run the soak of the tests, shortened, and print its samples."""
+    """Run the tests' soak in a shorter form, and print its samples."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     from engines.soak_calls import run as soak
 

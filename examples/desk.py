@@ -1,4 +1,4 @@
-"""Plain Python functions as tools: types and docstrings are all the definition there is."""
+"""Plain Python functions as tools: types and docstrings are their definition."""
 
 from datetime import date
 from typing import Annotated, Literal

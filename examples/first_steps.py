@@ -1,4 +1,4 @@
-"""Load a yard, read the report, call tools, speak to a provider, keep sessions. `make run` runs this."""
+"""Load a yard, read the report, call tools, use a provider's format, keep sessions. `make run` runs this."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """The whole tour, in the order a newcomer would take it."""
+    """Run all steps in order."""
     with build_registry(HERE / "yard.yaml") as registry:
         print("Loaded")
         for source in registry.report.sources:
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def in_sessions(folder: Path) -> None:
-    """Calls that are kept, tried out, and branched; the file outlives the process."""
+    """Record calls in a session, simulate, and fork; sessions are stored in a file."""
     config = {
         "tools": [{"type": "python", "target": str(HERE / "desk.py"), "namespace": "desk"}],
         "sessions": {"store": "sqlite", "path": str(folder / "sessions.db")},

@@ -1,4 +1,4 @@
-"""The same program in process and over HTTP: only the line that makes the engine differs."""
+"""The same program in process and over HTTP: only the line that creates the engine differs."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ CONFIG = {"tools": [{"type": "python", "target": str(HERE / "desk.py"), "namespa
 
 
 def program(engine) -> None:
-    """What an application does; it cannot tell where its tools run."""
+    """An application, which does not depend on where its tools run."""
     engine.setup("trip")
     call = ToolCall("desk::split_bill", {"total": "100", "people": 3}, call_id="c1")
     result = engine.execute("trip", [call])[0]
@@ -27,7 +27,7 @@ def program(engine) -> None:
 
 
 def main() -> None:
-    """Run the program against an engine here, then against a server."""
+    """Run the program with a local engine, then with a server."""
     print("In process")
     with Toolyard.from_config(CONFIG) as yard:
         program(yard.tool_engine)

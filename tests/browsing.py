@@ -1,4 +1,4 @@
-"""A real browser for tests of pages."""
+"""A headless browser for tests of pages."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from playwright.sync_api import sync_playwright
 
 
 def chromium():
-    """Where the browser is; put there first if that is possible. Without it nothing is proven, so it fails."""
+    """Path of the browser, installing it if necessary; fails rather than skips if it cannot be installed."""
     if shutil.which("chromium") is None and os.geteuid() == 0:
         subprocess.run(["apt-get", "install", "-y", "chromium"], check=True)
     found = shutil.which("chromium")
@@ -19,7 +19,7 @@ def chromium():
 
 @contextmanager
 def started():
-    """A browser without a window, while it is needed."""
+    """A headless browser, closed on exit."""
     with sync_playwright() as playing:
         browser = playing.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         yield browser

@@ -1,4 +1,4 @@
-"""Shared by all tests: where real material lies, how hard hypothesis works, and who may start processes."""
+"""Shared by all tests: test data, hypothesis profiles, and the check which tests start processes."""
 
 import gc
 import os
@@ -14,36 +14,36 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 SOAK = bool(os.environ.get("TOOLYARD_SOAK"))
-"""Whether this is `make soak`: every combination, and new draws each time."""
+"""True in `make soak`: all combinations, and new random draws each time."""
 
 _UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-# The same draws in every run: whoever runs the tests of a change learns of that change, not of a lucky draw.
+# The same draws in every run, so that a failure is due to the change under test and not to a new draw.
 _EXAMPLES = 15
 settings.register_profile("test", **_UNHURRIED, derandomize=True, max_examples=_EXAMPLES)
 settings.register_profile("soak", **_UNHURRIED, max_examples=1000)
 settings.load_profile("soak" if SOAK else "test")
 
-# What a shell starts in the background ignores interrupts, and so would all that it starts; some tests send some.
+# A shell's background process ignores SIGINT, and so would its children, to which some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
 CORPUS = Path(os.environ.get("TOOLYARD_CORPUS") or DATA)
-"""A larger corpus of the same layout, where whoever runs the tests names one."""
+"""Root of a larger corpus of the same layout, if the environment names one, else the shipped data."""
 
 
 @pytest.fixture(scope="session")
 def corpus() -> list[Path]:
-    """Folders with real material, the copy shipped with the project first; never empty."""
+    """Folders with real test data, the shipped one first; never empty."""
     return [DATA, *([CORPUS] if CORPUS != DATA else [])]
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """DSN of the one server of this test process; one that cannot start fails the test, it is not skipped.
+    """DSN of this test process's only server. If it cannot start, the test fails rather than being skipped.
 
-    A fixture that modules import is another one in each, so this stands where all find it.
+    Defined here because a fixture imported by several modules would be a separate one in each.
     """
     from sessions.postgres_server import running_postgres
 
@@ -52,29 +52,29 @@ def postgres() -> Iterator[str]:
 
 
 def material(pattern: str) -> list[Path]:
-    """Files of real material by glob: those of the corpus that `TOOLYARD_CORPUS` names, else the shipped sample."""
+    """Test data files by glob, from the corpus that `TOOLYARD_CORPUS` names, else from the shipped sample."""
     return sorted(CORPUS.glob(pattern)) or sorted(DATA.glob(pattern))
 
 
 def examples(number: int) -> int:
-    """How many examples a test draws that has a number of its own, as a state machine has: ten times as many in `make soak`."""
+    """The example count for a test that sets its own, such as a state machine: ten times `number` in `make soak`."""
     return number * 10 if SOAK else min(number, _EXAMPLES)
 
 
 def ways_to_try(*ways: str) -> list[str]:
-    """Parameters of a fixture for ways that run the same code: all of them in `make soak`, else one for each test."""
+    """Fixture parameters for variants that run the same code: all of them in `make soak`, else one chosen per test."""
     return list(ways) if SOAK else ["|".join(ways)]
 
 
 def chosen_way(request: pytest.FixtureRequest) -> str:
-    """The way that `ways_to_try` means: another one for another test, and always the same for the same."""
+    """The variant for a test with `ways_to_try`; varies between tests, but is stable for each."""
     ways = request.param.split("|")
     return ways[crc32(request.node.nodeid.encode()) % len(ways)]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Collecting makes a million objects that stay: nobody looks through them for garbage, then or later, nor does any fork."""
+    """Freeze the million objects that collection creates, so that no later garbage collection, or fork, scans them."""
     gc.disable()
     try:
         return (yield)
@@ -84,7 +84,9 @@ def pytest_collection():
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Of the six messages that a process of tests sends for each, three are for nobody: where one starts, and that it was set up and cleaned up without a fault. They take a third of the time of a short test."""
+    """Drop three of the six messages that xdist workers send per test: start, and successful setup and teardown. They take
+    a third of the time of a short test.
+    """
     for worker in config.pluginmanager.get_plugins():
         if (send := getattr(worker, "sendevent", None)) is not None and config.option.durations is None:
             worker.sendevent = partial(_send_what_matters, send)
@@ -127,11 +129,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
 _HERE = os.getpid()
 started: list[str] = []
-"""What the test that runs has started so far."""
+"""Processes that the current test has started."""
 
 
 def _note_start(event: str, arguments: tuple[object, ...]) -> None:
-    # A hook stays in the children of a fork, where nobody asks.
+    # Audit hooks remain active in forked children, where they must do nothing.
     if event in _STARTS and os.getpid() == _HERE:
         started.append(f"{event} {arguments[:2]!r:.200}")
 
@@ -147,7 +149,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item):
-    """`make check` leaves out what starts processes, so whatever does has to say so."""
+    """Fail a test that starts a process without the `process` mark, by which `make check` excludes it."""
     result = yield
     if started and item.get_closest_marker("process") is None:
         pytest.fail(f"this test starts a process; mark it, or its module, with pytest.mark.process: {started[0]}")

@@ -34,10 +34,10 @@ class Folder:
         return self
 
     def put(self, file, text):
-        """Write a file, whole."""
+        """Write a file."""
         (self.path / file).write_text(textwrap.dedent(text))
         return self.path / file
 
     def allowed(self):
-        """What the manifest says."""
+        """Contents of the manifest."""
         return json.loads(self.manifest.read_text())["allow"]

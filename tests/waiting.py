@@ -1,4 +1,4 @@
-"""Waiting in tests: for something to come to pass, for a process to end, for a sign to go on; or for no time at all."""
+"""Waiting in tests: for a condition, the end of a process, or a signal to continue; and a clock set by hand."""
 
 import os
 import threading
@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 SOON = float(os.environ.get("TOOLYARD_TEST_PATIENCE") or 60)
-"""Seconds after which what should have happened at once never will.
+"""Seconds after which a test gives up on something that should happen immediately.
 
-The one place that says how slow a machine may be: a test that passes never waits for so long, so it is generous, and
-whoever has a slower machine sets the variable.
+The only allowance for slow machines. It is generous, since passing tests never reach it; set the variable on an even
+slower machine.
 """
 
 
 def until(condition, within=None):
-    """Wait for it; True when it has come to pass, a failure if it never does."""
+    """Wait until the condition holds and return True; fail the test if it does not in time."""
     limit = time.monotonic() + (SOON if within is None else within)
     while not condition():
         assert time.monotonic() < limit, "it never came to pass"
@@ -23,17 +23,17 @@ def until(condition, within=None):
 
 
 def is_alive(pid):
-    """Whether a process runs; one that only waits to be buried does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        # The second where it ends between being opened and being read.
+        # The second one if it ends between open and read.
         return False
     return state not in "ZX"
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that only moves when set."""
 
     def __init__(self, now=1000.0):
         self.now = now
@@ -43,7 +43,7 @@ class Clock:
 
 
 class Hung:
-    """Work that goes on until it is told to end."""
+    """Work that continues until it is released."""
 
     def __init__(self):
         self.began = threading.Event()

@@ -1,6 +1,6 @@
-"""A Python that has imported what tests need already: it forks for every program, so that a program costs no start.
+"""A Python process with preloaded imports that forks for every program, which saves the startup time.
 
-For tests of what a program says and does; one that is about starting or importing starts a Python of its own.
+For tests of a program's behaviour; tests of startup or imports must start a fresh interpreter.
 """
 
 import atexit
@@ -23,12 +23,12 @@ import traceback
 import warnings
 
 _SUBREAPER = 36
-"""Of prctl(2): whoever loses its parent below this process becomes its child."""
+"""PR_SET_CHILD_SUBREAPER of prctl(2): orphaned descendants of this process become its children."""
 _LONGEST = 1 << 20
 
 
 class WarmPython:
-    """Runs programs in children of one process that has imported `modules`; `toolyard.*` is all of it."""
+    """Runs programs in children of one process that has imported `modules`; `toolyard.*` means all of toolyard."""
 
     def __init__(self, *modules):
         self._lock = threading.Lock()
@@ -47,11 +47,11 @@ class WarmPython:
             )
 
     def start(self, words, **options):
-        """As `subprocess.Popen([sys.executable, *words], **options)`: what it gives is a child of ours like any other."""
+        """Like `subprocess.Popen([sys.executable, *words], **options)`; the process is a real child of this one."""
         return _WarmProcess(self, [str(word) for word in words], **options)
 
     def run(self, words, *, strict=False, input=None, timeout=None, **options):  # noqa: A002 - its name
-        """As `subprocess.run([sys.executable, *words], capture_output=True, text=True)`; `strict` is `-W error`."""
+        """Like `subprocess.run([sys.executable, *words], capture_output=True, text=True)`; `strict` adds `-W error`."""
         options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         if input is not None:
             options["stdin"] = subprocess.PIPE
@@ -64,11 +64,11 @@ class WarmPython:
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def fork(self, words, cwd, env, streams):
-        """The id of a process that runs the program, and that this process is the parent of."""
+        """Run the program in a process whose parent is this process; returns its id."""
         wanted = {"words": words, "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
         prctl = ctypes.CDLL(None).prctl
         with self._lock:
-            # It is orphaned at once, and so becomes ours; nobody else's orphans do.
+            # The process is orphaned at once and adopted by this one; other orphans must not be.
             prctl(_SUBREAPER, 1, 0, 0, 0)
             try:
                 socket.send_fds(self._line, [json.dumps(wanted).encode()], streams)
@@ -77,7 +77,7 @@ class WarmPython:
                 prctl(_SUBREAPER, 0, 0, 0, 0)
 
     def command(self, *words):
-        """A command for somebody else to start: it has the program forked off this Python, and ends as that ends."""
+        """A command for other programs to start: it has the warm Python fork the program, and exits with its status."""
         return [sys.executable, "-I", "-S", __file__, "ask", self._place, *map(str, words)]
 
     def close(self):
@@ -87,7 +87,7 @@ class WarmPython:
 
 
 class _WarmProcess(subprocess.Popen):
-    """A process that is forked and not started; pipes, waiting and signals are those of the library."""
+    """A `Popen` for a forked process; pipes, waiting and signals are inherited."""
 
     def __init__(self, python, words, **options):
         self._python, self._words = python, words
@@ -104,14 +104,14 @@ class _WarmProcess(subprocess.Popen):
 
 @functools.cache
 def warm_toolyard():
-    """The one of this process that has imported all of toolyard."""
+    """The shared instance of this process, with all of toolyard imported."""
     found = WarmPython("toolyard.*", "cyclopts.help", "pydantic.dataclasses")
     atexit.register(found.close)
     return found
 
 
 def _ask(place, words):
-    """Have a program forked for whoever started this one; its exit status."""
+    """Have the warm Python fork a program with this process's streams; returns its exit status."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
         line.connect(place)
         wanted = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ)}
@@ -120,13 +120,13 @@ def _ask(place, words):
 
 
 def _answer(line, paths):
-    """In a process of its own: fork for who came in by the door, and tell how it ended."""
+    """Handle one connection in a separate process: fork the program, and send back its exit status."""
     wanted, streams, _, _ = socket.recv_fds(line, _LONGEST, 3)
     child = os.fork()
     if child == 0:
         _become(json.loads(wanted), streams, paths)
     if line in select.select([os.pidfd_open(child), line], [], [])[0]:
-        os.kill(child, signal.SIGKILL)  # whoever asked was ended, so its program ends too
+        os.kill(child, signal.SIGKILL)  # the requesting process has ended, so end its program too
         os._exit(1)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     line.send(str(status if status >= 0 else 128 - status).encode())
@@ -134,7 +134,7 @@ def _answer(line, paths):
 
 
 def _serve(line, listener, paths):
-    """Fork for every program that is asked for."""
+    """Fork a program for every request."""
     asked = set()
     while True:
         asked -= {child for child in asked if os.waitpid(child, os.WNOHANG)[0]}
@@ -163,7 +163,7 @@ def _serve(line, listener, paths):
 
 
 def _become(wanted, streams, paths):
-    """The program that is wanted, as if this process had just started with it."""
+    """Run the requested program as if this process had just been started with it."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, 256)
@@ -209,7 +209,7 @@ def _run(words):
 
 
 def _end(code):
-    """As the interpreter ends, but for taking it to pieces."""
+    """Exit like the interpreter, without its teardown."""
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1
@@ -228,7 +228,7 @@ def _import_modules(names):
         package = importlib.import_module(name.removesuffix(".*"))
         if name.endswith(".*"):
             for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-                # Frameworks that adapters are for need not be installed.
+                # The frameworks that adapters are for may not be installed.
                 if not found.name.endswith(("__main__", "pytest_plugin")) and ".adapters." not in found.name:
                     importlib.import_module(found.name)
 
@@ -239,7 +239,7 @@ if __name__ == "__main__":
     stock = sys.path[1:]
     gc.disable()
     _import_modules(sys.argv[4:])
-    # What was imported is never garbage: no child looks through it, nor copies the pages it is on.
+    # Exclude imported objects from garbage collection, so that children do not scan them and copy their pages.
     gc.freeze()
     gc.enable()
     _serve(*(socket.socket(fileno=int(number)) for number in sys.argv[2:4]), stock)

@@ -1,6 +1,6 @@
-"""A notebook as an MCP server over stdio, with the standard library alone: JSON-RPC, one message a line.
+"""A notebook as an MCP server over stdio, using only the standard library: JSON-RPC, one message per line.
 
-`yard.yaml` beside this folder starts it as a source; any other MCP client can, too. Notes live as long as the process.
+`yard.yaml` beside this folder starts it as a source; any MCP client can. Notes are lost when the process ends.
 """
 
 import json
@@ -24,7 +24,7 @@ def arguments(required=(), **properties):
 
 
 class Refused(Exception):
-    """The tool cannot do what was asked, and says why."""
+    """Refuses a tool call with a reason."""
 
 
 class Notebook:
@@ -97,7 +97,7 @@ TOOLS = {
 
 
 def call(params):
-    """The result of `tools/call`; what a tool refuses is a result, too."""
+    """The result of `tools/call`; a refusal is a result too."""
     run, _ = TOOLS[params["name"]]
     try:
         value = run(**params.get("arguments") or {})
@@ -107,7 +107,7 @@ def call(params):
 
 
 def answer(method, params):
-    """The result of a request, or its error."""
+    """The response to a request: its result or error."""
     if method == "initialize":
         asked = params.get("protocolVersion")
         return {
@@ -129,7 +129,7 @@ def answer(method, params):
 
 
 def handle(line):
-    """The answer to one line; None if nobody waits for one."""
+    """The response to one line; None for a notification."""
     try:
         message = json.loads(line)
         number, method, params = message.get("id"), message.get("method"), message.get("params") or {}
@@ -139,7 +139,7 @@ def handle(line):
 
 
 def main():
-    """Answer until nobody asks any more."""
+    """Answer requests until standard input ends."""
     for line in sys.stdin:
         found = handle(line) if line.strip() else None
         if found is not None:

@@ -1,7 +1,7 @@
-"""A conversation with a real service: its specification becomes tools, and calls become requests.
+"""Calls to a real service: its OpenAPI document becomes tools, and calls become requests.
 
-Starts the petstore beside it, creates, reads, updates and deletes a pet through `execute`, tries a write by `simulate`,
-which is not let out, and stops the petstore again: `python examples/petstore/conversation.py`.
+Starts the petstore beside it, creates, reads, updates and deletes a pet by `execute`, tries a write by `simulate`,
+which sends nothing, and stops the petstore again: `python examples/petstore/conversation.py`.
 """
 
 import base64
@@ -20,7 +20,7 @@ PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n and so on").decode()
 
 @contextmanager
 def petstore() -> Iterator[dict[str, str]]:
-    """Where it listens, and its key; it ends with the block."""
+    """Run the petstore; gives its URL and key."""
     command = [sys.executable, str(HERE / "server.py"), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - a command of our own
         try:
@@ -30,14 +30,14 @@ def petstore() -> Iterator[dict[str, str]]:
 
 
 def config_for(store: dict[str, str]) -> dict:
-    """The yard of this conversation. The key goes to the petstore's own origin, and shows up nowhere."""
+    """The config of the yard. The key is sent only to the petstore's origin, and is never shown."""
     source = {"type": "rest", "spec": str(HERE / "petstore.yaml"), "namespace": "petstore", "base_url": store["url"]}
     engine = {"type": "rest", "auth": {"type": "bearer", "token": store["key"], "origin": store["url"]}}
     return {"tools": {"registry": [source | {"engine": "keeper"}], "engines": {"keeper": engine}}}
 
 
 def main() -> None:
-    """Say something, print the answer, go on with it."""
+    """Make the calls and print their results."""
     with petstore() as store, Toolyard.from_config(config_for(store)) as yard:
         engine = yard.tool_engine
         engine.setup("visit")

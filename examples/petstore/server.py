@@ -26,7 +26,7 @@ FIRST_PETS = ({"name": "Rex", "tags": ["dog"]}, {"name": "Mia", "tags": ["cat", 
 
 
 class Refused(Exception):
-    """The request is answered with this status, and why."""
+    """Refuses a request with a status and a reason."""
 
     def __init__(self, status, message):
         super().__init__(message)
@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 class Pets:
-    """All pets, in memory. What it hands out are copies, so that no thread sees another's half-made change."""
+    """All pets, in memory. Methods return copies, so that no thread sees another's partial change."""
 
     def __init__(self, first=FIRST_PETS):
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class Pets:
             self.create(pet)
 
     def create(self, fields):
-        """Keep a new pet under an id of its own."""
+        """Store a new pet under a new id."""
         if "name" not in fields:
             raise Refused(422, "name: a pet needs one")
         pet = {"name": "", "status": "available", "tags": [], **checked(fields)}
@@ -55,7 +55,7 @@ class Pets:
             return dict(self._pets[self._last])
 
     def find(self, status=None, tags=(), limit=20, offset=0):
-        """One page of those that have the status and every tag, and how many there are in all."""
+        """One page of the pets with this status and all tags, and the total."""
         with self._lock:
             pets = [dict(pet) for pet in self._pets.values()]
         found = [pet for pet in pets if status in (None, pet["status"]) and set(tags) <= set(pet["tags"])]
@@ -67,21 +67,21 @@ class Pets:
             return dict(self._there(pet_id))
 
     def update(self, pet_id, fields):
-        """Change what is given, and leave the rest."""
+        """Change the given fields."""
         changes = checked(fields)
         with self._lock:
             self._pets[pet_id] = {**self._there(pet_id), **changes}
             return dict(self._pets[pet_id])
 
     def delete(self, pet_id):
-        """Forget a pet and its image."""
+        """Delete a pet and its image."""
         with self._lock:
             self._there(pet_id)
             del self._pets[pet_id]
             self._images.pop(pet_id, None)
 
     def keep_image(self, pet_id, media_type, data, caption):
-        """Keep the image of a pet, in place of any other."""
+        """Store the image of a pet, replacing any other."""
         with self._lock:
             self._there(pet_id)
             self._images[pet_id] = (media_type, data)
@@ -103,7 +103,7 @@ class Pets:
 
 
 def checked(fields):
-    """The fields of a pet, if they are such; a server does not trust its clients to have read the specification."""
+    """Validate the fields of a pet, since clients may not follow the specification."""
     if not isinstance(fields, dict):
         raise Refused(400, "the body is not a JSON object")
     rules = {
@@ -130,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def handle_one(self):
-        """Answer one request, whatever its method."""
+        """Answer one request of any method."""
         try:
             self._answer(*self._run())
         except Refused as refused:
@@ -228,13 +228,13 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def send_error(self, code, message=None, explain=None):
-        """What http.server refuses by itself is JSON too."""
+        """Send http.server's own errors as JSON too."""
         self.close_connection = True
         self.command = self.command or ""
         self._answer(code, {"error": HTTPStatus(code).phrase, "message": message or HTTPStatus(code).description})
 
     def log_message(self, words, *values):
-        """To stderr, and only if asked to."""
+        """Log to stderr, if enabled."""
         if self.server.loud:
             super().log_message(words, *values)
 
@@ -253,7 +253,7 @@ def _json(body):
 
 
 def _multipart(content_type, body):
-    """Each part of a form by its name: media type and bytes."""
+    """The parts of a form by name: media type and bytes."""
     head = Message()
     head["Content-Type"] = content_type
     boundary = head.get_boundary()
@@ -284,13 +284,13 @@ class PetServer(ThreadingHTTPServer):
         self.loud = loud
 
     def handle_error(self, request, client_address):
-        """A client that hangs up is nothing to talk about; everything else is a bug and is shown."""
+        """Ignore clients that disconnect; report everything else, which is a bug."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
 
 def main():
-    """Serve until told to end by SIGTERM or Ctrl-C."""
+    """Serve until SIGTERM or Ctrl-C."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--host", default="127.0.0.1")
     options.add_argument("--port", type=int, default=8123, help="0 takes a free one")
@@ -299,7 +299,7 @@ def main():
     end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.set())
-    # From the environment and not an argument: those are seen by everybody on the machine.
+    # From the environment, not an argument: other users of the machine can see arguments.
     key = os.environ.get("PETSTORE_KEY") or secrets.token_urlsafe(18)
     with PetServer(asked.host, asked.port, key, asked.log) as server:
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

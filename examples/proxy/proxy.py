@@ -1,4 +1,4 @@
-"""Any MCP server in, the same tools out, with policy, tracing and limits in between; see `proxy.yaml`.
+"""Serves the tools of any MCP server with policy, tracing and limits; see `proxy.yaml`.
 
     python examples/proxy/proxy.py npx some-server --its --flags         out over stdio
     python examples/proxy/proxy.py --port 8000 https://example.com/mcp   out over HTTP, at /mcp
@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """Write the server down as desktop clients do, and serve the config that reads it."""
+    """Write the server's entry in the format of desktop clients, and serve the config that reads it."""
     parser = argparse.ArgumentParser(description="Put toolyard between a client and an MCP server.")
     parser.add_argument("--name", default="server", help="what its tools are filed under")
     parser.add_argument("--port", help="serve over HTTP on this port, 0 for any, instead of over stdio")

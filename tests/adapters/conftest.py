@@ -1,4 +1,4 @@
-"""Files about one framework are read where that is installed: `make test-frameworks` has an environment for each."""
+"""Tests of a framework are only collected if it is installed: `make test-frameworks` has an environment for each."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""A model's endpoint on this machine: it speaks OpenAI's two wires, and makes the calls it was told to make."""
+"""A model endpoint on loopback with both OpenAI APIs, which makes predefined calls."""
 
 import json
 import threading
@@ -14,10 +14,10 @@ Json = dict[str, Any]
 
 
 class ModelServer:
-    """Makes one call a turn, then says `done`. What it was sent is in `requests`."""
+    """Makes one call per turn, then replies `done`. Received requests are in `requests`."""
 
     def __init__(self, *calls: ToolCall) -> None:
-        # Names and keys as the adapters offer them.
+        # Names and arguments as the adapters encode them.
         self._calls = [AnthropicDialect(TOOLS).format_calls([call])[0]["content"][0] for call in calls]
         self.requests: list[Json] = []
 
@@ -68,7 +68,7 @@ class ModelServer:
     def _respond(self, body: Json) -> Json:
         """Responses."""
         made = sum(item.get("type") == "function_call" for item in body["input"])
-        # Who says which answer came before sends only what is new since.
+        # A client that sends the id of the previous response only sends new items.
         made += int((body.get("previous_response_id") or "r0").removeprefix("r"))
         text = {"type": "output_text", "text": "done", "annotations": []}
         item: Json = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]}
@@ -83,7 +83,7 @@ class ModelServer:
         return {**kind, **options, "output": [item], "usage": usage}
 
     def read(self, call_id: str | None) -> str | None:
-        """What the model was told of a call, as text; None if it was told nothing."""
+        """The tool message of a call as text; None if there was none."""
         last = self.requests[-1]
         for told in last.get("messages") or last["input"]:
             if call_id == told.get("tool_call_id") or (
@@ -95,10 +95,10 @@ class ModelServer:
 
     @property
     def offered(self) -> list[Json]:
-        """The functions it was offered."""
+        """The functions offered to the model."""
         return [entry.get("function", entry) for entry in self.requests[0]["tools"]]
 
     @property
     def last_request(self) -> str:
-        """All that it was sent last."""
+        """The last request received."""
         return json.dumps(self.requests[-1], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What holds for every adapter, whatever its framework calls it."""
+"""Tests that every adapter must pass."""
 
 import json
 import os
@@ -17,24 +17,24 @@ from .model_server import ModelServer
 from .yard import CASES, HELD, Case, answer_of, make_engine
 
 RESULTS = os.environ.get("TOOLYARD_FRAMEWORK_RESULTS")
-"""A folder for what `table.py` shows."""
+"""Folder for the results that `table.py` shows."""
 
 
 class AdapterSuite(ABC):
-    """A subclass says how its framework runs an agent."""
+    """Base class of adapter tests; a subclass implements `drive` for its framework."""
 
     name: ClassVar[str]
     holds_calls: ClassVar[bool] = True
-    """False for a framework that asks its user before it makes a call: it is held, and approved, when the run goes on."""
+    """False for a framework that asks its user before it makes a call: the call is held, and approved on resuming."""
 
     declines: ClassVar[dict[str, str]] = {}
-    """Cases that the framework does not hand on to the model, and what it says instead."""
+    """Cases whose result the framework does not pass on to the model, with its text instead."""
 
     @abstractmethod
     async def drive(self, engine: Any, url: str, decision: bool | None = None) -> str | None:
-        """Run an agent to its end: the id of the approval that paused it, if one did.
+        """Run an agent to its end; returns the id of the approval that paused it, if any.
 
-        With a decision the paused run goes on, without one it is left.
+        With a decision, the paused run is resumed; without one, it is abandoned.
         """
 
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -114,7 +114,7 @@ class AdapterSuite(ABC):
 
 
 def value_in(said: str) -> Any:
-    """The JSON in what a model was told, or the text; nothing said is null."""
+    """The JSON value of a tool message, or its text; null if empty."""
     try:
         return json.loads(said) if said else None
     except ValueError:
@@ -122,19 +122,19 @@ def value_in(said: str) -> Any:
 
 
 def unwrapped(said: str) -> Any:
-    """The value in `{"result": ...}`, where a framework or we put it there."""
+    """The value in `{"result": ...}`, if a framework or the adapter wrapped it."""
     value = value_in(said)
     return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else said
 
 
 def error_in(said: str) -> Any:
-    """The error in what a model was told, whatever the framework wrote around it."""
+    """The error in a tool message, without the text that the framework added."""
     found = json.JSONDecoder().raw_decode(said[said.index("{") :])[0]
     return found if isinstance(found["error"], dict) else error_in(found["error"])
 
 
 def assert_blocks(case: Case, whole: str) -> None:
-    """Text, pictures, sound and links arrive as they are, wherever the framework puts them."""
+    """Check that text, images, audio and links arrive unchanged, wherever the framework puts them."""
     blocks = blocks_of(answer_of(case))
     assert blocks
     for block in blocks:

@@ -1,4 +1,4 @@
-"""`python tests/adapters/table.py FOLDER`: which cases each framework handed to its model as the engine answers them."""
+"""`python tests/adapters/table.py FOLDER`: the cases whose results each framework passed on to its model unchanged."""
 
 import json
 import sys

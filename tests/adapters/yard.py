@@ -1,4 +1,4 @@
-"""One yard of awkward tools, and a call of each: what every adapter must hand to a model as the engine answers it."""
+"""A yard of difficult tools, with a call of each whose result every adapter must pass on to the model unchanged."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -65,14 +65,14 @@ CHOICE = {
 
 
 class Case(NamedTuple):
-    """A call, and how it is spoken of in the table."""
+    """A call, and its name in the table."""
 
     id: str
     call: ToolCall
 
 
 def make_cases() -> tuple[list[Tool], list[Case]]:
-    """The tools, and a call of each of them."""
+    """The tools, and a call of each."""
     tools: list[Tool] = []
     cases: list[Case] = []
 
@@ -189,7 +189,7 @@ HELD = case_of("held")
 
 
 class YardEngine(PythonToolEngine):
-    """Remembers the sessions that were begun."""
+    """Records the sessions that were opened."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -206,15 +206,15 @@ class YardEngine(PythonToolEngine):
 
 
 def make_engine() -> YardEngine:
-    """An engine with all of them."""
-    # What is denied whatever is sent is not offered, so somebody may call it.
+    """An engine with all the tools."""
+    # Tools that are denied for everyone are not offered, so one session may call it.
     allow = Rule("allow", "desk::denied", sessions=["somebody else's"])
     policy = Policy([Rule("ask", "desk::refund"), allow, Rule("deny", "desk::denied")])
     return YardEngine(ToolRegistry(TOOLS), policy=policy, timeout=1, output_check="strict")
 
 
 def answer_of(case: Case) -> Any:
-    """What `execute` says, in a yard of its own."""
+    """The result of `execute` in a new yard."""
     engine = make_engine()
     engine.setup("plain")
     return engine.execute("plain", [case.call])[0]

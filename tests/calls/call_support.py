@@ -1,4 +1,4 @@
-"""What the tests of the call path share: engines made in a line, and a registry of functions."""
+"""Shared by the tests of the call path: short ways to create engines and registries of functions."""
 
 import dataclasses
 import threading
@@ -24,7 +24,7 @@ def registry_of(*functions, namespace="n", **options):
 
 
 def tool_of(function, name=None, **schemas):
-    """The tool of a function, with schemas of its own."""
+    """The tool of a function, with the given schemas."""
     return dataclasses.replace(function_tool(function, namespace="n", name=name or function.__name__), **schemas)
 
 
@@ -57,7 +57,7 @@ def codes(engine, session="s"):
 
 
 def in_threads(*work):
-    """Run all at once; their values in order."""
+    """Run all concurrently; returns their values in order."""
     values = [None] * len(work)
 
     def one(number):
@@ -73,7 +73,7 @@ def in_threads(*work):
 
 
 class Listener:
-    """Keeps what it is told."""
+    """Records events."""
 
     def __init__(self):
         self.events = []
@@ -86,7 +86,7 @@ class Listener:
 
 
 class Spans(Listener):
-    """A sink that knows which calls are under way."""
+    """A sink that tracks the running calls."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Commands, run here: how they end, and what they say."""
+"""Runs commands in this process and captures their output."""
 
 import json
 
@@ -6,13 +6,13 @@ from toolyard.cli.main import run
 
 
 def output(capsys, *arguments):
-    """How a command ends, and its standard output and error."""
+    """A command's exit status, standard output and standard error."""
     code = run(list(arguments))
     shown = capsys.readouterr()
     return code, shown.out, shown.err
 
 
 def as_json(capsys, *arguments):
-    """How a command ends, and the JSON that it prints."""
+    """A command's exit status, and the JSON that it prints."""
     code, out, _ = output(capsys, *arguments, "--json")
     return code, json.loads(out)

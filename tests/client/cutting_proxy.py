@@ -1,4 +1,4 @@
-"""A proxy that cuts connections where a test says: after so many bytes of the request or of the answer."""
+"""A proxy that cuts connections after a given number of bytes of the request or the response."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from waiting import SOON
 
 
 class CuttingProxy:
-    """Passes bytes on to `target`, until `cuts` names a place: ("up" or "down", bytes) for each new connection."""
+    """Forwards bytes to `target`; `cuts` has one ("up" or "down", bytes) for each new connection to cut."""
 
     def __init__(self, target):
         self._target = target
@@ -35,7 +35,7 @@ class CuttingProxy:
                 threading.Thread(target=_pass_on, args=(source, sink, limit), daemon=True).start()
 
     def drop_all(self):
-        """Cut whatever is open, so that the next request needs a new connection."""
+        """Cut all open connections, so that the next request needs a new one."""
         for each in self._sockets:
             _cut(each)
         self._sockets.clear()

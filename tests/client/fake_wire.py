@@ -1,4 +1,4 @@
-"""The least of a toolyard server that a client needs, on a server that can be told to misbehave."""
+"""The minimum of a toolyard server that a client needs, on a server that can misbehave on request."""
 
 from links.fake_server import FakeServer, refused, whole
 
@@ -11,7 +11,7 @@ VERSION = ("GET", "/v1/version")
 
 
 def native(tool):
-    """A tool as the catalog has it."""
+    """A tool in the native catalog format."""
     hashes = {"fingerprint": tool.fingerprint, "definition_hash": tool.definition_hash}
     return {"qualified_name": tool.qualified_name, **tool.to_dict(), **hashes}
 
@@ -21,7 +21,7 @@ def result(call, value):
 
 
 class FakeWire(FakeServer):
-    """Answers as a server with some tools; calls are answered with their arguments and counted by their key."""
+    """Behaves like a server with some tools; calls return their arguments and are counted by idempotency key."""
 
     def __init__(self, *tools, page=1000, context=None):
         self.tools = [native(tool) for tool in tools or (ECHO,)]
@@ -54,7 +54,7 @@ class FakeWire(FakeServer):
         return refused(404, "route.not_found")
 
     def run(self, request):
-        """The answer to calls, which run once for each idempotency key."""
+        """The response to calls, which run once per idempotency key."""
         key = request.headers["idempotency-key"]
         if key not in self.ran:
             self.ran[key] = [result(call, call["arguments"]) for call in request.json["calls"]]
@@ -68,7 +68,7 @@ class FakeWire(FakeServer):
 
 
 def after_running(server, act):
-    """The calls are run, and then something else happens than their answer."""
+    """Run the calls, then do `act` in place of sending the response."""
 
     def run_first(connection, request):
         server.run(request)

@@ -1,4 +1,4 @@
-"""A yard behind the real application, on a real socket, for as long as a test needs it."""
+"""A yard served by the real application on a real socket."""
 
 import asyncio
 import socket
@@ -16,12 +16,12 @@ from toolyard.serving.service import Service
 
 @contextmanager
 def served(registry, *, engine=None, **options):
-    """The service of a registry; `.url` is where it is."""
+    """The service of a registry, with its address as `.url`."""
     engine = PythonToolEngine(registry) if engine is None else engine
     block = ServerBlock(**{"log": "off", "metrics": False, "page": False, **options})
     service = Service(Toolyard(registry, engine), block)
     listening = socket.create_server(("127.0.0.1", 0))
-    # Inherited by connections. Without it, head and body of an answer are 40 ms apart.
+    # Inherited by connections. Without it, head and body of a response arrive 40 ms apart.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(
         uvicorn.Config(create_app(service), log_config=None, lifespan="on", timeout_graceful_shutdown=SOON)

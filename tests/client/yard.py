@@ -1,4 +1,4 @@
-"""The tools that the tests serve, and have in process to compare."""
+"""Tools that the tests both serve and call in process, to compare results."""
 
 from toolyard import Effects, Tool, ToolContext, ToolRegistry, function_tool
 from toolyard.model.errors import ToolFailed
@@ -47,7 +47,7 @@ def nest(value: list, times: int) -> list:
 
 
 def make_registry():
-    """Simple, aliased, overloaded, failing, oddly named, and answered by nobody."""
+    """Tools that are simple, aliased, overloaded, failing, oddly named, and not callable."""
     return ToolRegistry(
         [
             function_tool(add, namespace="desk", effects=Effects.READ, tags=["sums"]).replace(aliases=("plus",)),

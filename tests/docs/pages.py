@@ -1,4 +1,4 @@
-"""The pages of the docs: which there are, and the blocks of code in them."""
+"""The pages of the docs, and their code blocks."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ INSTALLS = re.compile(
     r"(sudo )?(pip|pipx|uvx|make|docker|kubectl|systemctl|cp|git|npm|npx|install|systemd-run) |"
     r"cd |echo \"POSTGRES_PASSWORD=|OPENAI_API_KEY=\.\.\. python |python3 -m venv |/opt/toolyard/bin/pip install "
 )
-"""What a block of `sh` may do: install, build and deploy, which no test can do to the machine it runs on."""
+"""Commands allowed in `sh` blocks, which are not run: they install, build and deploy."""
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -25,19 +25,19 @@ class Block(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page by its name, and its text."""
+    """A page with name and text."""
 
     name: str
     text: str
 
     def blocks(self, *languages: str) -> list[Block]:
-        """Those of the page, in order; all, or in these languages."""
+        """The page's blocks in order: all, or those in these languages."""
         found = [Block(*match) for match in _BLOCK.findall(self.text)]
         return [block for block in found if not languages or block.language in languages]
 
 
 def read_pages() -> list[Page]:
-    """The README and every handwritten page, named by its path below `docs`: two of them are a README."""
+    """The README and every handwritten page, named by path below `docs`, since two are called README."""
     docs = ROOT / "docs"
     pages = [Page(path.relative_to(docs).with_suffix("").as_posix(), path.read_text()) for path in docs.rglob("*.md")]
     written = sorted(page for page in pages if page.name not in GENERATED)

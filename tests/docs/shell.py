@@ -1,4 +1,4 @@
-"""A shell as a new user has it, for the commands that pages show; and the API behind a key that some of them use."""
+"""A shell in a new user's environment for the commands on pages, and the API with a key that some of them use."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from warm_python import warm_toolyard
 from .pages import ROOT
 
 PORTS = re.compile(r"\b876\d\b")
-"""Those that pages name."""
+"""Ports that pages mention."""
 TOKEN = "the-token-of-the-pets"
 PETS = {
     "openapi": "3.0.3",
@@ -42,7 +42,7 @@ PETS = {
 
 
 class PetsHandler(BaseHTTPRequestHandler):
-    """Tells its document, and keeps pets, for those alone who have the token."""
+    """Serves its OpenAPI document and stores pets, for clients with the token."""
 
     def do_GET(self):
         self.answer(200, PETS)
@@ -61,7 +61,7 @@ class PetsHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_):
-        """Nobody reads it."""
+        """Do not log."""
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +73,10 @@ def pets():
 
 
 def write_files(page, folder):
-    """The files that the page, or the part of one, shows, and the catalog that several pages name."""
+    """Write the files that a page, or part of one, shows, and the catalog that several pages use."""
     shutil.copy(ROOT / "examples/catalogs/weather.yaml", folder)
     for block in page.blocks():
-        if "." in block.title:  # else it is the name of a framework, whose tests run the block
+        if "." in block.title:  # otherwise the title names a framework, whose tests run the block
             path = folder / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
@@ -84,9 +84,9 @@ def write_files(page, folder):
 
 @pytest.fixture
 def shell(tmp_path, pets):
-    """Runs a command as a new user has it: in an empty folder and home, with the installed `toolyard` on the path.
+    """Runs commands as a new user would: in an empty folder and home, with the installed `toolyard` on the path.
 
-    What is waited for runs in a Python that has imported it already; what stays behind, like a server, is started anew.
+    Foreground commands run in a warm Python; background ones, such as servers, in a new process.
     """
     folder, home, quick = tmp_path / "folder", tmp_path / "home", tmp_path / "quick"
     for made in (folder, home, quick):
@@ -98,13 +98,13 @@ def shell(tmp_path, pets):
     env = {
         "PATH": f"{installed}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(home),
-        # A new user has none of the plugins that are installed here for these tests; one takes half a second to import.
+        # A new user has none of the test plugins installed here, one of which takes half a second to import.
         "PYTEST_ADDOPTS": "-p no:schemathesis -p no:hypothesispytest -p no:xdist -p no:asyncio -p no:anyio -p no:timeout",
     }
     ports, approvals, started = {}, ["none yet"], []
 
     def run(command):
-        # The port of the page may be taken here, and ids are not known before: what was said last stands for them.
+        # The page's port may be in use, and ids are not known in advance: take them from the last output.
         if assigned := re.fullmatch(r"export (\w+)=(\S+)", command):
             env[assigned[1]] = assigned[2]
             return 0, ""
@@ -139,7 +139,7 @@ def shell(tmp_path, pets):
 
 
 def read_commands(text):
-    """Each command with the lines it is to say and the status it ends with."""
+    """Each command with its expected output and exit status."""
     for block in re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *lines = part.splitlines()
@@ -148,16 +148,16 @@ def read_commands(text):
 
 
 def run_commands(shell, page, text):
-    """Type the commands of a text in a folder with the files of its page: what was typed, as far as all was as it says.
+    """Run the commands of a text in a folder with the page's files; returns the transcript up to the first difference.
 
-    The first that says or ends otherwise is given with what it said in the place of that.
+    The first command with other output or exit status is included with its actual output.
     """
     write_files(page, shell.folder)
     typed = []
     for command, lines, status in read_commands(text):
         typed.append(command)
         if command.startswith("curl ") and shutil.which("curl") is None:
-            continue  # a bare machine may have none; what it asks of the server, tests/serving ask, too
+            continue  # may not be installed; tests/serving send the same requests
         code, said = shell(command)
         if code != status:
             return [*typed[:-1], f"{command}\nended with {code}\n{said}"]

@@ -1,4 +1,4 @@
-"""Cancelling a coroutine at its N-th suspension, the way asyncio itself does it."""
+"""Cancels a coroutine at its N-th suspension, as asyncio does."""
 
 import asyncio
 
@@ -34,14 +34,14 @@ class Cancelling:
             step = inner.send
             try:
                 value = yield waited_for
-            except BaseException as error:  # whatever is thrown in belongs to the coroutine
+            except BaseException as error:  # pass any exception on to the coroutine
                 step, value = inner.throw, error
 
     def _cancel(self, task, waited_for):
         since = self.suspensions - self.number
         if self.how == AFTER:
             if since == 0 and waited_for is not None:
-                # Told before the task is: it is cancelled between the answer and its waking.
+                # Registered before the task's own callback: cancels between the result and the wakeup.
                 waited_for.add_done_callback(lambda _: task.cancel())
             elif since == 0:
                 asyncio.get_running_loop().call_soon(task.cancel)
@@ -50,7 +50,7 @@ class Cancelling:
 
 
 async def cancelled_at(work, number, how):
-    """(fired, outcome): whether there was an N-th suspension, and what came of the coroutine."""
+    """(fired, outcome): whether there was an N-th suspension, and the coroutine's outcome."""
     cancelling = Cancelling(work, number, how)
 
     async def run():

@@ -1,4 +1,4 @@
-"""The places of tests/sessions, and what every test of an engine checks in the end."""
+"""The places of tests/sessions, and checks after every engine test."""
 
 import pytest
 from sessions.conftest import Place, place, postgres_place, sqlite_place  # noqa: F401 - fixtures
@@ -7,7 +7,7 @@ from toolyard.sessions.sessions import Sessions
 
 
 class MemoryPlace:
-    """Sessions that live in this process alone; one object, however often it is opened."""
+    """Sessions in memory; every opening gives the same object."""
 
     kind = "memory"
 
@@ -23,7 +23,7 @@ class MemoryPlace:
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def anywhere(request):
-    """`open_sessions()` on each kind of place; a new object on the same sessions each time, where that can be."""
+    """`open_sessions()` on each kind of place; a new object on the same sessions each time, where possible."""
     if request.param == "memory":
         found = MemoryPlace()
     else:

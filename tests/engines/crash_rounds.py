@@ -1,4 +1,4 @@
-"""Rounds of killing `crash_worker.py`, and what must be in the store after each."""
+"""Rounds of killing `crash_worker.py`, and checks of the store after each."""
 
 import subprocess
 import time
@@ -14,11 +14,11 @@ from toolyard.sessions.sessions import Sessions
 
 WORKER = Path(__file__).with_name("crash_worker.py")
 SESSIONS_LIVE = 5
-"""Rounds after which new sessions are used, so that checking does not take longer and longer."""
+"""Rounds after which new sessions are used, so that the checks do not become slower."""
 
 
 class Said:
-    """What workers told before they were killed."""
+    """What workers reported before they were killed."""
 
     def __init__(self):
         self.done = defaultdict(list)
@@ -39,7 +39,7 @@ class Said:
 
 
 class Rounds:
-    """Kills one worker after another on the same place; `summary` counts what was found."""
+    """Kills one worker after another on the same place; `summary` has the counts."""
 
     def __init__(self, kind, address, schema, folder, rng):
         self.place = (kind, str(address), schema)
@@ -50,7 +50,7 @@ class Rounds:
         self.summary = {"rounds": 0, "acknowledged": 0, "unknown": 0, "unacknowledged": 0, "forks": 0}
 
     def run(self):
-        """One round: start, kill, look. Raises `AssertionError` at the first loss."""
+        """One round: start, kill, check. Raises `AssertionError` at the first loss."""
         number = self.summary["rounds"]
         first = number % SESSIONS_LIVE == 0
         if first:
@@ -69,7 +69,7 @@ class Rounds:
             words = [WORKER, *self.place, number, again, *self.sessions]
             worker = warm_toolyard().start(words, stdout=out, stderr=subprocess.PIPE)
             try:
-                # After some work, not after some time: a busy machine would have done none.
+                # After some calls, not after some time, in which a busy machine may do no work.
                 wanted = self.rng.randrange(60)
                 while b"ready" not in (told := said.read_bytes()) or told.count(b"done ") < wanted:
                     assert worker.poll() is None, worker.stderr.read().decode()
@@ -85,7 +85,7 @@ class Rounds:
     def _look(self, number):
         engine = PythonToolEngine(registry(), sessions=Sessions(open_store(*self.place)))
         try:
-            # Going on settles what the dead left open, so it comes first.
+            # Continue first, which settles the entries that the killed worker left open.
             names = [*self.sessions, *self.said.forks]
             stored = {info.session_id for info in engine.sessions.store.sessions()}
             assert stored >= set(names), "a session or fork that was acknowledged is gone"
@@ -103,7 +103,7 @@ class Rounds:
         for (session, who), numbers in self.said.done.items():
             found = [n for by, n, error in histories[session] if by == who and error is None]
             assert found[: len(numbers)] == numbers, f"lost in {session}: {who}"
-            # A batch of two may be recorded and not yet told.
+            # A batch of two may be recorded but not yet reported.
             assert len(found) <= len(numbers) + 2, f"more in {session} than {who} could have sent"
             self.summary["unacknowledged"] += len(found) - len(numbers)
 
@@ -120,7 +120,7 @@ class Rounds:
     def _check_forks(self, histories):
         for name, (parent, who, n) in self.said.forks.items():
             own, inherited = histories[name], histories[parent]
-            # What the parent had been told of when it was forked is the fork's too.
+            # The fork also has the calls that the parent's worker had reported when it was forked.
             assert (who, n, None) in own, f"{name} lacks what {who} had done"
             shared = 0
             while shared < min(len(own), len(inherited)) and own[shared] == inherited[shared]:
@@ -132,7 +132,7 @@ class Rounds:
 
 
 def read_history(engine, name):
-    """(who, n, error) of every entry; an error is always one that a crash left."""
+    """(who, n, error) of every entry; an error must be one left by a crash."""
     entries = []
     for entry in engine.get_session_state(name)["tool_executions"]:
         call, output = entry["tool_call"], entry["tool_output"]

@@ -1,9 +1,9 @@
-"""A process that is meant to be killed: calls in several sessions from several threads, each told once it is sure.
+"""A process to be killed: makes calls in several sessions from several threads, and reports each when it is durable.
 
     crash_worker.py sqlite|postgres ADDRESS SCHEMA ROUND FIRST|AGAIN SESSION...
 
-It writes lines, each with one `write` to standard output: `begun` from inside a WRITE tool, `done` after `execute`
-has returned, `fork` after `setup` has. What was written before the kill was said before the kill.
+It writes each line with one `write` to standard output: `begun` inside a WRITE tool, `done` after `execute` returns,
+`fork` after `setup` returns. So a line is read completely if it was written before the kill.
 """
 
 import itertools
@@ -66,7 +66,7 @@ def open_store(kind, address, schema):
 
 
 def call(engine, session, who, n):
-    """Batches of one and of two, of both effects; acknowledged when they are back."""
+    """Execute batches of one and two calls, of both effects, and report them when they return."""
     names = ["crash::read"] if n % 4 == 0 else ["crash::write"]
     numbers = [n] if n % 5 else [n, n + 1_000_000]
     results = engine.execute(session, [ToolCall(names[0], {"who": who, "n": number}) for number in numbers])

@@ -1,4 +1,4 @@
-"""What the tests of engines share."""
+"""Shared by the tests of engines."""
 
 from waiting import SOON, Hung  # noqa: F401 - handed on
 
@@ -23,13 +23,13 @@ def results_of(engine, session="s"):
 
 
 def ask(engine, name, session="s", /, **arguments):
-    """What a call comes to."""
+    """Make a call; returns its value."""
     (result,) = engine.execute(session, [call(name, **arguments)])
     assert not result.is_error, result.error
     return result.result
 
 
 def refused(engine, name, session="s", /, **arguments):
-    """Why a call comes to nothing; None if it does not."""
+    """Make a call; returns its error, or None."""
     (result,) = engine.execute(session, [call(name, **arguments)])
     return result.error_info

@@ -1,4 +1,4 @@
-"""An engine to run programs on, and a model of it that is plain dicts and lists."""
+"""An engine to run programs on, and a model of it in plain dicts and lists."""
 
 import asyncio
 import copy
@@ -36,7 +36,7 @@ class Changing(ToolLoader):
 
 @cache
 def tools_of(version):
-    """Made once: of what a program costs, deriving schemas was nearly half."""
+    """Cached, since deriving schemas took nearly half of a program's time."""
 
     def say(text: str) -> dict:
         return {"text": text, "version": version}
@@ -58,7 +58,7 @@ class Counter(ToolEngine):
             state[key] = state.get(key, 0) + 1
             return [state[key], len(invocation.history())]
         if invocation.tool.name == "push":
-            # Changed in place, without being put back.
+            # Changed in place, without assigning it again.
             state.setdefault("list", [])
             state["list"].append(key)
             return len(state["list"])
@@ -70,7 +70,7 @@ class Counter(ToolEngine):
 
 
 class Stuck:
-    """Tools that do not come back until they are let go."""
+    """Tools that do not return until they are released."""
 
     def __init__(self):
         self.inside = threading.Event()
@@ -89,7 +89,7 @@ class Stuck:
 
 
 class Yard:
-    """One application: two engines over the same sessions, so that both ways of `execute` are taken."""
+    """An application with two engines over the same sessions, to cover both ways of `execute`."""
 
     def __init__(self, store=None):
         self.loader = Changing()
@@ -113,7 +113,7 @@ class Yard:
 
 
 class Model:
-    """What a yard should say. Everything is copied here, which is what makes it trustworthy."""
+    """Expected behaviour of a yard. Everything is copied, which keeps the model simple."""
 
     def __init__(self):
         self.sessions = {}
@@ -125,7 +125,7 @@ class Model:
         self.sessions[name] = empty if like is None else copy.deepcopy(self.sessions[like])
 
     def run(self, name, calls):
-        """Execute: the outcomes, kept in the session."""
+        """Execute: return the outcomes and record them in the session."""
         session = self.sessions[name]
         outcomes = []
         for call in calls:
@@ -171,7 +171,7 @@ class Model:
         return None, "tool.execution_error"
 
     def shown(self, name):
-        """What `get_session_state` must give, in this model's words; None if there is no such session."""
+        """The expected `get_session_state` in the model's form; None if the session does not exist."""
         session = self.sessions.get(name)
         return None if session is None else (session["entries"], session["state"])
 
@@ -181,7 +181,7 @@ def outcome(result):
 
 
 def shown(state):
-    """`get_session_state` in the model's words."""
+    """`get_session_state` in the model's form."""
     if state is None:
         return None
     entries = []

@@ -1,4 +1,4 @@
-"""Shared by the tests of `GuardedClient`: a server, and both ways to ask it."""
+"""Shared by the tests of `GuardedClient`: a server, and requests by both the sync and the async way."""
 
 import asyncio
 import ssl
@@ -25,7 +25,7 @@ def server():
 
 @pytest.fixture(params=ways_to_try("sync", "async"))
 def ask(request):
-    """Ask by one of the two ways; both must behave alike. Closes the client, so that what is left over shows."""
+    """Send a request by one of the two ways, which must behave alike. Closes the client, so that leaks show."""
 
     def sync(client, *requests):
         with client:
@@ -59,7 +59,7 @@ def post(url, seconds=None, body=b"{}", **options):
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 and localhost that nobody trusts unless told to; key and certificate."""
+    """A self-signed certificate for 127.0.0.1 and localhost: key and certificate."""
     folder = tmp_path_factory.mktemp("tls")
     key, cert = folder / "key.pem", folder / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]

@@ -1,4 +1,4 @@
-"""A real server on loopback that does whatever a test tells it to: for faults that no good server shows."""
+"""A real server on loopback with behaviour defined by the test, for faults that correct servers do not show."""
 
 import contextlib
 import json
@@ -23,14 +23,14 @@ class Request:
 
 
 def whole(status, body=b"", *headers, kind="application/json"):
-    """An answer as it should be."""
+    """A well-formed response."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(data)}", *headers]
     return lambda connection, request: connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
 
 
 def raw(data):
-    """These bytes, and the connection is closed."""
+    """Send these bytes and close the connection."""
 
     def act(connection, request):
         connection.sendall(data)
@@ -40,19 +40,19 @@ def raw(data):
 
 
 def hang_up(connection, request):
-    """No answer at all."""
+    """Close the connection without a response."""
     return False
 
 
 def refused(status, code, *headers, message="no", **error):
-    """A refusal in toolyard's envelope."""
+    """An error response in toolyard's envelope."""
     return whole(status, {"error": {"code": code, "message": message, **error}}, *headers)
 
 
 class FakeServer:
-    """Answers requests by `acts`: for each (method, path) a list, of which one is used for each request.
+    """Answers requests by `acts`: for each (method, path) a list of acts, one per request.
 
-    An act gets the connection and the request; False closes the connection. Without one, `otherwise` is asked.
+    An act gets the connection and the request, and returns False to close the connection. `otherwise` is the default.
     """
 
     def __init__(self, context=None):
@@ -68,7 +68,7 @@ class FakeServer:
         self._threads[0].start()
 
     def stop_listening(self):
-        """Refuse whoever comes now; connections that are there stay."""
+        """Refuse new connections; open ones stay."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -1,7 +1,7 @@
-"""What these tests need and nobody here wrote. `python tests/mcp_rig/install.py` fetches it, once.
+"""Third-party programs for these tests; `python tests/mcp_rig/install.py` downloads them once.
 
-Node comes with the development packages. The rest goes to `.cache/mcp`, each part under a lock and into a folder
-named after what it was asked for, so that an edited version is fetched anew.
+Node is part of the development packages. The rest goes to `.cache/mcp`, each part under a lock and in a folder named
+after its requirements, so that a changed version is downloaded again.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ _failed = {}
 
 
 class CannotInstall(Exception):
-    """Says what is missing, and what the installer said."""
+    """States what is missing, with the installer's output."""
 
 
 def node():
@@ -39,7 +39,7 @@ def packages():
 
 
 def axe():
-    """The script of axe-core, which finds what keeps people from using a page."""
+    """The script of axe-core, an accessibility checker."""
     return _npm_packages("axe", HERE / "axe" / "package.json") / "axe-core" / "axe.min.js"
 
 
@@ -57,7 +57,7 @@ def _environment(name):
     pins = HERE / f"{name}.txt"
 
     def build(folder):
-        # With no pip of its own, nothing compiled that no test imports, and nothing to find out: the pins name it all.
+        # Without pip in the environment, bytecode compilation or dependency resolution: all versions are pinned.
         _run([sys.executable, "-m", "venv", "--without-pip", folder])
         pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-compile"]
         _run([*pip, "--no-deps", "--disable-pip-version-check", "--quiet", "-r", pins])
@@ -74,7 +74,7 @@ def _npm(folder, manifest):
     shutil.copy(manifest, folder)
     command = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     flags = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-    # Without a network it must not take minutes to find that out.
+    # Fail quickly without a network.
     flags += ["--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]
     _run([node(), command, "install", *flags], cwd=folder)
 
@@ -102,9 +102,9 @@ def _once(name, wanted, build):
 
 
 def _run(command, cwd=None):
-    # The environment of another python must not leak into the one being made.
+    # Variables of the current Python environment must not affect the new one.
     env = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "VIRTUAL_ENV"}}
-    # Whom the machine trusts, node trusts only if it is told to.
+    # Node uses the system's CA certificates only with this option.
     env.setdefault("NODE_OPTIONS", "--use-system-ca")
     words = [str(word) for word in command]
     try:
@@ -116,7 +116,7 @@ def _run(command, cwd=None):
 
 
 def main():
-    """Fetch everything at once. What cannot be had is named; the tests that need it skip, and name it again."""
+    """Download everything concurrently. Reports what is not available; tests that need it skip with the same message."""
     begin, missing = time.monotonic(), 0
     parts = {
         "servers and checkers from npm": packages,

@@ -1,4 +1,4 @@
-"""Servers as processes of their own: started, found by a mark, killed, and gone afterwards."""
+"""Server processes: started, found by a mark in their environment, and killed."""
 
 import json
 import os
@@ -22,25 +22,25 @@ MARK = "TOOLYARD_RIG_MARK"
 
 
 def new_mark():
-    """An environment that makes a process, and all it starts, known by."""
+    """An environment that marks a process and all its descendants."""
     return {MARK: uuid.uuid4().hex}
 
 
 def alive(mark):
-    """The ids of the processes with this mark; one that is dead and not yet fetched does not count."""
+    """Ids of the processes with this mark, without zombies."""
     wanted, found = f"{MARK}={mark[MARK]}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if wanted in (folder / "environ").read_bytes().split(b"\0"):
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 found += [] if state in "ZX" else [int(folder.name)]
-        except OSError:  # it ended meanwhile, or is not ours to look at
+        except OSError:  # it has ended, or belongs to another user
             continue
     return found
 
 
 def kill(mark):
-    """End them without a warning; the ids of those that were ended."""
+    """Kill them with SIGKILL; returns their ids."""
     ended = alive(mark)
     for number in ended:
         os.kill(number, signal.SIGKILL)
@@ -62,7 +62,7 @@ def listens(port):
 
 @contextmanager
 def listening(command, env, port):
-    """A server that is told its port, once it listens there."""
+    """A server that gets its port as an argument; gives it once it listens."""
     process = subprocess.Popen(
         [str(word) for word in command],
         env={**os.environ, **env},
@@ -84,9 +84,9 @@ def listening(command, env, port):
 
 @contextmanager
 def telling(command, env=None, cwd=None):
-    """A server that says `{"url": ...}` on its first line; the url and the process."""
+    """A server that prints `{"url": ...}` on its first line; gives the URL and the process."""
     words = [str(word) for word in command]
-    # A mark is looked for in what a process was started with, which a fork has of its parent.
+    # Marks are read from a process's initial environment, which a fork shares with its parent.
     start = subprocess.Popen if MARK in (env or {}) or words[0] != sys.executable else warm_toolyard().start
     process = start(
         words if start is subprocess.Popen else words[1:],
@@ -125,10 +125,10 @@ def gone(mark):
 
 
 def hostile(way, listing):
-    """The command of a server that means no good."""
+    """The command of a hostile server."""
     return [sys.executable, str(HERE / "hostile_server.py"), way, listing]
 
 
 def toolyard(*words):
-    """The command line of ours."""
+    """The command line of toolyard."""
     return [sys.executable, "-m", "toolyard", *map(str, words)]

@@ -1,4 +1,4 @@
-"""Servers that nobody here wrote: how each is started."""
+"""How to start third-party servers."""
 
 import subprocess
 from contextlib import ExitStack, contextmanager
@@ -10,7 +10,7 @@ from mcp_rig.processes import START, free_port, listening
 
 
 def needed(part):
-    """What is installed, or a skip that says aloud what is missing."""
+    """The installed part; skips the test with a message if it is missing."""
     try:
         return part()
     except install.CannotInstall as error:
@@ -29,14 +29,14 @@ def pypi(name, *words):
 
 
 def stdio_source(namespace, command, **more):
-    """The entry of a config for it; a machine that is busy may take long to start it."""
+    """The config entry for a server, with a long timeout for starting it on a busy machine."""
     entry = {"type": "mcp", "namespace": namespace, "command": command[0], "args": command[1:]}
     return entry | {"connect_timeout": START} | more
 
 
 @contextmanager
 def everything(way, env=None, port=None):
-    """The source entry of a running `everything`, by the way it is reached."""
+    """The source entry of a running `everything` server, by transport."""
     with ExitStack() as stack:
         if way == "stdio":
             yield stdio_source("everything", npm("server-everything", "stdio"), env=env or {})

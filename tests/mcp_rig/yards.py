@@ -1,4 +1,4 @@
-"""A yard for as long as a test needs it, and short ways to call what is in it."""
+"""A yard for a test, and short ways to call its tools."""
 
 import asyncio
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from toolyard.calls.batch import CallRequest
 
 
 class Calling:
-    """What a test does with a yard."""
+    """Calls tools of a yard."""
 
     def __init__(self, yard):
         self.yard = yard
@@ -20,11 +20,11 @@ class Calling:
         self.engine.setup(self.session)
 
     def tools(self, namespace):
-        """By their own names."""
+        """The tools of a namespace by bare name."""
         return {tool.name: tool for tool in self.registry.all_tools() if tool.namespace == namespace}
 
     def call(self, name, /, **arguments):
-        """In the session of the yard."""
+        """Call a tool in the yard's session."""
         return self.engine.execute(self.session, [ToolCall(name, arguments)])[0]
 
     def value(self, name, /, **arguments):
@@ -40,12 +40,12 @@ class Calling:
         return result.error_info.code
 
     async def ask(self, name, arguments, *, within=None, notify=None):
-        """In a session of its own."""
+        """Call a tool in a new session."""
         request = CallRequest(calls=[ToolCall(name, arguments)], timeout=within, notify=notify)
         return (await self.engine.arun(request))[0]
 
     def many(self, calls):
-        """All at once, each in a session of its own."""
+        """Make all calls concurrently, each in a new session."""
 
         async def together():
             return await asyncio.gather(*(self.ask(name, arguments) for name, arguments in calls))
@@ -55,9 +55,9 @@ class Calling:
 
 @contextmanager
 def yard_of(*sources, engines=None, **blocks):
-    """A yard of these sources, as `toolyard serve` makes it: what fails is reported, and the others go on.
+    """A yard of these sources, as `toolyard serve` creates it: sources that fail are reported and skipped.
 
-    An engine is found for each source by its binding, unless it names one.
+    Each source gets an engine by its binding, unless it names one.
     """
     tools = {"registry": list(sources), "engines": engines or {}}
     registry, engine, _ = build_parts(read_anything({"tools": tools, **blocks}), lenient=True)

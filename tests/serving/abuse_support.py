@@ -1,4 +1,4 @@
-"""What hostile clients do to a server, and what can be seen of it from outside."""
+"""Hostile clients of a server, and measurements of it from outside."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ ECHO = b'{"args":{"text":"hello"}}'
 
 
 class Guarded:
-    """A server with keys, and a token of each of two of them."""
+    """A server with keys, and the tokens of two of them."""
 
     def __init__(self, server, folder, tokens):
         self.server = server
@@ -77,13 +77,13 @@ def _key(folder, name):
 
 
 def resident(pid):
-    """Bytes of memory that a process has."""
+    """Resident memory of a process in bytes."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) * 1024
 
 
 class Line:
-    """A connection that is kept and used as a client does: one request, then its answer."""
+    """A persistent connection that sends one request at a time and reads its response."""
 
     def __init__(self, address, limit=10):
         self.socket = socket.create_connection(address, limit)
@@ -124,7 +124,7 @@ class Line:
 
 
 def light(guarded_server, seconds, line=None, *, every=0.05):
-    """How long the light key's requests took, sent at that pace: on one connection, or each on a new one."""
+    """Durations of the light key's requests at this pace, on one connection or each on a new one."""
     request = guarded_server.invocation(guarded_server.light)
     took = []
     begin = time.perf_counter()
@@ -164,7 +164,7 @@ class Flood:
         )
 
     def ended(self):
-        """(requests answered, those answered with an error)."""
+        """(number of responses, number of error responses)."""
         said = self.process.communicate(timeout=60)[0]
         words = said.rpartition("REQUESTS ")[2].split()
         assert self.process.returncode == 0, said
@@ -181,7 +181,7 @@ class Flood:
 
 @contextmanager
 def connections(address, count, first=b""):
-    """So many connections that have sent `first` and nothing more."""
+    """Open `count` connections that send `first` and nothing more."""
     made = []
     try:
         for _ in range(count):
@@ -195,7 +195,7 @@ def connections(address, count, first=b""):
 
 
 def drip(made, seconds, text, every=1.0):
-    """One byte of `text` on each connection every so often, as long as it is taken."""
+    """Send `text` byte by byte on each connection, as long as the server accepts it."""
     alive = set(made)
     for number in range(round(seconds / every)):
         time.sleep(every)
@@ -207,7 +207,7 @@ def drip(made, seconds, text, every=1.0):
 
 
 def was_ended(connection):
-    """Whether the server has closed it, after an answer or without one."""
+    """Whether the server has closed the connection, with or without a response."""
     connection.setblocking(False)
     try:
         while True:
@@ -220,7 +220,7 @@ def was_ended(connection):
 
 
 def nonsense(guarded_server):
-    """Requests that are none, or too large, or not what they say they are."""
+    """Requests that are malformed, too large, or inconsistent."""
     url, token = "/v1/tools/bench::echo:invoke", guarded_server.flood
     many = b'{"args":{"text":[' + b",".join([b"[]"] * 60_000) + b"]}}"
     deep = b'{"args":{"text":' + b"[" * 5_000 + b"]" * 5_000 + b"}}"
@@ -245,7 +245,7 @@ def nonsense(guarded_server):
 
 
 def send_nonsense(guarded_server, count):
-    """Each kind in turn on a connection of its own; how often which status was answered, 0 for none."""
+    """Send each kind in turn on a new connection; returns counts by response status, 0 for no response."""
     seen = Counter()
     kinds = nonsense(guarded_server)
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Clients that write through several servers while some of those are killed, and what must be true afterwards."""
+"""Clients that write through several servers while some are killed, and checks of the result."""
 
 import http.client
 import itertools
@@ -67,7 +67,7 @@ class Nodes:
         return Served(started(self.folder, "yard.json", *self._arguments))
 
     def kill(self, index):
-        """As if its power were cut."""
+        """Kill it with SIGKILL."""
         node = self.running[index]
         node.process.kill()
         node.process.communicate()
@@ -88,11 +88,11 @@ class Nodes:
 
 
 class Lost(Exception):
-    """There was no answer, so nobody knows."""
+    """There was no response, so the outcome is unknown."""
 
 
 class Link:
-    """One client's connection to whichever node it talks to at the moment."""
+    """One client's connection to its current node."""
 
     def __init__(self, nodes):
         self._nodes = nodes
@@ -121,7 +121,7 @@ class Link:
 
 
 class Writer(threading.Thread):
-    """Writes lines one after another, each until it is answered, on whichever node answers."""
+    """Writes lines one after another, repeating each on any node until there is a response."""
 
     def __init__(self, nodes, who, session, ended):
         super().__init__()
@@ -129,7 +129,7 @@ class Writer(threading.Thread):
         self.session = session
         self.link = Link(nodes)
         self.answers = {}
-        """By line: (in the session?, its answer)."""
+        """By line: (in the session?, its response)."""
         self.repeats = 0
         self._ended = ended
 
@@ -144,7 +144,7 @@ class Writer(threading.Thread):
             self.link.close()
 
     def write(self, first, line, in_session):
-        """The answer to a line; asked for with the same id until there is one."""
+        """Write a line, repeating it with the same id until there is a response."""
         limit = time.monotonic() + 3 * SOON
         for attempt in itertools.count():
             assert time.monotonic() < limit, f"{line} was never answered"
@@ -185,7 +185,7 @@ class Rounds:
         self._sessions = sessions
 
     def run(self, kill):
-        """Write, `kill()` in the middle of it, go on for a while, and look. `AssertionError` at the first loss."""
+        """Write, `kill()` meanwhile, continue, and check. Raises `AssertionError` at the first loss."""
         sessions = [f"r{self.number}.{index}" for index in range(self._sessions)]
         link = Link(self.nodes)
         for session in sessions:
@@ -198,7 +198,7 @@ class Rounds:
         ]
         for writer in writers:
             writer.start()
-        # After some work, not after some time: a busy machine would have done none.
+        # After some calls, not after some time, in which a busy machine may do no work.
         wanted = self.rng.randrange(12, 60)
         try:
             assert until(lambda: sum(len(writer.answers) for writer in writers) >= wanted)
@@ -236,7 +236,7 @@ class Rounds:
         self.summary["interrupted"] += 1
 
     def _look_into(self, session, writers, notes):
-        """The history must say of every call what its client was told."""
+        """Check that the history has the result of every call that its client received."""
         for index in range(len(self.nodes.running)):
             entries = {}
             for entry in read_history(self.nodes, index, session):
@@ -250,7 +250,7 @@ class Rounds:
                 assert is_good(True, answer) == is_good(True, entries[line]), (line, answer, entries[line])
 
     def _ask_again(self, writers, notes):
-        """On every node, the same answer and no second line."""
+        """Check that repeating the calls gives the same response on every node, and no second line."""
         for writer in writers:
             for line in list(writer.answers)[-3:]:
                 in_session, answer = writer.answers[line]

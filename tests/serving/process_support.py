@@ -1,4 +1,4 @@
-"""`toolyard serve` as a process of its own, as people start it."""
+"""`toolyard serve` in its own process."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from warm_python import warm_toolyard
 
 
 class Served:
-    """A running server: where it is, and what it said."""
+    """A running server: its address and its output."""
 
     def __init__(self, process):
         self.process = process
@@ -46,7 +46,7 @@ class Served:
         return self.ask(f"/v1/tools/{name}:invoke", {"args": args})
 
     def stop(self, number=signal.SIGTERM):
-        """End it; its exit code and everything it said on standard error."""
+        """Stop it; returns its exit code and its standard error."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         _, err = self.process.communicate(timeout=3 * SOON)
@@ -54,7 +54,7 @@ class Served:
 
 
 def started(folder, *arguments, env=None):
-    """The process, not yet known to serve."""
+    """Start the process, without waiting until it serves."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TOOL_REGISTRY", "TOOLYARD"))}
     return warm_toolyard().start(
         ["-m", "toolyard", "serve", *arguments],
@@ -68,7 +68,7 @@ def started(folder, *arguments, env=None):
 
 @contextmanager
 def served(folder, *arguments, env=None):
-    """A server that answers, and that is gone afterwards."""
+    """A server that is ready, and is stopped on exit."""
     process = started(folder, *arguments, env=env)
     try:
         yield Served(process)
@@ -83,7 +83,7 @@ def served(folder, *arguments, env=None):
 
 
 def refused(folder, *arguments, env=None):
-    """What a server says that does not start, and its exit code."""
+    """The output and exit code of a server that refuses to start."""
     process = started(folder, *arguments, env=env)
     out, err = process.communicate(timeout=3 * SOON)
     assert out == ""

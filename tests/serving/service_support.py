@@ -1,4 +1,4 @@
-"""The real service on a loopback port, in a thread of its own, and requests to it over real sockets."""
+"""The real service on a loopback port in its own thread, and requests to it over real sockets."""
 
 import http.client
 import json
@@ -26,7 +26,7 @@ CORE = {"tools": [{"type": "domains", "domains": ["core"]}]}
 
 
 class Answer:
-    """What came back, whole."""
+    """A complete response."""
 
     def __init__(self, status, headers, body):
         self.status = status
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def error(self):
-        """The error of an envelope, which has nothing else."""
+        """The error of an envelope, which must have no other field."""
         assert set(self.json) == {"error"}, self.body
         return self.json["error"]
 
@@ -48,7 +48,7 @@ class Answer:
 
 
 class Served:
-    """A running service, and the ways to talk to it."""
+    """A running service, and methods to send requests to it."""
 
     def __init__(self, service, port, limit=None):
         self.service = service
@@ -82,17 +82,17 @@ class Served:
         return self.ask("POST", path, {} if body is None else body, **options)
 
     def invoke(self, name, args, path="", **options):
-        """A call on the first wire."""
+        """A call by `POST /v1/tools/{name}:invoke`."""
         extra = options.pop("extra", {})
         return self.post(f"/v1/tools/{quote(name, safe='')}:invoke{path}", {"args": args, **extra}, **options)
 
     def arp(self, invocation_id, name, args, extra=(), **options):
-        """A call on the ARP wire."""
+        """A call by ARP."""
         body = {"invocation_id": invocation_id, "tool_name": name, "args": args, **dict(extra)}
         return self.post("/arp/v1/tool-invocations", body, **options)
 
     def raw(self, data, *, finish=False):
-        """Send bytes as they are and read until the server has no more to say."""
+        """Send raw bytes and read until the server closes the connection."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=SOON) as line:
             line.sendall(data)
             if finish:
@@ -102,7 +102,7 @@ class Served:
             return Answer(answer.status, answer.getheaders(), answer.read())
 
     def key(self, *scopes, name="someone", **options):
-        """A new key; its token."""
+        """Create a key; returns its token."""
         key, token = self.service.keys.create(name, read_scopes(scopes), **options)
         assert key.id in token
         return token
@@ -110,7 +110,7 @@ class Served:
 
 @contextmanager
 def served(config=CORE, *, tools=(), **options):
-    """A service of a config, with more tools added; `options` go to its server block."""
+    """A service of a config with additional tools; `options` go to its server block."""
     block = ServerBlock(**{"log": "off", "metrics": False, "page": False, "shutdown_timeout": SOON, **options})
     with ExitStack() as stack:
         service = build_service(read_anything(config), block)
@@ -201,13 +201,13 @@ def infinite() -> float:
 
 
 def desk_tools():
-    """Plain, failing, overloaded, oddly named, in two namespaces, and answered by nobody."""
+    """Tools that are plain, failing, overloaded, oddly named, in two namespaces, and not callable."""
     return list(_make_desk_tools())
 
 
 @cache
 def _make_desk_tools():
-    # Once: to derive their schemas takes longer than to start a server.
+    # Cached, since deriving their schemas takes longer than starting a server.
     return [
         function_tool(add, namespace="desk", effects=Effects.READ, tags=["sums"], version="2.1.0"),
         function_tool(count, namespace="desk", tags=["sums", "effects"]),

@@ -1,4 +1,4 @@
-"""A real server on a loopback port, and bytes sent to it by hand."""
+"""A real server on a loopback port, and raw bytes sent to it."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 
 
 class Running:
-    """A server in a thread of its own, with its connections at hand."""
+    """A server in its own thread, with access to its connections."""
 
     def __init__(self, app, block):
         self.limit = ConnectionLimit(block.max_connections)
@@ -41,7 +41,7 @@ class Running:
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
     def ask(self, data):
-        """Send bytes, read until the server closes or the answer is whole."""
+        """Send bytes, and read until the server closes or the response is complete."""
         with self.dial() as line:
             line.sendall(data)
             return read_answer(line)
@@ -70,7 +70,7 @@ class Answer:
 
 
 def read_answer(line, head=False):
-    """One answer with a content length; None if the other side closed without one."""
+    """Read one response with a content length; None if the server closed without one."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = line.recv(65536)
@@ -106,7 +106,7 @@ class _Rest:
 
 
 def read_answers(line, count):
-    """Answers to pipelined requests, in order."""
+    """Read the responses to pipelined requests, in order."""
     found, rest = [], b""
     for _ in range(count):
         answer = read_answer(_Rest(rest, line))
@@ -118,7 +118,7 @@ def read_answers(line, count):
 
 
 def closed(line):
-    """Wait for the other side to end the connection; anything it still says is returned."""
+    """Wait until the server closes the connection; returns what it still sends."""
     said = b""
     try:
         while more := line.recv(65536):
@@ -129,7 +129,7 @@ def closed(line):
 
 
 class Echo:
-    """Answers with the body it was sent; keeps what it saw."""
+    """Responds with the request's body, and records requests."""
 
     def __init__(self):
         self.seen = []
@@ -156,7 +156,7 @@ async def answer(send, status, body, *headers):
 
 
 async def early(scope, receive, send):
-    """Answers at once and never looks at the body."""
+    """Respond immediately without reading the body."""
     if scope["path"] == "/close":
         await answer(send, 413, b"too large", (b"connection", b"close"))
     else:

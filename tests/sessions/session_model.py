@@ -1,4 +1,4 @@
-"""Sessions as plain dicts, and random programs that a real store must agree with."""
+"""A model of sessions as plain dicts, and random programs on which a real store must agree with it."""
 
 from hypothesis import strategies as st
 
@@ -10,8 +10,8 @@ KEYS = [Key("ann", "1"), Key("ann", "2"), Key("ann", "3"), Key("bob", "1"), Key(
 keys = st.sampled_from(KEYS)
 data = st.binary(max_size=3)
 picks = st.integers(0, 20)
-# Forks and appends find a live session by themselves (`picks` modulo what there is): programs of free keys would
-# mostly be refused.
+# Forks and appends choose a live session (`picks` modulo their number): with random keys, most programs would be
+# refused.
 actions = st.one_of(
     st.tuples(st.just("create"), keys, st.lists(data, max_size=3), data),
     st.tuples(st.just("fork"), picks, picks, picks, data),
@@ -29,7 +29,7 @@ programs = st.lists(actions, min_size=5, max_size=40).map(
 
 
 class Model:
-    """What the store should say. Forks copy everything here, which is what makes it trustworthy."""
+    """Expected contents of the store. Forks are full copies here, which keeps the model simple."""
 
     def __init__(self):
         self.sessions = {}
@@ -37,11 +37,11 @@ class Model:
         self.made = 0
 
     def pick(self, number):
-        """A session that is there; the first key, which then is not, if there is none."""
+        """The key of an existing session, or the first key if there is none."""
         return list(self.sessions)[number % len(self.sessions)] if self.sessions else KEYS[0]
 
     def write(self, action):
-        """The write for an action, and what it should raise; the model is changed if that is nothing."""
+        """The write for an action, and the error it should raise, if any; without one, updates the model."""
         self.made += 1
         return getattr(self, "_" + action[0])(*action[1:])
 
@@ -116,7 +116,7 @@ class Model:
         return Delete(key), None
 
     def reachable(self):
-        """The rows that some session needs: branches, and (branch, seq) of entries."""
+        """The rows that sessions need: branches, and (branch, seq) of entries."""
         branches, entries = set(), set()
         for session in self.sessions.values():
             branch = session["branch"]
@@ -134,7 +134,7 @@ class Model:
 
 
 def check(store, model):
-    """The store shows what the model shows, and keeps no row that nothing reaches."""
+    """Check that the store agrees with the model and has no unreachable rows."""
     for key in KEYS:
         stored, session = store.load(key), model.sessions.get(key)
         if session is None:
@@ -162,9 +162,9 @@ def check(store, model):
 
 
 def run(program, open_store):
-    """Let a store and the model go through the same program; in the end every session is deleted.
+    """Run the same program on a store and the model; at the end every session is deleted.
 
-    Says how often the two were compared.
+    Returns the number of comparisons.
     """
     store, model, compared = open_store(), Model(), 0
     try:

@@ -1,4 +1,4 @@
-"""What the tests of sessions share: a clock to set, and answered calls as the call path makes them."""
+"""Shared by the tests of sessions: a manual clock, and completed calls as the call path creates them."""
 
 import time
 
@@ -14,7 +14,7 @@ def entry(number=1):
 
 
 def add(sessions, session, number=1, changes=None):
-    """One answered call, as the call path does it."""
+    """Add one completed call, as the call path does."""
     sessions.enter(session, time.monotonic() + SOON, twin="aexecute")
     try:
         if session.durable:

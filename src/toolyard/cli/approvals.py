@@ -1,4 +1,4 @@
-"""`toolyard approvals`: calls that wait for approval; and the prompt of `toolyard call`."""
+"""`toolyard approvals`: list, show and decide held calls; and the approval prompt of `toolyard call`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def deny_(approval_id: ApprovalName, /, *, reason: ReasonOption = None, options:
 
 
 def ask_at_terminal(ask: Ask) -> bool:
-    """Show the call and what it would change, and ask for a decision; end of input means no."""
+    """Show the call and what it would change, and ask for a decision; end of input denies it."""
     approval = ask.approval
     lines = [] if approval is None else _describe_call(approval)
     sys.stderr.write(visible("\n".join([f"{ask.tool.qualified_name} needs your approval:", *lines])) + "\n")
@@ -86,7 +86,7 @@ def ask_at_terminal(ask: Ask) -> bool:
 
 
 def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
-    """How to decide on a held call, as a command."""
+    """The command that approves a held call, with its deadline."""
     file = [] if config is None else ["-c", str(config)]
     command = shlex.join(["toolyard", "approvals", "approve", approval["id"], *file])
     return f"approve it before {approval['expires']}, or deny it:\n    {command}"
@@ -94,7 +94,7 @@ def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
 
 @contextmanager
 def _open_approvals(config: Path | None) -> Iterator[Approvals]:
-    """The approvals in the session store of that config, without loading its tools."""
+    """The approvals in the config's session store; tools are not loaded."""
     with open_sessions(config) as sessions:
         records = open_records(sessions.store, clock=steady_clock(sessions.store, dated=True))
         with closing(Approvals(records)) as approvals:

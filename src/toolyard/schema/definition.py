@@ -168,7 +168,7 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
     if isinstance(raw.get("toolSpec"), Mapping) and len(raw) == 1:
         changes.append(Change("/toolSpec", "Bedrock wrapper removed"))
         return dict(raw["toolSpec"])
-    inside = [key for key, value in raw.items() if isinstance(value, Mapping) and _tells_more(value, raw)]
+    inside = [key for key, value in raw.items() if isinstance(value, Mapping) and _tells_more(key, value, raw)]
     if len(inside) == 1:
         key = inside[0]
         changes.append(Change(pointer_of((key,)), f"what is in {key!r} read as the definition"))
@@ -179,12 +179,13 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
     return raw
 
 
-def _tells_more(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> bool:
-    """Whether the inner mapping describes the tool; `metadata` often has a name but describes something else."""
+def _tells_more(key: str, inner: Mapping[str, Any], outer: Mapping[str, Any]) -> bool:
+    """Whether the inner mapping describes the tool: an author or an owner has a name and a description, too."""
     name = inner.get("name")
     if not isinstance(name, str) or find_name(outer) not in (None, ("name", name)):
         return False
-    telling = {"description", *_INPUT_KEYS} if find_name(outer) is None else set(_INPUT_KEYS)
+    wraps = key in ("data", "metadata") and find_name(outer) is None
+    telling = {"description", *_INPUT_KEYS} if wraps else set(_INPUT_KEYS)
     return not telling.isdisjoint(inner) and telling.isdisjoint(outer)
 
 

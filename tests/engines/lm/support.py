@@ -1,4 +1,4 @@
-"""What the tests of the lm engine share."""
+"""Shared by the tests of the lm engine."""
 
 import json
 
@@ -36,7 +36,7 @@ def engine_of(server, *tools, kind="openai", config=(), **options):
 
 
 def user(tool, **arguments):
-    """The message that gives a call, as the engine is to write it."""
+    """The message with a call, as the engine should write it."""
     told = {"name": tool.qualified_name, "description": tool.description, "parameters": tool.parameters}
     if tool.output_parameters:
         told["output_parameters"] = tool.output_parameters

@@ -1,4 +1,4 @@
-"""Real MCP servers for tests: a process over stdio, and one on loopback that a test can look into."""
+"""Real MCP servers for tests: a process over stdio, and one on loopback that tests can inspect."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def entry(name, **more):
 
 
 def put_tools(folder, *tools):
-    """What the server lists from now on, beside its own."""
+    """Set the tools that the server lists from now on, in addition to its own."""
     new = folder / "tools.new"
     new.write_text(json.dumps(tools))
     new.replace(folder / "tools.json")
@@ -41,7 +41,7 @@ def log(folder):
 
 
 def pids(folder):
-    """Every process of the server that a client has connected to, eldest first."""
+    """Every server process that a client has connected to, oldest first."""
     found = sorted(folder.glob("pid-*"), key=lambda path: path.stat().st_mtime_ns)
     return [int(path.name.removeprefix("pid-")) for path in found]
 
@@ -151,7 +151,7 @@ def names(registry, namespace="raw"):
 
 
 def comes(registry, name, namespace="raw"):
-    """Wait until a tool is there."""
+    """Wait until a tool is registered."""
     return until(lambda: f"{namespace}::{name}" in registry)
 
 

@@ -1,4 +1,4 @@
-"""What tests of recording share."""
+"""Shared by tests of recording."""
 
 from engines.engine_support import registry_of
 from toolyard import PythonToolEngine, ReplayToolEngine

@@ -1,4 +1,4 @@
-"""Script directories with an engine behind them: real files, real workers."""
+"""Script directories with an engine: real files and workers."""
 
 import os
 import textwrap
@@ -20,7 +20,7 @@ TOOL_PARAMETERS = {{"type": "object"}}
 
 
 def put(folder, name, body):
-    """A file of one tool, and a place in the manifest for it."""
+    """Write a script with one tool, and add it to the manifest."""
     file = f"{name}.py"
     text = HEAD.format(name=name) + textwrap.dedent(body)
     (folder.path / file).write_text(text)
@@ -56,7 +56,7 @@ async def acall(engine, name, arguments=None, session="s", **more):
 
 
 def ends_late(attempt):
-    """Whether a call times out once it has begun; if it had not by then, which is the machine's affair, it is tried again."""
+    """Whether a call times out after it has begun; tried again if it had not begun, as on a busy machine."""
 
     def attempted():
         found = code(attempt())

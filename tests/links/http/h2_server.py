@@ -1,4 +1,4 @@
-"""A real HTTP/2 server on loopback that does whatever a test tells it to."""
+"""A real HTTP/2 server on loopback with behaviour defined by the test."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""A real server on loopback that speaks as the servers of language models do; tests say what the model says."""
+"""A real server on loopback with the protocol of language model servers; tests provide the model's replies."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from waiting import SOON
 
 
 class Asked:
-    """One request as it came in."""
+    """One received request."""
 
     def __init__(self, method, path, headers, body):
         self.method, self.path, self.headers, self.body = method, path, headers, json.loads(body)
@@ -51,8 +51,8 @@ SAYS = {"/v1/chat/completions": openai_says, "/api/chat": ollama_says, "/v1/mess
 
 
 class ModelServer:
-    """`replies` are used up one by one; then `otherwise` is asked. Each is a text that the model says, a body, or
-    (status, headers, body). `delay` is in seconds. `most` is how many were being answered at once at most."""
+    """Sends `replies` one by one, then calls `otherwise`. Each reply is a text by the model, a body, or
+    (status, headers, body). `delay` is in seconds. `most` is the highest number of concurrent requests."""
 
     def __init__(self, *replies, otherwise=None, delay=0.0, port=0, tls=None):
         self.asked = []

@@ -1,4 +1,4 @@
-"""A client for the conformance suite, on `McpLink`: the scenario comes in the environment, the address as last argument."""
+"""A client for the conformance suite, using `McpLink`: scenario from the environment, URL as the last argument."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from toolyard.sources.mcp.loader import read_entry
 
 
 def elicited(params):
-    """Accept, with the defaults of the schema, as the suite wants it."""
+    """Accept with the schema's defaults, as the suite expects."""
     properties = params.get("requestedSchema", {}).get("properties", {})
     content = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
     return {"action": "accept", "content": content}
 
 
 def usable(server, entries):
-    """The tools that a source of ours would load, with the arguments that are repeated in headers."""
+    """The tools that a source would load, with the arguments that are repeated in headers."""
     found = {}
     for entry in entries:
         try:
@@ -71,7 +71,7 @@ def main():
 
 
 def authorization(context, scenario, host):
-    """How to log in: by client credentials where the suite gives some, else by a person, played here."""
+    """How to log in: by client credentials if the suite gives any, else by a simulated user."""
     from toolyard.links.mcp import authorization as logins
 
     class Robot:
@@ -99,7 +99,7 @@ def authorization(context, scenario, host):
             return None
 
     logins.LOGIN = Robot()
-    # The suite's authorization servers are on this machine too, on other ports.
+    # The suite's authorization servers are also on this machine, on other ports.
     fields = {"type": "oauth", "hosts": (host, "localhost", "127.0.0.1")}
     for name in ("client_id", "client_secret"):
         if context.get(name):

@@ -1,4 +1,4 @@
-"""Servers for the tests of MCP links: real processes and real ports."""
+"""Servers for tests of MCP links: real processes and ports."""
 
 import json
 import os
@@ -29,14 +29,14 @@ def text_of(result):
 
 
 def raw_server(mode, **options):
-    """The server of one file, in one of its modes."""
+    """The command of `raw_stdio.py` in one of its modes."""
     args = (str(SERVERS / "raw_stdio.py"), mode)
     return McpServer(name=f"stdio: {mode}", transport="stdio", command=sys.executable, args=args, **options)
 
 
 @pytest.fixture
 def links():
-    """Makes links, and closes them."""
+    """Creates links and closes them."""
     made = []
 
     def make(server, handlers=None, **limits):
@@ -56,7 +56,7 @@ def free_port():
 
 
 class SdkServers:
-    """A process that has imported the official SDK, and forks servers."""
+    """A process that has imported the official SDK and forks servers."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -68,7 +68,7 @@ class SdkServers:
         )
 
     def start(self, *args):
-        """A server in a process of its own; its id."""
+        """Start a server in its own process; returns its id."""
         print(json.dumps(args), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
@@ -77,7 +77,7 @@ class SdkServers:
 
 
 class SdkServer:
-    """The official SDK's server in a process of its own."""
+    """The official SDK's server in its own process."""
 
     def __init__(self, servers, *args):
         self.port = free_port()
@@ -105,7 +105,7 @@ class SdkServer:
 
 @pytest.fixture(scope="session")
 def sdk_servers():
-    """What starts SDK servers."""
+    """The process that starts SDK servers."""
     servers = SdkServers()
     yield servers
     servers.close()
@@ -113,7 +113,7 @@ def sdk_servers():
 
 @pytest.fixture
 def sdk_server(sdk_servers):
-    """Starts SDK servers, and ends them."""
+    """Starts SDK servers and stops them."""
     started = []
 
     def start(*args):

@@ -1,4 +1,4 @@
-"""Calls a server, forks, and calls on both sides; prints who answered whom, one line each.
+"""Calls a server, forks, and calls from both processes; prints one line per response.
 
 forked_caller.py stdio SCRIPT | http URL
 """

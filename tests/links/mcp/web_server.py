@@ -1,4 +1,4 @@
-"""An MCP server over HTTP whose every answer a test can replace."""
+"""An MCP server over HTTP whose responses tests can replace."""
 
 import json
 import socket
@@ -21,7 +21,7 @@ def text(value):
 
 
 def answer(value):
-    """The act that answers a request with a result."""
+    """An act that answers a request with a result."""
     return lambda connection, request: whole(200, result(request, value))(connection, request)
 
 
@@ -38,7 +38,7 @@ def chunk(connection, data):
 
 
 def stream(*pieces, end=True, status=200):
-    """The act that answers with a stream of these events: bytes, or functions of the request that give bytes."""
+    """An act that answers with a stream of these events: bytes, or functions of the request that return bytes."""
 
     def act(connection, request):
         head = f"HTTP/1.1 {status} OK\r\ncontent-type: {SSE}\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -70,7 +70,7 @@ def reply_event(value, number=None):
 
 
 def until_closed(seen):
-    """Wait for the client to hang up, and say so."""
+    """Wait until the client closes the connection, and record it."""
 
     def wait(connection, request):
         connection.settimeout(SOON)
@@ -86,7 +86,7 @@ def until_closed(seen):
 
 
 class WebServer(FakeServer):
-    """Speaks the old or the new protocol at `/mcp`; `calls` maps a tool to the act that answers it."""
+    """Supports the old and the new protocol at `/mcp`; `calls` maps a tool to the act that answers it."""
 
     def __init__(self, modern=True, session="s-1", context=None):
         self.modern = modern
@@ -100,7 +100,7 @@ class WebServer(FakeServer):
 
     @property
     def sent(self):
-        """Messages of the client, in order."""
+        """The client's messages, in order."""
         return [request.json for request in self.requests if request.method == "POST" and request.path == "/mcp"]
 
     def choose(self, request):

@@ -1,4 +1,4 @@
-"""Scripts and pools for the tests of workers: real processes at every level this machine has."""
+"""Scripts and pools for tests of workers: real processes, at every sandbox level this machine supports."""
 
 import hashlib
 import os
@@ -22,13 +22,13 @@ def soon(seconds=SOON):
 
 
 def script(text, file="script.py"):
-    """A script of a text."""
+    """A script with this text."""
     source = textwrap.dedent(text).encode()
     return Code(file, hashlib.sha256(source).hexdigest(), source)
 
 
 def is_alive(pid):
-    """Whether a process runs; one that only waits to be buried does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -36,7 +36,7 @@ def is_alive(pid):
 
 
 def named(name):
-    """The processes that call themselves so, wherever they live."""
+    """Ids of all processes with this name."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -56,7 +56,7 @@ def call_yourself(name):
 
 @pytest.fixture
 def pools():
-    """Makes pools, and closes them."""
+    """Creates pools and closes them."""
     made = []
 
     def make(sandbox="auto", label="test scripts", **settings):
@@ -71,7 +71,7 @@ def pools():
 
 @pytest.fixture(params=AVAILABLE)
 def level(request):
-    """Every level that can be had here."""
+    """Every sandbox level that this machine supports."""
     return request.param
 
 
@@ -80,7 +80,7 @@ WITHOUT_BWRAP = [level for level in AVAILABLE if level != "bwrap"]
 
 @pytest.fixture(params=[*AVAILABLE[: -len(WITHOUT_BWRAP)], *ways_to_try(*WITHOUT_BWRAP)])
 def ending_level(request):
-    """A level for what ends and limits scripts: the two without bwrap do so by the same lines, so either will do."""
+    """A level for tests of ending and limiting scripts; the two without bwrap share that code, so either suffices."""
     return chosen_way(request)
 
 

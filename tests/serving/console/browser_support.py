@@ -1,4 +1,4 @@
-"""A page of a real browser that remembers what went wrong in it."""
+"""A page of a real browser that records errors."""
 
 from contextlib import contextmanager
 
@@ -18,7 +18,7 @@ def opened(browser, **options):
 
 
 def fits(page):
-    """Nothing sticks out sideways."""
+    """Check that nothing overflows horizontally."""
     return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
@@ -27,9 +27,9 @@ def focused(page):
 
 
 def audit(page, axe, dark=("color-contrast", "link-in-text-block")):
-    """What axe calls serious or worse, with the first element of each, in both colour schemes.
+    """Violations that axe rates serious or worse, with the first element of each, in both colour schemes.
 
-    In the second only by the rules that look at colours: no other finds anything else there.
+    The second scheme is checked only with the rules that depend on colours.
     """
     page.evaluate(axe)
     page.emulate_media(color_scheme="light", reduced_motion="reduce")

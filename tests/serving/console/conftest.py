@@ -1,4 +1,4 @@
-"""A browser, what audits pages in it, and clients that behave as a browser does."""
+"""A browser, accessibility audits, and HTTP clients that behave like a browser."""
 
 from contextlib import ExitStack
 
@@ -20,15 +20,15 @@ def browser():
 
 @pytest.fixture(scope="module")
 def shared_page(browser):
-    """For tests one after another: a page of its own costs each a process of the browser."""
+    """A page that tests share, since each new one costs a browser process."""
     with opened(browser) as page:
         yield page
 
 
-# What sticks out of a wide window sticks out of a narrow one, too.
+# Content that overflows a wide window also overflows a narrow one.
 @pytest.fixture(params=WINDOWS if SOAK else ["phone"])
 def page(shared_page, request):
-    """An empty page that knows no cookie and no problem; the console keeps nothing else in a browser."""
+    """An empty page without cookies or recorded problems; the console stores nothing else in a browser."""
     width, height = WINDOWS[request.param]
     shared_page.set_viewport_size({"width": width, "height": height})
     yield shared_page
@@ -45,9 +45,9 @@ def axe():
 
 @pytest.fixture
 def browse():
-    """Makes a client of a running server: it says where its forms come from, and keeps cookies.
+    """Creates clients of a running server that send `Origin` with forms and keep cookies.
 
-    Without TLS there is nothing to verify, and to read the authorities of this machine takes longer than most tests.
+    There is no TLS to verify, and loading the machine's CA certificates takes longer than most tests.
     """
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The console on a real server, and the tools that its tests look at."""
+"""The console on a real server, with tools for its tests."""
 
 import asyncio
 import re
@@ -55,7 +55,7 @@ def fail(reason: str) -> str:
 
 
 def sample_tools():
-    """One of each: simple, with every control, overloaded, failing, hostile."""
+    """Tools of each kind: simple, with every control, overloaded, failing, hostile."""
     room = {
         "type": "object",
         "additionalProperties": False,
@@ -129,7 +129,7 @@ def sample_tools():
 
 
 class Edges(ToolEnrichment):
-    """A dataflow that is known beforehand: each tool feeds the next one."""
+    """A fixed dataflow in which each tool feeds the next one."""
 
     writes = ("dataflow",)
 
@@ -139,7 +139,7 @@ class Edges(ToolEnrichment):
 
 
 class Keys:
-    """Two keys: one for everything, one that may look at `desk` alone."""
+    """Two keys: one for everything, one that may only list `desk`."""
 
     required = True
 
@@ -172,7 +172,7 @@ def service_of(tools, *, keys=None, metrics=None, enrichments=()):
 
 
 def form_token(client, path="/console/sign-in"):
-    """What a form of that page has to carry, for whoever the client is signed in as."""
+    """The CSRF token of a form on that page, for the client's sign-in."""
     found = re.search(r'name="form_token" value="([^"]+)"', client.get(path, follow_redirects=True).text)
     assert found is not None, f"no form at {path}"
     return found[1]
@@ -190,7 +190,7 @@ def app_of(service):
 
 @contextmanager
 def served(app):
-    """A real server on loopback; its address."""
+    """A real server on loopback; gives its URL."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))

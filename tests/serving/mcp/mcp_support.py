@@ -1,4 +1,4 @@
-"""A client of the MCP face made of nothing but sockets and JSON, so that what is wrong can be sent too."""
+"""A client of the MCP face with only sockets and JSON, so that it can also send invalid requests."""
 
 import http.client
 import json
@@ -78,7 +78,7 @@ class Session:
 
 
 def result(answer):
-    """The result of an answer, which is one."""
+    """The result of a response, which must not be an error."""
     assert answer.status == 200, answer
     found = answer.json if answer.headers["content-type"].startswith("application/json") else events(answer.body)[-1]
     assert "result" in found, found
@@ -86,7 +86,7 @@ def result(answer):
 
 
 def events(body):
-    """The messages of a stream that has ended."""
+    """The messages of a complete stream."""
     return [json.loads(data) for _, data in frames(body) if data]
 
 
@@ -101,7 +101,7 @@ def frames(body):
 
 
 class Reading:
-    """A stream that is open, read by a thread."""
+    """An open stream, read by a thread."""
 
     def __init__(self, served, method, path, body, headers, token=None):
         self.line = http.client.HTTPConnection("127.0.0.1", served.port, timeout=SOON)
@@ -125,7 +125,7 @@ class Reading:
             while data := self.answer.read1(65536):
                 self.body += data
         except (OSError, ValueError, http.client.HTTPException):
-            # Broken off, here or there.
+            # Closed by either side.
             pass
         self.over = True
 
@@ -139,7 +139,7 @@ class Reading:
         return [number for number, _ in frames(self.body) if number is not None]
 
     def wait(self, count):
-        """The first messages, once there are so many."""
+        """Wait for `count` messages and return them."""
         until(lambda: len(self.messages) >= count or self.over)
         assert len(self.messages) >= count, self.body
         return self.messages

@@ -115,7 +115,7 @@ def read_schema(text: str) -> tuple[Schema | None, str]:
     A schema wrapped in another object is unwrapped, and bare properties are put into a schema.
     """
     try:
-        value = find_json(text)
+        value = find_json(text, dict)
     except MalformedSource:
         value = None
     if not isinstance(value, dict) or not value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from toolyard.model.errors import MalformedSource
@@ -22,18 +23,21 @@ def strip_thought(text: str) -> str:
     return text.rpartition(_THOUGHT)[2].strip()
 
 
-def find_json(text: str) -> Any:
-    """Return the first JSON value; `MalformedSource` for the whole text if there is none."""
+def find_json(text: str, kind: type = object) -> Any:
+    """Return the first JSON value of that kind; `MalformedSource` for the whole text if there is none.
+
+    The whole text is returned if it is JSON, whatever its kind.
+    """
     said = strip_thought(text)
     try:
         return parse_json(said, what="answer")
     except MalformedSource as error:
         refusal = error
     for candidate in _list_candidates(said):
-        try:
-            return parse_json(candidate, what="answer")
-        except MalformedSource:
-            continue
+        with suppress(MalformedSource):
+            value = parse_json(candidate, what="answer")
+            if isinstance(value, kind):
+                return value
     raise refusal
 
 
@@ -41,8 +45,5 @@ def _list_candidates(said: str) -> Iterator[str]:
     yield from (match[1] for match in _FENCED.finditer(said))
     decoder = json.JSONDecoder()
     for _, match in zip(range(_PLACES), _BEGINS.finditer(said), strict=False):
-        try:
+        with suppress(ValueError, RecursionError):
             yield said[match.start() : decoder.raw_decode(said, match.start())[1]]
-            return
-        except (ValueError, RecursionError):
-            continue

@@ -1,1 +1,1 @@
-"""The console: what people look at in a browser, under `/console/`. Each screen is a view and a template."""
+"""The web console under `/console/`. Each screen is a view function and a template."""

@@ -1,4 +1,4 @@
-"""The Calls, Sessions and Approvals screens: what was called, what came of it, and what waits for somebody's word."""
+"""The Calls, Sessions and Approvals screens."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Row = dict[str, Any]
 
 _FILTERS = ("tool", "session", "code", "mode", "effects", "key", "errors")
 _CALLS, _SESSIONS, _ENTRIES, _APPROVALS = 50, 100, 50, 50
-"""On a page."""
+"""Rows per page."""
 _MOST = 2**53
 _WAITED = "A request that is waiting continues now; otherwise the caller sends the same call again, and it runs."
 
 
 async def show_calls(service: Service, request: Request) -> Row:
-    """`GET /console/calls`: the log, newest first, with the filters of `GET /v1/calls`."""
+    """`GET /console/calls`: the call log, newest first, with the filters of `GET /v1/calls`."""
     engine = service.yard.tool_engine
     page: Row = {"calls": []} if engine.journal is None else await CallRoutes(engine).find_page(request, _CALLS)
     return {
@@ -40,13 +40,13 @@ async def show_calls(service: Service, request: Request) -> Row:
         "filters": {name: value for name in _FILTERS if (value := query_str(request, name))},
         "calls": page["calls"],
         "next_cursor": page.get("next_cursor"),
-        # What the bars of those on the page are measured by.
+        # The full width of the duration bars on this page.
         "slowest_ms": max((call["duration_ms"] for call in page["calls"]), default=0.0),
     }
 
 
 async def show_call(service: Service, request: Request) -> Row:
-    """`GET /console/calls/{id}`: its row, and what was sent and came back, if that is the caller's and still kept."""
+    """`GET /console/calls/{id}`: its log row, and its session entry if that is the caller's and still stored."""
     engine, owner = service.yard.tool_engine, caller_of(request).principal.owner
     call = await CallRoutes(engine).find_call(request)
     session_id, seq = call.get("session_id", ""), call.get("seq", 0)
@@ -63,7 +63,7 @@ async def show_call(service: Service, request: Request) -> Row:
 
 
 async def show_sessions(service: Service, request: Request) -> Row:
-    """`GET /console/sessions`: some of the caller's, by id, and forks behind what they were forked from."""
+    """`GET /console/sessions`: a page of the caller's sessions by id, each followed by its forks."""
     principal, sessions = caller_of(request).principal, service.yard.tool_engine.sessions
     owner = principal.owner or ""
     found, parents = await sessions.off_loop(lambda: (list_sessions(sessions, owner), find_parents(sessions, owner)))
@@ -84,7 +84,7 @@ async def show_sessions(service: Service, request: Request) -> Row:
 
 
 def _arrange_tree(rows: list[Row]) -> list[Row]:
-    """Each row behind that of the session it was forked from, and as many forks deep as lie between."""
+    """Order rows depth-first, each fork after its parent, and add the `depth` of each."""
     names = {row["session_id"] for row in rows}
     forks: dict[str | None, list[Row]] = {}
     for row in rows:
@@ -99,9 +99,9 @@ def _arrange_tree(rows: list[Row]) -> list[Row]:
 
 
 async def show_session(service: Service, request: Request) -> Row:
-    """`GET /console/sessions/{session_id}`: a part of its history, eldest first, and what engines keep in it.
+    """`GET /console/sessions/{session_id}`: part of its history, oldest first, and its world.
 
-    Without `?after=` the last entries, and without `?at=` the world behind the last one.
+    Without `?after=`, shows the last entries; without `?at=`, the world after the last entry.
     """
     session_id, principal = path_value(request), caller_of(request).principal
     owner, sessions = principal.owner, service.yard.tool_engine.sessions
@@ -157,12 +157,12 @@ async def show_diff(service: Service, request: Request) -> Row:
 
 
 async def begin_session(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
-    """`POST /console/sessions`: an empty session, under a name of one's own or a new one."""
+    """`POST /console/sessions`: open an empty session; its id is generated if the form gives none."""
     return await _begin(service, request, form)
 
 
 async def fork_session(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
-    """`POST /console/sessions/{session_id}`: one that begins where this one now is, or once was."""
+    """`POST /console/sessions/{session_id}`: fork the session at its end, or after entry `at`."""
     text = form.get("at", "").strip()
     at = read_count(text)
     if text and at is None:
@@ -180,13 +180,13 @@ async def _begin(service: Service, request: Request, form: Mapping[str, str], **
 
 
 async def show_approvals(service: Service, request: Request) -> Row:
-    """`GET /console/approvals`: the inbox; `?state=` for those that wait no more, empty for all."""
+    """`GET /console/approvals`: pending approvals; `?state=` shows another state, and an empty one shows all."""
     state = query_str(request, "state")
     return await _list_approvals(service, caller_of(request).principal, state, query_str(request, "cursor"))
 
 
 async def count_waiting(service: Service, principal: Principal) -> str:
-    """How many calls wait for somebody's word, among those that are shown to them; empty for none."""
+    """The number of pending approvals that the principal sees, such as "3" or "50+"; empty for none."""
     page = await service.approvals.list_page(principal, state="pending", limit=_APPROVALS)
     count = len(page["approvals"])
     return "" if not count else f"{count}+" if "next_cursor" in page else str(count)
@@ -200,7 +200,7 @@ async def show_approval(service: Service, request: Request) -> Row:
 async def decide_approval(
     service: Service, request: Request, form: Mapping[str, str], notify: Notify
 ) -> Shown | Response:
-    """`POST /console/approvals/{id}`: what came of it stands in the inbox, or on the approval's own page."""
+    """`POST /console/approvals/{id}`: approve or deny; shows the outcome in the inbox or on the approval's page."""
     verdict = form.get("verdict")
     if verdict not in ("approve", "deny"):
         raise HttpFault(400, "request.invalid_form", "choose approve or deny")

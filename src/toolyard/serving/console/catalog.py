@@ -1,4 +1,4 @@
-"""The Catalog, Graph and Sources screens: what tools there are, which feed which, and where they come from."""
+"""The Catalog, Graph and Sources screens."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ Data = dict[str, Any]
 
 PAGE_SIZE = 100
 _FACETS = {"namespace": 60, "source": 20, "effect": 3, "tag": 30}
-"""What tools are told apart by, and how many values of it are offered."""
+"""The facets, each with the number of values offered."""
 _MOST_LINES = 200
-"""Of each kind of one source; `GET /v1/report` has all."""
+"""Report lines shown per source and kind; `GET /v1/report` has all."""
 _MOST_EDGES = 60
-"""More would be a tangle; a namespace narrows it down."""
+"""Edges drawn; more would be unreadable. Choosing a namespace reduces them."""
 
 
 class CatalogRow(msgspec.Struct, frozen=True):
-    """One name with its overloads, of which the first speaks for all."""
+    """One tool name; with overloads, the other fields describe the first of them."""
 
     name: str
-    """The qualified one."""
+    """Qualified name."""
     label: str
     namespace: str
     text: str
@@ -53,18 +53,18 @@ class CatalogRow(msgspec.Struct, frozen=True):
     source: str
     overloads: int
     held: bool = False
-    """True if a call of it waits for somebody's word."""
+    """True if calls of it need approval."""
     stale: bool = False
-    """True if its source could not be loaded again, so that this is what it gave last."""
+    """True if reloading its source failed, so that this is the last good definition."""
     score: float | None = None
-    """How likely it is what was looked for."""
+    """Estimated probability that this is the tool searched for."""
     fit: str = ""
-    """The same in a word."""
+    """The score in a word."""
 
 
 async def show_catalog(service: Service, request: Request) -> Data:
-    """`GET /console/tools`: every tool that the key may see, searched, narrowed down by facets, a hundred a page."""
-    # Off the loop: the first search of a catalog makes its index.
+    """`GET /console/tools`: the tools that the key may see, with search and facets; `PAGE_SIZE` per page."""
+    # In a thread: the first search of a catalog builds its index.
     return await asyncio.to_thread(_list_catalog, service.catalog, request)
 
 
@@ -75,7 +75,7 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     principal = caller_of(request).principal
     by_name = catalog.keep(principal, "console rows", partial(_make_rows, catalog, principal))
     rows = by_name.values()
-    # Kept, because pages of one list are looked at one after the other.
+    # Cached, because users page through one list.
     found, names, facets = catalog.keep(
         *(principal, ("console facets", *filters.items())),
         lambda _: (left := _narrow(rows, filters), {row.name for row in left}, _count_facets(rows, filters)),
@@ -101,25 +101,25 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
         "total": len(rows),
         "page": page,
         "pages": pages,
-        # How it was looked for: `lexical`, or by meaning, too.
+        # The search mode: `lexical`, or one that also compares meaning.
         "search": mode,
-        # True if what is nearest is shown, although it hardly fits.
+        # True if weak hits are shown too.
         "nearest": nearest,
-        # The session that somebody looks for a tool to run in, and the entry behind which it is to be simulated.
+        # The session to run the chosen tool in, and the entry after which to simulate it.
         "session": query_str(request, "session") or "",
         "at": query_str(request, "at") or "",
     }
 
 
 def list_stale(catalog: CatalogView) -> set[str]:
-    """The sources that could not be loaded again, so that their tools are what they gave last."""
+    """Names of the sources whose last reload failed, so that their last good tools are served."""
     return {source.source for source in catalog.registry.report.sources if source.state == "stale"}
 
 
 def _search(
     catalog: CatalogView, principal: Principal, query: str, left: Collection[str] | None, nearest: bool
 ) -> CatalogHits:
-    """What fits among the tools that are left: what is left out before it is ranked makes room for others."""
+    """Search the tools named in `left`, or all. Filtering before ranking leaves room for more hits that pass."""
     snapshot = catalog.registry.snapshot
     where = catalog.filter_visible(principal, snapshot)
     if left is not None:
@@ -129,7 +129,7 @@ def _search(
 
 
 def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> dict[str, CatalogRow]:
-    """By name, and tools of a namespace one after the other."""
+    """Rows by qualified name, grouped by namespace."""
     shows, held = catalog.visibility.filter_for(principal), partial(catalog.visibility.is_held, principal)
     rows: dict[str, list[CatalogRow]] = {}
     for name, candidates in snapshot.names.items():
@@ -148,7 +148,7 @@ def _row_of(name: str, tools: Sequence[Tool], held: bool) -> CatalogRow:
 
 
 def _take_hits(rows: Mapping[str, CatalogRow], hits: CatalogHits) -> list[CatalogRow]:
-    """The rows of what was found, each once, the best first."""
+    """The rows of the hits, without duplicates, best first."""
     marks: dict[str, Mapping[str, Any]] = {}
     for tool in hits.tools:
         marks.setdefault(tool.qualified_name, hits.of(tool))
@@ -163,16 +163,16 @@ def _narrow(rows: Collection[CatalogRow], filters: Mapping[str, str], but: str =
 
 
 def _list_values(rows: Collection[CatalogRow], facet: str) -> Iterable[str]:
-    """What they are found under."""
+    """The non-empty values of a facet in these rows, with repetitions."""
     if facet == "tag":
         return chain.from_iterable(row.tags for row in rows)
     return filter(None, map(attrgetter(facet), rows))
 
 
 def _count_facets(rows: Collection[CatalogRow], filters: Mapping[str, str]) -> list[Data]:
-    """How much each value would leave, beside what the other facets leave; the most common values first.
+    """For each facet, its values with the number of rows that pass the other facets' filters; most common first.
 
-    `more` counts the values that are not offered; search finds their tools.
+    `more` is the number of values that are not offered; search finds their tools.
     """
     facets = []
     for name, most in _FACETS.items():
@@ -187,7 +187,7 @@ def _count_facets(rows: Collection[CatalogRow], filters: Mapping[str, str]) -> l
 
 
 async def show_sources(service: Service, request: Request, notice: str = "") -> Data:
-    """`GET /console/sources`: how every source is, and what it loaded, rewrote and rejected; in load order."""
+    """`GET /console/sources`: for every source in load order, its state and what it loaded, rewrote and rejected."""
     check_admin(request)
     loaded, report = service.loaded, service.loaded.registry.report
     of_sources = sum(len(source.warnings) for source in report.sources)
@@ -197,23 +197,23 @@ async def show_sources(service: Service, request: Request, notice: str = "") -> 
         "generation": loaded.registry.generation,
         "sandbox": loaded.sandbox,
         "sources": [_describe_source(source) for source in report.sources],
-        # Warnings about names of several sources.
+        # Warnings about similar names in different sources.
         "look_alikes": msgspec.to_builtins(list(report.warnings[of_sources:][:_MOST_LINES])),
-        # What goes on beside the requests and does not work at the moment.
+        # Background work that currently fails.
         "failing": dict(service.failing),
         "notice": notice,
     }
 
 
 async def reload_sources(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Shown:
-    """`POST /console/sources`: every source again; one that fails keeps its last good tools."""
+    """`POST /console/sources`: reload every source; one that fails keeps its last good tools."""
     check_admin(request)
     await service.loaded.reload()
     return Shown("sources.html", await show_sources(service, request, "Sources reloaded."))
 
 
 def _describe_source(source: SourceReport) -> Data:
-    """One source, with the first of what is to be said about its entries."""
+    """One source, with the first `_MOST_LINES` report lines of each kind."""
     kinds = {"rewrites": source.rewrites, "rejected": source.rejected, "warnings": source.warnings}
     return {
         **{name: getattr(source, name) for name in ("source", "state", "error", "entries", "loaded", "rewritten")},
@@ -225,7 +225,7 @@ def _describe_source(source: SourceReport) -> Data:
 
 
 async def show_graph(service: Service, request: Request) -> Data:
-    """`GET /console/graph`: the strongest edges of the dataflow; `?namespace=` shows that one alone."""
+    """`GET /console/graph`: the strongest edges of the dataflow; `?namespace=` limits it to one namespace."""
     namespace, catalog = query_str(request, "namespace") or "", service.catalog
     principal = caller_of(request).principal
     list_edges = partial(_list_edges, catalog.visibility.filter_for(principal), namespace)
@@ -265,6 +265,6 @@ def _list_edges(shows: Shows | None, namespace: str, snapshot: Snapshot) -> Data
 
 
 def list_carried(dataflow: Dataflow, source: int, target: int) -> list[str]:
-    """The first of what goes over an edge, as `output → parameter`."""
+    """The first values that an edge passes on, as `output → parameter`."""
     edge = dataflow.edge(source, target)
     return [f"{feed.output} → {feed.parameter}" for feed in (edge.feeds if edge else ())[:3]]

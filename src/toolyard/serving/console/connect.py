@@ -1,4 +1,4 @@
-"""The Connect screen, and what to paste elsewhere: this server in the settings of clients, one call in languages."""
+"""The Connect screen, and snippets to copy: client settings for this server, and one call in several languages."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _KEY_WORD = "TOOLYARD_KEY"
 
 
 class Snippet(msgspec.Struct, frozen=True):
-    """Text to copy, and where it belongs."""
+    """Text to copy, and where to paste it."""
 
     id: str
     label: str
     text: str
     where: str = ""
-    """The file it goes to, or what it is, in a few words."""
+    """The file or place to paste it into."""
 
 
 async def show_clients(service: Service, request: Request) -> dict[str, Any]:
-    """`GET /console/connect`: where this server is, and how clients are told."""
+    """`GET /console/connect`: the address of this server, and settings for clients."""
     url, needs_key = base_url(request, service.block.public_url), service.keys.required
     with_mcp = service.block.mcp.enabled
     clients = write_client_snippets(url, with_key=needs_key, with_mcp=with_mcp)
@@ -42,7 +42,7 @@ async def show_clients(service: Service, request: Request) -> dict[str, Any]:
 def write_call_snippets(
     url: str, path: str, snapshot: Snapshot, tool: Tool, arguments: dict[str, Any], *, with_key: bool
 ) -> list[Snippet]:
-    """The same call with curl, from Python, over MCP, and as OpenAI's models are told of it. `path` names the tool."""
+    """One call with curl, from Python, over MCP, and as an OpenAI tool definition. `path` is the tool's URL path."""
     names = wire_names_of(snapshot)
     wire, openai = names.encode(tool), get_dialect("openai", [tool], names=names).format_tools([tool])
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": wire, "arguments": arguments}}
@@ -70,14 +70,14 @@ def _write_python(url: str, name: str, arguments: dict[str, Any], with_key: bool
 
 
 def _write_program(imports: str, made: str, url: str, rest: str, with_key: bool) -> str:
-    """Python that connects to a server, with the key of the environment where one is needed, and does something."""
+    """Python that connects to a server, with the key from the environment if `with_key`, followed by `rest`."""
     key = f', api_key=os.environ["{_KEY_WORD}"]' if with_key else ""
     os_first = "import os\n\n" if with_key else ""
     return f"{os_first}{imports}\n\n{made}({url!r}{key})\n{rest}"
 
 
 def write_client_snippets(url: str, *, with_key: bool, with_mcp: bool) -> list[Snippet]:
-    """What makes this server's tools those of a client; the key is named, never written."""
+    """Settings and programs by which clients use this server's tools; they reference the key and never contain it."""
     found = _write_mcp_clients(f"{url}/mcp", with_key) if with_mcp else []
     authorized = f' -H "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
     imports = "from toolyard.client import RemoteToolRegistry"
@@ -101,10 +101,10 @@ def _write_mcp_clients(url: str, with_key: bool) -> list[Snippet]:
 
     bridge: dict[str, Any] = {"command": "npx", "args": ["-y", "mcp-remote", url]}
     if url.startswith("http://") and not is_loopback(urlsplit(url).hostname or ""):
-        # Without it the bridge refuses to send anything unencrypted to another machine.
+        # Without it, the bridge refuses plain HTTP to another machine.
         bridge["args"].append("--allow-http")
     if with_key:
-        # Clients differ in how they split arguments with spaces, so that the space comes with the variable.
+        # Clients split arguments with spaces differently, so the space is inside the variable.
         bridge["args"] += ["--header", "Authorization:${AUTHORIZATION}"]
         bridge |= {"env": {"AUTHORIZATION": "Bearer ty_..."}}
     code = servers(server("${input:toolyard-key}", type="http", url=url), "servers")

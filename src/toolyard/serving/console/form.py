@@ -1,8 +1,8 @@
-"""A tool's input schema as a form, and what was filled in as arguments.
+"""An input schema as an HTML form, and a filled-in form as arguments.
 
-Whatever is simple gets a simple control, the rest is JSON text. A control left as it was shown stands for exactly the
-default it showed. One left empty is not sent, unless the schema insists on it. The arguments still have to satisfy the
-schema; that is for the one call path to say.
+Simple properties get a control of their type; the others are written as JSON. A control left unchanged gives exactly
+the default it showed. An empty control is left out unless the schema requires a value. Nothing is validated here beyond
+what parsing needs; the call path validates the arguments.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Kind = Literal["text", "long", "secret", "integer", "number", "date", "datetime"
 Schema = dict[str, Any]
 
 MAX_FIELDS = 100
-"""Properties beyond these are filled in as JSON: nobody scrolls through more."""
+"""Further properties are filled in as JSON, since a longer form is not usable."""
 MAX_OPTIONS = 500
 
 MORE = "more"
-"""The control for arguments that have no field."""
+"""Name of the control for arguments that have no field."""
 
 _LONG_NAMES = frozenset({"body", "code", "content", "html", "markdown", "message", "prompt", "script", "sql", "text"})
 _LONG = 255
@@ -38,7 +38,7 @@ _BRANCHING = frozenset({"anyOf", "oneOf", "if", "patternProperties", "dependentS
 _FORMATS: dict[str, Kind] = {"date": "date", "date-time": "datetime", "password": "secret"}
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-# What does not come back from a browser as it was sent.
+# Characters that a browser does not send back unchanged.
 _FRAGILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufdd0-\ufdef\ufffe\uffff]")
 
 _LIMITS = {
@@ -64,7 +64,7 @@ _WORDS = {
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One of several values to choose from; the control carries its number."""
+    """A value to choose from; the form submits its index."""
 
     value: Any
     label: str
@@ -74,43 +74,43 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     """One control of the form."""
 
     control: str
-    """Its name in the form; a number, since a property may be called anything."""
+    """Name of the control; numbered, since a property may have any name."""
     name: str
     kind: Kind
     required: bool = False
     nullable: bool = False
     description: str = ""
     rules: tuple[str, ...] = ()
-    """What the schema demands, in words."""
+    """Constraints of the schema, in words."""
     has_default: bool = False
     default: Any = None
     shown: str = ""
-    """The default as it stands in the control."""
+    """The default as the control shows it."""
     options: tuple[Option, ...] = ()
     placeholder: str = ""
     sample: Any = None
-    """A value to begin with, where somebody writes JSON."""
+    """A value to start from when writing JSON."""
     schema: str = ""
-    """The schema of what must be written as JSON, to be read by people."""
+    """For JSON controls, the formatted schema."""
     deprecated: bool = False
     base64: bool = False
-    """True for bytes, which a browser can read from a file."""
+    """True for base64 text, which the page can read from a file."""
 
     @property
     def must(self) -> bool:
-        """True if an empty control cannot be right: a browser may say so before anything is sent."""
+        """True if an empty control is always invalid, so that the browser may reject it."""
         if not self.required or self.nullable or self.has_default:
             return False
         return self.kind not in ("text", "long", "secret", "lines")
 
     @property
     def few(self) -> bool:
-        """True if all options fit side by side."""
+        """True if all options fit on one line."""
         return len(self.options) <= _FEW and all(len(option.label) <= _SHORT_LABEL for option in self.options)
 
 
 def form_fields(schema: Schema) -> list[FormField]:
-    """The controls for an input schema, in its own order; the last one is for what has no control, if anything."""
+    """The controls for an input schema, in its order; last, if needed, a JSON control for other arguments."""
     refs = References(schema)
     steps = iter(range(MAX_STEPS))
     root = fold_part(schema, refs)
@@ -131,12 +131,12 @@ def form_fields(schema: Schema) -> list[FormField]:
 
 
 def skeleton(fields: list[FormField]) -> dict[str, Any]:
-    """Arguments to begin with: defaults, and something in the place of what is required."""
+    """Arguments to start from: defaults, and samples for required properties."""
     return {field.name: field.sample for field in fields if field.has_default or field.required}
 
 
 def pretty(value: Any) -> str:
-    """JSON to be read by people; ASCII where a character would not survive a page."""
+    """Indented JSON; all ASCII if a character would not survive a browser form."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return json.dumps(value, indent=2) if _FRAGILE.search(text) else text
 
@@ -182,9 +182,9 @@ def _field(control: str, name: str, part: Any, refs: References, steps: Iterator
 
 
 def _unwrap_null(part: Schema, refs: References) -> tuple[Schema, bool]:
-    """The part without the wrappers that only say "or null", and whether they do."""
+    """The schema without "or null" wrappers, and whether null is allowed."""
     nullable = False
-    # A second wrapper may stand in the first one.
+    # Wrappers may be nested two deep.
     for keyword in ("anyOf", "oneOf", "anyOf", "oneOf"):
         branches = part.get(keyword)
         if not isinstance(branches, list):
@@ -245,7 +245,7 @@ def _text_kind(name: str, core: Schema) -> Kind:
 
 
 def _default_in(kind: Kind, options: tuple[Option, ...], default: Any, nullable: bool) -> tuple[Kind, str]:
-    """The kind of control that can show the default, and how it does."""
+    """The kind of control that can show the default, and its text there."""
     if kind == "choice":
         wanted = msgspec.json.encode(default)
         for number, option in enumerate(options):
@@ -273,7 +273,7 @@ def _is_line(item: str) -> bool:
 
 
 def _when(kind: Kind, default: str) -> tuple[Kind, str]:
-    """A browser's control blanks what it does not take for a date, so anything unusual is shown as text."""
+    """The same for dates. Browsers blank a date they cannot parse, so unusual ones get a text control."""
     try:
         if kind == "date" and _DATE.fullmatch(default):
             date.fromisoformat(default)
@@ -326,14 +326,14 @@ _NUMBER_DIGITS = 6
 
 
 class FilledForm(msgspec.Struct, frozen=True):
-    """A form as it came back: the arguments, and by control what keeps them from being sent."""
+    """A submitted form: the arguments, and mistakes by control."""
 
     arguments: dict[str, Any]
     mistakes: dict[str, str] = {}
 
 
 def read_form(fields: list[FormField], data: Mapping[str, str]) -> FilledForm:
-    """The arguments that a filled-in form stands for."""
+    """Read the arguments from a submitted form."""
     arguments: dict[str, Any] = {}
     mistakes: dict[str, str] = {}
     for field in fields:
@@ -350,7 +350,7 @@ def read_form(fields: list[FormField], data: Mapping[str, str]) -> FilledForm:
 
 
 def read_json_form(control: str, text: str) -> FilledForm:
-    """Arguments written as one JSON object."""
+    """Read arguments written as one JSON object."""
     try:
         value = _parsed(text.replace("\r\n", "\n")) if text.strip() else {}
         if not isinstance(value, dict):
@@ -361,7 +361,7 @@ def read_json_form(control: str, text: str) -> FilledForm:
 
 
 def _read(field: FormField, raw: str) -> Iterator[Any]:
-    """The value of one control, or nothing if it is to be left out."""
+    """Yield the value of one control, or nothing if the argument is to be left out."""
     if field.has_default and raw == field.shown:
         yield field.default
     elif raw == "":
@@ -373,7 +373,7 @@ def _read(field: FormField, raw: str) -> Iterator[Any]:
 def _empty(field: FormField) -> Iterator[Any]:
     if not field.required and not field.has_default:
         return
-    # A default that was wiped out is no longer wanted, so leaving it out, which brings it back, would be wrong.
+    # The user deleted the default; leaving the argument out would bring it back.
     if field.nullable:
         yield None
     elif field.kind in ("text", "long", "secret"):
@@ -418,7 +418,7 @@ def _number(kind: Kind, raw: str) -> int | float:
 
 def _moment(raw: str) -> str:
     local = _LOCAL.fullmatch(raw)
-    # A browser's control knows no zone; what is typed where there is no such control may have one.
+    # A browser's control has no zone; text typed without such a control may have one.
     return f"{local[1]}{local[2] or ':00'}Z" if local else raw
 
 
@@ -441,7 +441,7 @@ def _take_more(arguments: dict[str, Any], more: Any) -> None:
 
 
 def fill_form(fields: list[FormField], arguments: Mapping[str, Any]) -> dict[str, str] | None:
-    """By control, what has to stand in the form for `read_form` to give these arguments; None if no form can."""
+    """The text of each control for which `read_form` returns these arguments; None if no form can express them."""
     rest = dict(arguments)
     filled: dict[str, str] = {}
     for field in fields:

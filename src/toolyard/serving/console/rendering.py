@@ -1,4 +1,4 @@
-"""HTML from templates, everything escaped and nothing inline; the frame around every page, and its static files."""
+"""HTML from templates: the layout of every page, and its static files. Everything is escaped, nothing inline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CSP = (
 PAGE_HEADERS = {
     "content-security-policy": CSP,
     "x-content-type-options": "nosniff",
-    # Not "no-referrer": with that, browsers say "Origin: null" for the page's own forms.
+    # Not "no-referrer": browsers would then send "Origin: null" with the page's own forms.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -54,10 +54,10 @@ STATIC_FILES = {
 }
 
 FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
-"""The field of every form that shows that it came from a page of this server, looked at with the same sign-in."""
+"""The CSRF field: it shows that a form comes from a page of this server with the same sign-in."""
 
 MAX_SHOWN = 200_000
-"""Characters of an answer that a page shows; more would only freeze the browser."""
+"""Characters of a result that a page shows; more would freeze the browser."""
 _MAX_COLOURED = 50_000
 _TOKEN = re.compile(
     r'(?P<text>"(?:\\.|[^"\\])*")(?P<key>\s*:)?|(?P<word>\b(?:true|false|null)\b)|(?P<number>-?\d[\d.eE+-]*)'
@@ -73,7 +73,7 @@ _BADGES = {
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What an answered form shows."""
+    """The page that answers a form: a template and its data."""
 
     template: str
     view: Any
@@ -81,7 +81,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class PageRenderer:
-    """Makes whole pages."""
+    """Renders complete pages."""
 
     def __init__(
         self, keys: KeyRing, make_token: Callable[[Scope], str], screens: Sequence[Any], *, metrics_on: bool
@@ -89,12 +89,12 @@ class PageRenderer:
         self._keys = keys
         self._make_token = make_token
         self._screens = screens
-        """Where every page leads to: each has a `label`, a `path`, and whether it is for an `admin`."""
+        """Entries of the navigation, with `label`, `path` and `admin`."""
         self._metrics_on = metrics_on
 
     @property
     def asks_for_keys(self) -> bool:
-        """False where everybody may do everything: no key was ever made."""
+        """False if no key was ever created, so that anyone may do everything."""
         return self._keys.required
 
     def render(
@@ -107,7 +107,7 @@ class PageRenderer:
         headers: Headers = (),
         waiting: str = "",
     ) -> Response:
-        """A whole page that shows `view`; `waiting` is how many calls wait for somebody's word, if any."""
+        """Render a complete page with `view`; `waiting` is the number of pending approvals, empty for none."""
         from markupsafe import Markup
 
         principal = caller_of(request).principal
@@ -130,14 +130,14 @@ class PageRenderer:
                 waiting=waiting,
             )
         )
-        # Escaped surrogates can reach a page from a tool's answer; no encoding has a place for them.
+        # A tool's result may contain escaped lone surrogates, which UTF-8 cannot encode.
         body = text.encode("utf-8", errors="replace")
         response = Response(body, status, {**PAGE_HEADERS, **_NO_STORE}, HTML)
         response.raw_headers += headers
         return response
 
     def render_fault(self, request: Request, fault: HttpFault) -> Response:
-        """A refused request as a page; for somebody who is not signed in, the way to do so."""
+        """A refused request as a page, or a redirect to the sign-in page if a page needs a key."""
         if fault.status == 401 and self.asks_for_keys and request.method in ("GET", "HEAD"):
             path, query = local_path(request), request.scope["query_string"].decode("ascii", errors="replace")
             there = "" if path in ("/", CONSOLE) else quote(path, safe="/:") + (f"?{query}" if query else "")
@@ -146,7 +146,7 @@ class PageRenderer:
 
 
 def redirect(request: Request, to: str, headers: Headers = ()) -> Response:
-    """See there instead, by GET; `to` is a path of this application, wherever that is mounted."""
+    """A 303 redirect; `to` is a path within this application, without its mount point."""
     location = quote(request.scope.get("root_path", "") + to, safe="/:?&=%#+-._~")
     response = Response(b"", 303, {**PAGE_HEADERS, **_NO_STORE, "location": location})
     response.raw_headers += headers
@@ -154,27 +154,27 @@ def redirect(request: Request, to: str, headers: Headers = ()) -> Response:
 
 
 def local_path(request: Request) -> str:
-    """The path as this application knows it, wherever that is mounted."""
+    """The request path without the application's mount point."""
     path: str = request.scope["path"]
     return path.removeprefix(request.scope.get("root_path", "")) or "/"
 
 
 def _spell_twin(request: Request) -> str:
-    """Where the same is as JSON."""
+    """URL of the page's JSON twin."""
     path: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
     query = request.scope["query_string"]
     return (path.rstrip(b"/") + b".json" + (b"?" + query if query else b"")).decode("latin-1")
 
 
 def static_file(name: str) -> Response:
-    """One of the files that pages refer to."""
+    """A static file of the pages."""
     return Response(_static(name), headers={**PAGE_HEADERS, **_KEPT}, media_type=STATIC_FILES[name])
 
 
 def item_path(kind: str, name: str) -> str:
-    """Where the page of one tool, session or call is; slashes are encoded, so that no name becomes a path of its own.
+    """Path of the page of one tool, session or call. Slashes in the name are encoded, so it stays one path segment.
 
-    So is the dot of a name that would look like the address of a page's twin.
+    So is the dot of a name that ends like the URL of a JSON twin.
     """
     spelt = quote(name, safe=":")
     if spelt.endswith(".json"):
@@ -183,12 +183,12 @@ def item_path(kind: str, name: str) -> str:
 
 
 def tool_path(name: str) -> str:
-    """Where a tool's page is."""
+    """Path of a tool's page."""
     return item_path("tools", name)
 
 
 def coloured(text: str) -> Markup:
-    """JSON text with its parts marked for the stylesheet."""
+    """JSON text with tokens marked up for syntax colours."""
     from markupsafe import Markup, escape as marked
 
     if len(text) > _MAX_COLOURED:
@@ -204,7 +204,7 @@ def coloured(text: str) -> Markup:
 
 
 def shown_json(value: Any) -> Markup:
-    """A JSON value to be read, cut where it becomes too long for a page."""
+    """A formatted JSON value, cut at `MAX_SHOWN` characters."""
     from markupsafe import escape as marked
 
     text = pretty(value)
@@ -215,18 +215,18 @@ def shown_json(value: Any) -> Markup:
 
 
 def short_json(value: Any, most: int = 160) -> str:
-    """A JSON value on one line, cut where that becomes too long."""
+    """A JSON value on one line, cut at `most` characters."""
     text = msgspec.json.encode(value).decode(errors="replace")
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def first_line(text: str) -> str:
-    """What a description begins with: its first paragraph, on one line."""
+    """The first paragraph of a description, on one line."""
     return " ".join(text.strip().partition("\n\n")[0].split())[:300]
 
 
 def took(milliseconds: float) -> str:
-    """A duration in the unit people would say it in."""
+    """A duration with a readable unit."""
     if milliseconds < 0.1:
         return f"{milliseconds * 1000:.0f} µs"
     if milliseconds < 1000:
@@ -236,14 +236,14 @@ def took(milliseconds: float) -> str:
 
 @cache
 def badge(kind: str) -> Markup:
-    """What is to be seen of a tool or call at once, in a word, and why."""
+    """A one-word label of a tool or call, with its explanation as tooltip."""
     from markupsafe import Markup
 
     return Markup('<span class="badge {}" title="{}">{}</span>').format(kind, _BADGES[kind][1], _BADGES[kind][0])
 
 
 def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
-    """Rows of calls as their template wants them, escaped: value by value in there would be most of a page's time."""
+    """Escaped cells for rows of calls. Formatting them in the template would take most of the rendering time."""
     day = ""
     for call in calls:
         new_day, day = call["time"][:10] if call["time"][:10] != day else "", call["time"][:10]
@@ -261,8 +261,8 @@ def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[obj
 
 
 def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[str, ...]]:
-    """Rows of the catalog (`CatalogRow`), likewise."""
-    # A path is quoted, which leaves nothing to escape.
+    """Escaped cells for rows of the catalog (`CatalogRow`)."""
+    # `tool_path` is URL-quoted, so it needs no escaping.
     root, more = escape(root), escape(with_query("", **query))
     for row in rows:
         marks: list[str] = [] if row.effect == "unknown" else [badge(row.effect)]
@@ -280,17 +280,17 @@ def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[s
 
 
 def rest_of(mapping: dict[str, Any], key: str) -> dict[str, Any]:
-    """The mapping without what is said elsewhere."""
+    """The mapping without `key`."""
     return {name: value for name, value in mapping.items() if name != key}
 
 
 def runs_of(rows: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:
-    """Neighbouring rows that are alike in something, and what that is."""
+    """Consecutive rows with the same value of `attribute`, each group with that value."""
     return [(value, list(run)) for value, run in groupby(rows, key=attrgetter(attribute))]
 
 
 def with_query(path: str, **parameters: str | int | None) -> str:
-    """A path with those parameters that say something."""
+    """The path with a query string of the parameters that are not empty or None."""
     given = {name: value for name, value in parameters.items() if value not in ("", None)}
     return f"{path}?{urlencode(given)}" if given else path
 
@@ -298,7 +298,7 @@ def with_query(path: str, **parameters: str | int | None) -> str:
 @cache
 def _static(name: str) -> bytes:
     if name == "cytoscape.js":
-        # The one that the page of `toolyard graph` has in it.
+        # The file that `toolyard graph` embeds.
         from toolyard.insight.graph import CYTOSCAPE, read_static
 
         return read_static(CYTOSCAPE).encode()
@@ -307,13 +307,13 @@ def _static(name: str) -> bytes:
 
 @cache
 def _static_url(name: str) -> str:
-    # The hash lets a browser keep the file and still see a new one at once.
+    # With the hash, browsers can cache the file for good and still get a new version at once.
     return f"{CONSOLE}/static/{name}?v={hashlib.sha256(_static(name)).hexdigest()[:12]}"
 
 
 @lru_cache(maxsize=8)
 def _environment(root: str = "") -> Environment:
-    """The templates, with links for an application that is mounted at `root`."""
+    """The Jinja environment, with links for an application mounted at `root`."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -336,7 +336,7 @@ def _environment(root: str = "") -> Environment:
         coloured=coloured,
         runs_of=runs_of,
         thousands="{:,}".format,
-        # The page's script says how long ago, or in how long, that is.
+        # console.js replaces it with a relative time.
         moment=lambda text: moment.format(text, text[:19].replace("T", " ")),
     )
     environment.globals.update(

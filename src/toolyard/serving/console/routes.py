@@ -1,8 +1,8 @@
-"""`Console`: the table of screens and forms, and what each of them is as operations.
+"""`Console`: the table of screens and forms, and the operations made from it.
 
-A screen is a view function and a template. `GET /console/x` shows what the function returns, which is plain data, and
-`GET /console/x.json`, its twin, says the same to programs. A form's answer is a page, too. A script that sends it may
-ask for `text/event-stream`, and is told of progress first.
+A screen is a view function and a template. `GET /console/x` renders the plain data that the function returns, and
+`GET /console/x.json`, its twin, returns the same data as JSON. A form is answered with a page. A script that submits
+one with `Accept: text/event-stream` receives progress events first, then the page.
 """
 
 from __future__ import annotations
@@ -57,28 +57,28 @@ _EVENTS = "What pages follow: the same as /v1/events, by the sign-in of the cons
 _TWIN = ".json"
 _STREAM = "text/event-stream"
 _PROGRESS_SECONDS = 0.1
-"""Between two events of one stream: what comes sooner replaces what was not sent yet."""
+"""Interval between progress events of one stream; a newer notice replaces one not yet sent."""
 
 View = Callable[[Service, Request], Awaitable[Any]]
 Act = Callable[[Service, Request, Mapping[str, str], Notify], Awaitable[Shown | Response]]
 
 
 class Screen(msgspec.Struct, frozen=True):
-    """One page: where it is, how it looks, and what it is about."""
+    """One page: its path, template and view."""
 
     path: str
     template: str
     view: View
-    """Returns plain data, or structs of it: all that the template gets, and all that the twin says."""
+    """Returns plain data or structs: the input of the template, and the body of the twin."""
     label: str = ""
-    """What the navigation calls it; empty for a page that others lead to."""
+    """Label in the navigation; empty for pages that are not in it."""
     admin: bool = False
-    """True if only keys with `*:admin` are led there."""
+    """True if the navigation shows it to keys with `*:admin` only."""
     heavy: bool = False
     act: Act | None = None
-    """What its form does, if it has one."""
+    """Handles its form, if it has one."""
     runs: bool = False
-    """True if that runs a tool."""
+    """True if the form runs a tool."""
 
 
 SCREENS = (
@@ -100,7 +100,7 @@ _SIGN_IN, _SIGN_OUT = f"{CONSOLE}/sign-in", f"{CONSOLE}/sign-out"
 
 
 class Console:
-    """What people look at: the operations, and how a refusal looks at each of them."""
+    """The operations of the console, and the error page for each of its paths."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -115,7 +115,7 @@ class Console:
         )
 
     def operations(self) -> list[Operation]:
-        """Every page with its twin, and the forms; those without a sign-in are open to anybody, and take little."""
+        """Every page, its twin, and the forms. Forms open to unauthenticated clients have a small body limit."""
         found = []
         for screen in SCREENS:
             for path, show in ((screen.path, self._show_page), (screen.path + _TWIN, self._show_twin)):
@@ -138,7 +138,7 @@ class Console:
         return found
 
     def fault_pages(self) -> dict[str, FaultPage]:
-        """By path: how a refusal looks where people look; those of twins are JSON."""
+        """Error pages by path. Twins are not included: their errors are JSON."""
         paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT, *_ELSEWHERE]
         return dict.fromkeys(paths, self._renderer.render_fault)
 
@@ -156,7 +156,7 @@ class Console:
         async def show(request: Request) -> Response:
             raw: bytes = request.scope.get("raw_path") or b""
             if not raw.endswith(_TWIN.encode()):
-                # `item_path` spells the dot of a name that ends like this, so that it means no twin.
+                # `item_path` encodes the dot of a name that ends like a twin's path.
                 request.scope["path_params"] = {
                     name: value + _TWIN for name, value in request.scope["path_params"].items()
                 }
@@ -166,14 +166,14 @@ class Console:
         return show
 
     async def _ask_for_key(self, request: Request, after: str | None = None, problem: str = "") -> Response:
-        """`GET /console/sign-in`: asks for a key; where there are no keys, there is nothing to ask."""
+        """`GET /console/sign-in`: ask for a key; redirects to the catalog if the server has no keys."""
         if not self._renderer.asks_for_keys:
             return redirect(request, CONSOLE)
         view = {"next": check_next(query_str(request, "next") or "") if after is None else after, "problem": problem}
         return self._renderer.render(request, "sign_in.html", view, status=401 if problem else 200)
 
     async def _sign_in(self, service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
-        """`POST /console/sign-in`: leaves a cookie that no script and no other site can use, for the console alone."""
+        """`POST /console/sign-in`: set a cookie for the console that scripts and other sites cannot use."""
         after, keys = check_next(form.get("next", "")), service.keys
         if not keys.required:
             return redirect(request, CONSOLE)
@@ -186,7 +186,7 @@ class Console:
         return redirect(request, after or CONSOLE, (self.browser.write_cookie(request.scope, note),))
 
     async def _sign_out(self, service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
-        """`POST /console/sign-out`: takes the cookie back, whether or not it is still good."""
+        """`POST /console/sign-out`: delete the cookie, whether or not it is still valid."""
         gone = self.browser.write_cookie(request.scope, "", "; Max-Age=0")
         return redirect(request, _SIGN_IN, (gone,))
 
@@ -225,7 +225,7 @@ class Console:
 
 
 class _LatestNotice:
-    """What a tool said last, from whichever thread; only that is worth showing."""
+    """The latest notice of a running tool; `put` may be called from any thread."""
 
     def __init__(self) -> None:
         self.there = asyncio.Event()
@@ -245,7 +245,7 @@ class _LatestNotice:
 
 
 async def _send_events(send: Send, latest: _LatestNotice, work: asyncio.Task[Response]) -> None:
-    """Progress as it comes, and at last the page."""
+    """Send progress events while `work` runs, then the page."""
     await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
     while not work.done():
         if latest.there.is_set():
@@ -266,7 +266,7 @@ async def _lead_home(request: Request) -> Response:
 
 
 async def _refuse_unknown(request: Request) -> Response:
-    """`GET /console/{screen}` for one that does not exist."""
+    """`GET /console/{screen}` for an unknown screen: 404."""
     raise HttpFault(404, "route.not_found", f"the console has no page {local_path(request)}")
 
 

@@ -1,4 +1,4 @@
-"""A value of the shape that a schema asks for, for a person to fill in."""
+"""Sample values for a schema, for users to edit."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from toolyard.schema.subschemas import References, allowed_values, types_of
 Schema = dict[str, Any]
 
 MAX_STEPS = 200
-"""Values in all samples of one form together: schemas may be deep and wide, and go round in circles."""
+"""Limit on the values in all samples of one form, since schemas may be deep, wide and recursive."""
 _DEPTH, _WIDTH = 4, 8
 _BY_FORMAT = {"date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z"}
 
 
 def fold_part(part: Any, refs: References) -> Schema:
-    """The part with its `$ref` and `allOf` folded in; the call is checked by the whole schema anyway."""
+    """The subschema with its `$ref` and `allOf` merged in. Approximate: calls are validated by the complete schema."""
     return fold_schema(part, refs, lambda lost: None)[0] if isinstance(part, dict) else {}
 
 
 def make_sample(part: Any, refs: References, steps: Iterator[int], depth: int = 0) -> Any:
-    """Its default or an example if it has one; else what is required, or if nothing is, some of what is allowed."""
+    """The default or an example, if any; else the required properties, or some optional ones if none is required."""
     is_over = next(steps, None) is None or depth >= _DEPTH
     core = fold_part(part, refs)
     for keyword in ("oneOf", "anyOf"):
@@ -38,7 +38,7 @@ def make_sample(part: Any, refs: References, steps: Iterator[int], depth: int = 
         return {} if is_over else _sample_object(core, refs, steps, depth)
     if kind == "array":
         items, each = core.get("prefixItems") or [core.get("items")], core.get("items")
-        # A list of plain text has a control for it, which is empty at first.
+        # A list of strings has its own control, which starts empty.
         is_empty = is_over or (depth == 0 and isinstance(each, dict) and each.get("type") == "string")
         return [] if is_empty else [make_sample(one, refs, steps, depth + 1) for one in items[:_WIDTH] if one]
     if kind in ("integer", "number"):

@@ -1,4 +1,4 @@
-"""Signing in with a key to see the console; the token that shows a form to be one of ours; and reading forms."""
+"""Signing in to the console with an API key, CSRF tokens, and reading submitted forms."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(rf"{CONSOLE}(?:/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)*/?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")
 _MAX_FIELDS = 2000
 MAX_SIGN_IN = 4 * 1024
-"""Bytes of a form that anybody may send."""
+"""Size limit in bytes of a form that needs no sign-in."""
 
 
 class BrowserSignIn:
-    """What stays with whoever is signed in, a cookie, and the token that shows a form to be made for them.
+    """The sign-in cookie and the CSRF token.
 
-    An API takes no cookies. Whether one is still good, the key ring says. A page of another site can send a form, and
-    cannot read one of ours.
+    Only the console accepts the cookie, never the API. The key ring decides whether it is still valid. A page of
+    another site can submit a form but cannot read ours, so it does not know the token.
     """
 
     def __init__(self, keys: KeyRing, port: int) -> None:
@@ -33,26 +33,26 @@ class BrowserSignIn:
         self._port = port
 
     def read_cookie(self, scope: Scope) -> str | None:
-        """The value; None if nobody is signed in."""
+        """The cookie's value; None without a sign-in."""
         return Request(scope).cookies.get(self._name(scope))
 
     def write_cookie(self, scope: Scope, value: str, more: str = "") -> tuple[bytes, bytes]:
-        """The header that leaves it in a browser."""
+        """The `Set-Cookie` header."""
         secure = "; Secure" if scope.get("scheme") == "https" else ""
         cookie = f"{self._name(scope)}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}"
         return b"set-cookie", cookie.encode("ascii")
 
     def _name(self, scope: Scope) -> str:
-        # Cookies know hosts, not ports: two servers on one host would overwrite each other's. And with the prefix no
-        # other host and no page without TLS can set it.
+        # Cookies are per host, not per port, so the name has the port: two servers on one host do not overwrite each
+        # other's. With the prefix, no other host and no page without TLS can set the cookie.
         return f"{'__Host-' if scope.get('scheme') == 'https' else ''}toolyard_{self._port}"
 
     def make_token(self, scope: Scope) -> str:
-        """For forms that are shown to whoever makes this request."""
+        """The CSRF token for forms shown in response to this request."""
         return self._keys.notes().mark_form(self.read_cookie(scope) or "")
 
     def read_form(self, request: Request) -> dict[str, str]:
-        """The fields of a submitted form; 403 unless its token is the one of this sign-in."""
+        """The fields of a submitted form; 403 unless its token belongs to this sign-in."""
         fields = _read_fields(request)
         given = fields.pop(FORM_TOKEN, "")
         if not hmac.compare_digest(given.encode(), self.make_token(request.scope).encode()):
@@ -66,14 +66,14 @@ class BrowserSignIn:
 
 
 def sign_note(keys: KeyRing, token: str) -> str:
-    """What the cookie of whoever holds that key says; `HttpFault` 401 if nobody does."""
+    """The cookie value for a key; `HttpFault` 401 if the key is not valid."""
     if not _KEY.fullmatch(token):
         raise HttpFault(401, "auth.invalid", "a key begins with ty_ and is one long word")
     return keys.sign(keys.find(token))
 
 
 def _read_fields(request: Request) -> dict[str, str]:
-    """The fields of a submitted form; each may be there once."""
+    """The fields of a submitted form; none may be repeated."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HttpFault(
@@ -91,5 +91,5 @@ def _read_fields(request: Request) -> dict[str, str]:
 
 
 def check_next(given: str) -> str:
-    """Where to go after signing in: only to pages of ours, since anything else could lead somebody astray."""
+    """The path to go to after signing in: only pages of the console, to prevent open redirects."""
     return given if _NEXT.fullmatch(given) else ""

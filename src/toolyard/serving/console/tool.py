@@ -1,4 +1,4 @@
-"""The Tool screen: what a tool is, the form that runs it, what came of that, and the same call elsewhere."""
+"""The Tool screen: a tool's definition, the form that runs it, the result, and snippets for the same call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolyard.serving.service import Service
 Data = dict[str, Any]
 
 _JSON = "json"
-"""The control that holds all arguments, where they are written as JSON."""
+"""Name of the control that holds all arguments as JSON."""
 _TEMPLATE = "tool.html"
 _MOST_NEIGHBORS = 8
 _MOST_ENTRIES = 2**53
@@ -37,26 +37,26 @@ _CHANGED = "This tool has changed since its form was shown, so nothing was run. 
 
 
 class _Draft(msgspec.Struct, frozen=True):
-    """A form as it is to be shown: of which tool, and with what in it."""
+    """The form to show: its tool and its contents."""
 
     tool: Tool
     overloads: list[Tool]
     fields: list[FormField]
     as_json: bool = False
     filled: dict[str, str] = {}
-    """By control, as they stand in the form."""
+    """Text by control."""
     mistakes: dict[str, str] = {}
     arguments: Data | None = None
     answer: Data | None = None
     notice: str = ""
     session: str = ""
-    """The session that it runs in; empty for none."""
+    """The session to run in; empty for none."""
     at: int | None = None
-    """The entry of the session behind which it is simulated; None for its end."""
+    """The entry of the session after which to simulate; None for the end."""
 
 
 async def show_tool(service: Service, request: Request) -> Data:
-    """`GET /console/tools/{name}`; `?session=` runs it there, and `&entry=` begins with what was sent then."""
+    """`GET /console/tools/{name}`; `?session=` selects the session, `&entry=` fills in the arguments of that entry."""
     found = _find_overloads(service.catalog, request)
     chosen = query_str(request, "fingerprint") or ""
     tool = next((one for one in found if chosen and one.fingerprint.startswith(chosen)), None)
@@ -76,13 +76,13 @@ async def show_tool(service: Service, request: Request) -> Data:
 
 
 async def run_tool(service: Service, request: Request, data: Mapping[str, str], notify: Notify) -> Shown:
-    """`POST /console/tools/{name}`: runs the overload whose form was sent, and shows what came of it beside it."""
+    """`POST /console/tools/{name}`: run the overload whose form was sent, and show the result beside the form."""
     found = _find_overloads(service.catalog, request)
     mode: Mode = "simulate" if data.get("mode") == "simulate" else "execute"
     session, at = data.get("session", ""), read_count(data.get("at", ""))
     tool = next((one for one in found if one.definition_hash == data.get("definition")), None)
     if tool is None:
-        # Another tool than the one that was looked at: its form must be seen before it runs.
+        # The definition has changed since the form was rendered, so show the new form before running anything.
         fields = form_fields(found[0].parameters)
         filled = _fill_defaults(fields)
         draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session, at=at)
@@ -107,10 +107,10 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
 
 
 def _turn_form(service: Service, request: Request, data: Mapping[str, str], draft: _Draft) -> Shown:
-    """The form as JSON, or JSON as the form, with what was filled in so far; secrets have to be typed again."""
+    """Switch between form and JSON, keeping what was filled in; secrets must be typed again."""
     fields, was_json = draft.fields, _JSON in data
     form = read_json_form(_JSON, data[_JSON]) if was_json else read_form(fields, data)
-    # A field that nothing was typed into is no mistake here.
+    # An empty field is not a mistake yet.
     mistakes = {control: words for control, words in form.mistakes.items() if data.get(control)}
     secret = {field.control: field.name for field in fields if field.kind == "secret"}
     filled, notice = None, ""
@@ -138,7 +138,7 @@ def _fill_defaults(fields: list[FormField]) -> dict[str, str]:
 
 
 def _find_overloads(catalog: CatalogView, request: Request) -> list[Tool]:
-    """Every overload of a name, alias or unmistakable bare name that may be seen."""
+    """Every visible overload of a qualified name, alias or unambiguous bare name."""
     name, shows = path_value(request), catalog.visibility.filter_for(caller_of(request).principal)
     snapshot = catalog.registry.snapshot
     try:
@@ -147,13 +147,13 @@ def _find_overloads(catalog: CatalogView, request: Request) -> list[Tool]:
     except UnknownToolError:
         found = []
     if not found:
-        # The same words for a tool that may not be seen: that it exists is not everybody's to know.
+        # The same message for a tool that the key may not see, so as not to reveal that it exists.
         raise catalog.make_unknown(caller_of(request).principal, name, by_id=False)
     return found
 
 
 async def _find_sent(service: Service, request: Request, session: str) -> Data | None:
-    """The arguments of an entry of a session, to be sent again with changes; None if no entry is named."""
+    """The arguments of the session entry that the query names; None if it names none."""
     entry = query_int(request, "entry", 1, _MOST_ENTRIES, 0)
     if not session or not entry:
         return None
@@ -183,7 +183,7 @@ async def _run_call(service: Service, request: Request, draft: _Draft, mode: Mod
 
 @asynccontextmanager
 async def _open_session(service: Service, request: Request, draft: _Draft) -> AsyncIterator[str | None]:
-    """The session to run in: behind an earlier entry a fork of it, which is gone afterwards."""
+    """The session to run in; with `draft.at`, a temporary fork after that entry."""
     if not draft.session or draft.at is None:
         yield draft.session or None
         return
@@ -197,7 +197,7 @@ async def _open_session(service: Service, request: Request, draft: _Draft) -> As
 
 
 def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
-    """Everything a tool's page shows."""
+    """The data of a tool's page."""
     tool, catalog, principal = draft.tool, service.catalog, caller_of(request).principal
     fed_by, feeds = _find_neighbors(catalog, request, tool)
     shared = ("fields", "as_json", "filled", "mistakes", "answer", "notice", "session", "at")
@@ -215,7 +215,7 @@ def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
         "may_run": draft.at is None and principal.may("execute", tool),
         "may_simulate": principal.may("simulate", tool),
         "snippets": _write_snippets(service, request, draft),
-        # Both None if nobody has studied the dataflow here.
+        # Both None without a dataflow enrichment.
         "fed_by": fed_by,
         "feeds": feeds,
         "held": catalog.visibility.is_held(principal, tool),
@@ -224,7 +224,7 @@ def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
 
 
 def _write_snippets(service: Service, request: Request, draft: _Draft) -> list[Snippet]:
-    """The same call for whoever goes on from here; secrets are theirs to fill in."""
+    """Snippets for the same call, with placeholders in place of secrets."""
     arguments = skeleton(draft.fields) if draft.arguments is None else dict(draft.arguments)
     for field in draft.fields:
         if field.kind == "secret" and field.name in arguments:
@@ -237,7 +237,7 @@ def _write_snippets(service: Service, request: Request, draft: _Draft) -> list[S
 
 
 def _find_neighbors(catalog: CatalogView, request: Request, tool: Tool) -> tuple[list[Data] | None, list[Data] | None]:
-    """Who feeds the tool, and whom it feeds, among those that may be seen; with what goes over each edge."""
+    """The visible tools that feed this one and those it feeds, with the values that each edge passes on."""
     from toolyard.insight.dataflow.artifact import Dataflow
 
     dataflow = catalog.registry.artifacts.get("dataflow")
@@ -262,7 +262,7 @@ def _find_neighbors(catalog: CatalogView, request: Request, tool: Tool) -> tuple
 
 
 def _group_by_control(fields: list[FormField], result: ToolResult) -> dict[str, str]:
-    """What the schema says about each field, to stand beside it."""
+    """Validation messages by control, to show beside each field."""
     controls = {field.name: field.control for field in fields}
     said: dict[str, list[str]] = {}
     for violation in result.error_info.details.get("violations", []) if result.error_info else []:

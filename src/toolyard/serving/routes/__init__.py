@@ -1,1 +1,1 @@
-"""Operations of the HTTP API, one group per file."""
+"""Operations of the HTTP API, one module per resource."""

@@ -34,10 +34,9 @@ _DECIDED: dict[str, Any] = {
 
 
 class ApprovalRoutes:
-    """Lists, shows and decides approvals.
+    """Lists, shows and decides approvals. The permission check is shared by all faces.
 
-    The operations require no verb, since callers see approvals of their own calls and may decide if the rule allows
-    it; `check_decider` checks who may decide, as for all interfaces.
+    No verb is required: callers see the approvals of their own calls, and may decide them if the rule allows it.
     """
 
     def __init__(self, view: ApprovalView, longest_wait: float) -> None:
@@ -51,7 +50,7 @@ class ApprovalRoutes:
         heavy=True,
     )
     async def list_approvals(self, request: Request) -> Response:
-        """Approvals of the caller's own calls, and those that the key may decide; newest first."""
+        """Approvals of the caller's own calls and those that the key may decide, newest first."""
         page = await self._view.list_page(
             caller_of(request).principal,
             state=query_str(request, "state"),
@@ -73,7 +72,7 @@ class ApprovalRoutes:
 
     @operation(f"POST {_ONE}:approve", "Approve a call", **_DECIDED)
     async def approve(self, request: Request) -> Response:
-        """Approve the call; it may then run once.
+        """The call may then run once.
 
         Approving does not run it: the waiting request continues, or the caller sends the call again.
         """

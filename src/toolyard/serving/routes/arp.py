@@ -1,4 +1,4 @@
-"""ARP v1: definitions and invocations. Optional fields are left out, never null."""
+"""ARP v1: definitions and invocations. Optional fields are omitted, never null."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class ArpResult(Shape):
 
 
 class ArpTools:
-    """The operations of ARP v1, under `/arp`."""
+    """Operations under `/arp`."""
 
     def __init__(self, catalog: CatalogView, invoker: Invoker) -> None:
         self._catalog = catalog
@@ -126,7 +126,7 @@ class ArpTools:
         heavy=True,
     )
     async def list_tools(self, request: Request) -> Response:
-        """All definitions; each overload separately."""
+        """Every definition that the key may see; overloads are separate items."""
         principal = caller_of(request).principal
 
         def show_all(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ class ArpTools:
         runs=True,
     )
     async def invoke(self, request: Request) -> Response:
-        """Call a tool. A failed call has status 200; other statuses are for invalid requests."""
+        """A failed call has status 200; other statuses are for invalid requests."""
         body, plain = await read_json(request, ArpInvocation)
         caller = caller_of(request)
         call, unknown = self._resolve_call(caller.principal, body)
@@ -179,7 +179,7 @@ class ArpTools:
         )
 
     def _resolve_call(self, principal: Principal, body: ArpInvocation) -> tuple[ToolCall, ErrorInfo | None]:
-        """The call for id and name, and an error if the id is unknown. Both may be given if they mean the same tool."""
+        """The call with its tool resolved, or the error if none is found. Id and name must agree if both are given."""
         given = ToolCall("" if body.tool_name is UNSET else body.tool_name, body.args)
         named = self._invoker.resolve_call(principal, given)
         if body.tool_id is UNSET:
@@ -229,7 +229,7 @@ def _show_violation(violation: dict[str, str]) -> str:
 
 
 def show_arp_definition(names: ServedNames, tool: Tool) -> dict[str, Any]:
-    """A tool in the format of ARP; data without a field in ARP is in the extensions."""
+    """A tool as an ARP definition; whatever ARP has no field for is in the extensions."""
     found: dict[str, Any] = {
         "tool_id": names.tool_id(tool.qualified_name),
         "name": names.spell_name(tool.qualified_name),

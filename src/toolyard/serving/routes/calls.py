@@ -40,7 +40,7 @@ _QUERY = (
 
 
 class CallRoutes:
-    """Operations of the call log."""
+    """Operations on the call log."""
 
     def __init__(self, engine: ToolEngine) -> None:
         self._engine = engine
@@ -52,16 +52,16 @@ class CallRoutes:
         heavy=True,
     )
     async def list_calls(self, request: Request) -> Response:
-        """A page of the call log. A short or empty page may still have a `next_cursor`."""
+        """A short or even empty page may have a `next_cursor`. Keys without `*:admin` see their own calls only."""
         return JsonResponse(await self.find_page(request))
 
     @operation("GET /v1/calls/{id}", "Get a call", answers={200: CallLine, 404: ErrorEnvelope})
     async def show_call(self, request: Request) -> Response:
-        """A row of the call log."""
+        """A row of the call log: tool, times, status and session, without arguments and result."""
         return JsonResponse(await self.find_call(request))
 
     async def find_page(self, request: Request, usual: int = 100) -> dict[str, Any]:
-        """The response of `GET /v1/calls`, also used by the console; `usual` is the default of `limit`."""
+        """The response to `GET /v1/calls`, also used by the console; `usual` is the default of `limit`."""
         log = self._log()
         wanted = _read_filter(request)
         limit = query_int(request, "limit", 1, _PAGE, usual)
@@ -83,7 +83,7 @@ class CallRoutes:
         return answer
 
     async def find_call(self, request: Request) -> dict[str, Any]:
-        """The response of `GET /v1/calls/{id}`, also used by the console."""
+        """The response to `GET /v1/calls/{id}`, also used by the console."""
         log, number = self._log(), read_call_id(path_value(request))
         row = None if number is None else await self._engine.sessions.off_loop(lambda: log.get(number))
         own = owner_seen_by(caller_of(request).principal)
@@ -105,7 +105,7 @@ def owner_seen_by(principal: Principal) -> str | None:
 
 
 def _read_filter(request: Request) -> CallFilter:
-    # `or None`, since forms also send empty fields.
+    # HTML forms also send empty fields.
     return CallFilter(
         tool=query_str(request, "tool") or None,
         namespace=query_str(request, "namespace") or None,

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: a stream of events. A key sees its own events, a key with `*:admin` all events."""
+"""`GET /v1/events`: a live stream of events. A key sees its own events; one with `*:admin` sees all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EventRoutes:
         streams=True,
     )
     async def open_stream(self, request: Request, send: Send) -> None:
-        """Stream events until the client disconnects, its key ends, or the server stops.
+        """Open until the client disconnects, its key expires or is revoked, or the server stops.
 
         Events are not queued per client: a slow or late client receives `events.missed`.
         """
@@ -68,11 +68,12 @@ class EventRoutes:
         body = write_event(retry=RETRY_MS)
         while not over[0]:
             if place is None or not feed.is_at_hand(place):
-                # Continue at the newest event: sending the kept ones would look complete, but have a gap before.
+                # Continue with the newest: sending the rest would hide the gap.
                 place = feed.newest
                 body += write_event(_MISSED, kind="events.missed", id=feed.write_id(place))
             chunk, reached = feed.take(principal, place)
-            # If all events were hidden, send only an id, so that a client that resumes later skips them, too.
+            # Send the id without an event, so that a client that reconnects does not get `events.missed` because of
+            # events it may not see.
             body += chunk or (write_event(id=feed.write_id(reached)) if body else b"")
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})

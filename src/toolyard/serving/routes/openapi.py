@@ -1,4 +1,4 @@
-"""The OpenAPI document, generated from the routes and the types that parse requests, so that they agree."""
+"""The OpenAPI document, generated from the routes and the types that parse requests, so that it cannot go stale."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ALWAYS = {
     405: "The method is not allowed here; `Allow` says which are.",
     408: "The request took too long to arrive.",
     414: "The path is too long.",
-    421: "The server does not answer for the name in `Host`.",
+    421: "The host name in `Host` is not allowed.",
     431: "The headers are too large.",
-    500: "The server failed; the log has it under the request id.",
-    503: "The server cannot answer now.",
+    500: "The server failed; its log has details under the request id.",
+    503: "The server cannot answer at the moment; try again later.",
 }
 _WITH_KEY = {
     401: "The key is missing or not valid.",
@@ -35,14 +35,14 @@ _WITH_KEY = {
 }
 _WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The body is not JSON."}
 _SAID = {
-    200: "Done.",
+    200: "Success.",
     201: "Created.",
     202: "Held: the call needs approval first; nothing has run.",
-    204: "Done; the response has no body.",
+    204: "Success; the response has no body.",
     304: "Unchanged since the given `ETag`.",
     404: "Not found.",
     409: "Conflict with an existing resource.",
-    501: "No engine of the server can execute this tool.",
+    501: "No engine of this server can call the tool.",
     504: "The tool took too long.",
 }
 _BRACES = re.compile(r"\{(\w+)\}")
@@ -56,7 +56,7 @@ _REF = "#/components/schemas/{name}"
 
 
 class OpenApiRoute:
-    """Serves the document of all operations, including this one. It is generated on the first request."""
+    """Serves the document of all operations, including this one; generated on the first request, as few need it."""
 
     def __init__(self, operations: Iterable[Operation], keys: KeyRing) -> None:
         self._keys = keys
@@ -65,17 +65,17 @@ class OpenApiRoute:
 
     @operation("GET /openapi.json", "This document", answers={200: dict[str, Any]}, access="open")
     async def show_document(self, request: Request) -> Response:
-        """Return this API as an OpenAPI document."""
+        """The OpenAPI 3.1 document of this API."""
         keyed = self._keys.required
         if keyed not in self._documents:
-            # In a thread, since it takes about 50 ms.
+            # In a thread: it takes about 50 ms.
             document = await asyncio.to_thread(write_document, self._operations, keys=keyed)
             self._documents[keyed] = msgspec.json.encode(document)
         return JsonResponse(self._documents[keyed])
 
 
 def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]:
-    """The document of the API. `keys`: requests need a key."""
+    """The OpenAPI document; `keys` says whether requests need a key."""
     shown = [route for route in routes if route.shown and not route.is_page]
     types = sorted({kind for route in shown for kind in _types(route)}, key=repr)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
@@ -158,7 +158,7 @@ def _header_parameters(route: Operation) -> list[dict[str, Any]]:
 
 
 _EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
-"""Schema of an event stream; by convention it describes one event."""
+"""Schema of one event of a stream: OpenAPI tools apply the schema to each event."""
 
 
 def _responses(route: Operation, of: Mapping[Any, Any]) -> dict[int, dict[str, Any]]:
@@ -196,7 +196,7 @@ def _response(said: str, kinds: list[Any], of: Mapping[Any, Any]) -> dict[str, A
 
 
 def _completed(components: dict[str, Any]) -> dict[str, Any]:
-    """Add constraints to the schemas that types check in code."""
+    """Add constraints that types check in code, which their generated schemas lack."""
     invocation = components["ArpInvocation"]
     return {
         **components,

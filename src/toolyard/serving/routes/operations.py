@@ -28,7 +28,7 @@ _STATES = {"ok": "ok", "stale": "degraded", "failed": "down"}
 
 
 class OperationsRoutes:
-    """Operations for operators: health and version are public, the rest needs `*:admin`."""
+    """Operations for administrators; health and version need no key."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class OperationsRoutes:
 
     @operation("GET /livez", "Whether the process answers", answers={200: Probe}, access="open")
     async def show_life(self, request: Request) -> Response:
-        """Checks that the event loop runs, and nothing else."""
+        """Checks only that the event loop runs."""
         return JsonResponse({"status": "ok"})
 
     @operation(
@@ -67,13 +67,13 @@ class OperationsRoutes:
     @operation("GET /arp/v1/health", "State of the server", answers={200: Health}, access="open")
     async def show_health(self, request: Request) -> Response:
         """State of the store and of every source. Failures degrade the server; they do not stop it."""
-        # Names of sources may be paths or addresses, and this needs no key, so keyed servers hide them.
+        # This needs no key, so source names, which may be paths or URLs, are hidden on servers with keys.
         told = not self._keys.required
         checks = [
             _check_source(source, place, told) for place, source in enumerate(self._loaded.registry.report.sources)
         ]
         checks += await self._check_store()
-        # A copy, since other threads change it.
+        # A copy, since other threads write to it.
         failing = dict(self._failing)
         checks += [{"name": name, "status": "degraded", "message": kind} for name, kind in failing.items()]
         extensions: dict[str, Any] = {"toolyard.sandbox": self._loaded.sandbox}
@@ -106,13 +106,13 @@ class OperationsRoutes:
 
     @operation("GET /v1/report", "What was loaded, rewritten and rejected", answers={200: ReportView}, verb="admin")
     async def show_report(self, request: Request) -> Response:
-        """What every source loaded, rewrote and rejected."""
+        """The load report of every source."""
         check_admin(request)
         return JsonResponse(self._loaded.registry.report.to_dict())
 
     @operation("POST /v1/reload", "Reload all sources", answers={200: ReportView}, verb="admin")
     async def reload_sources(self, request: Request) -> Response:
-        """Reload every source in every process. A source that fails keeps its last tools."""
+        """Takes effect in every process. A source that fails keeps its last good tools."""
         check_admin(request)
         if request.scope[BODY]:
             raise HttpFault(400, "request.invalid_shape", "a reload takes no body")
@@ -121,7 +121,7 @@ class OperationsRoutes:
 
     @operation("GET /metrics", "Metrics for Prometheus", answers={200: _METRICS, 404: ErrorEnvelope}, verb="admin")
     async def show_metrics(self, request: Request) -> Response:
-        """Counters and latencies for Prometheus."""
+        """Counters and latencies in the text format; 404 if `server.metrics` is off."""
         if self._metrics is None:
             raise HttpFault(404, "route.not_found", "metrics are off here", hint="set server.metrics")
         check_admin(request)
@@ -140,6 +140,6 @@ def _check_source(source: SourceReport, place: int, told: bool) -> dict[str, Any
 
 
 def check_admin(request: Request) -> None:
-    """403 for a key without the scope `*:admin`."""
+    """Raise `HttpFault` 403 unless the key has `*:admin`."""
     if not caller_of(request).principal.scopes.everywhere("admin"):
         raise HttpFault(403, "auth.forbidden", "this needs a key with the scope *:admin")

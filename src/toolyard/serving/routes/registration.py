@@ -1,4 +1,4 @@
-"""Registering and removing tools over HTTP."""
+"""Registering tools over HTTP, and removing them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Re
 
 
 class RegistrationRoutes:
-    """Changes the tools registered over HTTP; tools of the config's sources cannot be changed."""
+    """Registers and removes tools; those of the config's sources cannot be changed."""
 
     def __init__(self, yard: Toolyard, registrations: Registrations, names: CurrentNames) -> None:
         self._yard = yard
@@ -40,16 +40,16 @@ class RegistrationRoutes:
         verb="admin",
     )
     async def put_tool(self, request: Request) -> Response:
-        """Register or replace a tool."""
+        """The body may use any format that catalogs have. Tools of the config's sources cannot be replaced."""
         principal = caller_of(request).principal
         name = self._read_name(principal, path_value(request))
         document = (await read_json(request, dict))[1]
-        # In a thread, since parsing a large definition takes long.
+        # In a thread: a large definition takes long to parse.
         body, changes = await asyncio.to_thread(read_registration, name, document)
         _check_admin(principal, name)
         _check_server(principal, body)
         try:
-            # A bare name affects all callers, so a key limited to a namespace may not claim one.
+            # Bare names are shared by all namespaces, so claiming one needs `*:admin`.
             everywhere = principal.scopes.everywhere("admin")
             new = await self._registrations.put(name, body, qualified_only=not everywhere)
         except (ConfigError, DefinitionError, MalformedSource) as error:
@@ -71,7 +71,7 @@ class RegistrationRoutes:
         verb="admin",
     )
     async def delete_tool(self, request: Request) -> Response:
-        """Remove a registered tool."""
+        """Only registered tools can be removed; 409 for a tool of one of the config's sources."""
         principal = caller_of(request).principal
         try:
             name = self._read_name(principal, path_value(request))
@@ -90,7 +90,9 @@ class RegistrationRoutes:
         raise HttpFault(404, "tool.not_found", f"no tool is called {show(name)}")
 
     def _read_name(self, principal: Principal, given: str) -> str:
-        """The qualified name. A bare name is that of a visible domain tool, else a tool in the default namespace."""
+        """The qualified name. A bare name means the tool that the principal sees under it, else a name in the default
+        namespace.
+        """
         names = self._names.now
         name = names.qualify_name(given)
         if name != given and not principal.sees(names.snapshot.names[name][0].tool):
@@ -106,9 +108,9 @@ class RegistrationRoutes:
 
 
 def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration, list[Change]]:
-    """Parse a body in our format or any format that catalogs may have. Also returns the rewrites this needed.
+    """Read a body in toolyard's format or any dialect of catalogs; also returns the changes made while reading.
 
-    The tool's name is that of the path; a body with another name or namespace is refused.
+    The URL path gives the tool's name; a body that names another tool or namespace is refused.
     """
     namespace, own = split_qualified(name)
     repeated = [("name", own), ("name", name), ("namespace", namespace)]
@@ -125,7 +127,7 @@ def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration
             raise DefinitionError(f"it defines {show(tool.qualified_name)}, and the path says {show(name)}")
         fields = {key: value for key, value in tool.to_dict().items() if key in Registration.__struct_fields__}
         for key in ("parameters", "output_parameters"):
-            # Convert lists of parameters and the like, since only JSON objects can be stored.
+            # Normalise parameter lists and similar, since only JSON objects can be stored.
             fields[key], more = normalise(fields[key], is_input=key == "parameters")
             changes += [Change(f"/{key}{change.pointer}", change.what) for change in more]
         return msgspec.convert(fields | binding, Registration), changes
@@ -134,7 +136,7 @@ def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration
 
 
 def _enrichment_failed(error: EnrichmentError) -> HttpFault:
-    """503 for a change that a configured enrichment failed on; the registry is unchanged."""
+    """The error for a change undone because an enrichment of the config failed."""
     return HttpFault(
         503,
         "catalog.enrichment_failed",
@@ -151,10 +153,7 @@ def _check_admin(principal: Principal, name: str) -> None:
 
 
 def _check_server(principal: Principal, registration: Registration) -> None:
-    """Refuse tools of an MCP server unless the key has `*:admin`.
-
-    Such a tool calls the server with the yard's credentials, under a name that the policy may not cover.
-    """
+    """Require `*:admin` for a binding to an MCP server: the policy may know its tools by another namespace."""
     if isinstance(registration.binding, McpTarget) and not principal.scopes.everywhere("admin"):
         raise HttpFault(
             403,

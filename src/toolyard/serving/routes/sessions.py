@@ -1,4 +1,4 @@
-"""Sessions over HTTP: open, fork, run calls, read, and end. A session belongs to the key that opened it."""
+"""Sessions over HTTP. A session belongs to the key that opened it."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class HistoryPage(Shape):
 
 
 class SessionRoutes:
-    """Sessions of the engine, and calls with and without a session."""
+    """Operations on sessions, and calls in and outside of them."""
 
     def __init__(self, engine: ToolEngine, invoker: Invoker, quota: SessionQuota) -> None:
         self._engine = engine
@@ -170,7 +170,7 @@ class SessionRoutes:
         idempotent=True,
     )
     async def create_session(self, request: Request) -> Response:
-        """Open a session."""
+        """The server generates an id if the body gives none; 409 if the id exists."""
         check_may_begin(caller_of(request).principal)
         body, plain = await read_json(request, SessionBody)
         state: dict[str, Any] | None = or_default(body.initial_state, None)
@@ -186,7 +186,7 @@ class SessionRoutes:
         idempotent=True,
     )
     async def fork_session(self, request: Request) -> Response:
-        """Fork a session, at its end or after one of its entries."""
+        """The fork has the first `at` entries, by default all of them."""
         check_may_begin(caller_of(request).principal)
         body, plain = await read_json(request, ForkBody)
         session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
@@ -205,12 +205,12 @@ class SessionRoutes:
 
     @operation(f"POST {_ONE}/execute", "Run calls and record them", **_CALLED)
     async def execute_calls(self, request: Request) -> Response:
-        """Run calls and record them in the session. A repeated `call_id` returns the first result."""
+        """Each call that runs becomes an entry of the session. A repeated `call_id` returns the first result."""
         return await self._run_in_session(request, "execute")
 
     @operation(f"POST {_ONE}/simulate", "Simulate calls", **_CALLED)
     async def simulate_calls(self, request: Request) -> Response:
-        """Answer calls without changing the session."""
+        """The calls run in a temporary fork, so the session does not change."""
         return await self._run_in_session(request, "simulate")
 
     @operation(
@@ -221,7 +221,7 @@ class SessionRoutes:
         idempotent=True,
     )
     async def run_loose_calls(self, request: Request) -> Response:
-        """Run calls outside of any session."""
+        """`mode` says whether to execute or to simulate them; no history is kept."""
         body, plain = await read_json(request, LooseCallsBody)
         return await self._run_calls(request, body, plain, body.mode, None)
 
@@ -266,13 +266,13 @@ class SessionRoutes:
 
     @operation(f"GET {_ONE}", "One session", answers={200: SessionView, 404: ErrorEnvelope})
     async def show_session(self, request: Request) -> Response:
-        """Number of entries, hash, and time of last use."""
+        """Number of entries, state hash, and time of last use."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await describe_session(self._engine.sessions, owner, path_value(request)))
 
     @operation(*(f"GET {_ONE}/state", "State of a session"), answers={200: StateView, 404: ErrorEnvelope}, heavy=True)
     async def show_state(self, request: Request) -> Response:
-        """History and state of the engines."""
+        """Its history and the state of the engines, usable as `initial_state` of another session."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await read_state(self._engine, owner, path_value(request)))
 
@@ -283,7 +283,7 @@ class SessionRoutes:
         heavy=True,
     )
     async def show_history(self, request: Request) -> Response:
-        """Entries of the history, oldest first."""
+        """Calls and results, oldest first."""
         limit = query_int(request, "limit", 1, _PAGE, 100)
         after = query_int(request, "after", 0, _MOST_ENTRIES, 0)
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner
@@ -304,7 +304,7 @@ class SessionRoutes:
         heavy=True,
     )
     async def show_world(self, request: Request) -> Response:
-        """State of the engines, now or after one of the entries."""
+        """State of the engines, at the end or after one of the entries."""
         sessions, owner, at = self._engine.sessions, caller_of(request).principal.owner, _query_entry(request, "at")
 
         def read() -> dict[str, Any]:
@@ -320,7 +320,7 @@ class SessionRoutes:
         heavy=True,
     )
     async def show_diff(self, request: Request) -> Response:
-        """Differences between the worlds of two sessions, or of two entries of one."""
+        """Differences between the worlds of two sessions, or after two entries of one."""
         sessions, owner, other = self._engine.sessions, caller_of(request).principal.owner, query_str(request, "other")
         at_a, at_b = _query_entry(request, "at_a"), _query_entry(request, "at_b")
 
@@ -333,7 +333,7 @@ class SessionRoutes:
         *("GET /v1/sessions", "List your sessions"), answers={200: SessionListing}, query=(_LIMIT, _CURSOR), heavy=True
     )
     async def list_sessions(self, request: Request) -> Response:
-        """The caller's sessions, by id."""
+        """The sessions that the key opened, ordered by id."""
         limit = query_int(request, "limit", 1, _PAGE, 100)
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner or ""
         digest, cursor = digest_json("sessions", owner), query_str(request, "cursor")
@@ -354,7 +354,7 @@ class SessionRoutes:
 
     @operation(f"DELETE {_ONE}", "End a session", answers={204: None})
     async def end_session(self, request: Request) -> Response:
-        """End a session, if it exists."""
+        """Its history and state are deleted. Status 204 even if the session does not exist."""
         owner = caller_of(request).principal.owner
         await self._engine.ateardown(path_value(request), owner=owner)
         return Response(status_code=204)

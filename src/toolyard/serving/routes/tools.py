@@ -1,4 +1,4 @@
-"""Tools over HTTP: lists, searches, definitions, and `:invoke`."""
+"""Tools over HTTP: listing, search, definitions, and `:invoke`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _CALLED = dict.fromkeys(sorted({200, *CALL_STATUSES}), V0Result) | {409: (V0Resu
 
 
 class ToolRoutes:
-    """Operations that call, show and list tools. Calls come first, since they are the most frequent."""
+    """Operations on tools. `invoke` comes first because most requests match it."""
 
     def __init__(self, catalog: CatalogView, invoker: Invoker) -> None:
         self._catalog = catalog
@@ -91,7 +91,7 @@ class ToolRoutes:
         idempotent=True,
     )
     async def invoke(self, request: Request) -> Response:
-        """Call one tool."""
+        """A failed call has the HTTP status of its error, a held call 202."""
         body, plain = await read_json(request, V0Invocation)
         trace = or_default(body.trace, {})
         if trace:
@@ -122,7 +122,7 @@ class ToolRoutes:
         verb="list",
     )
     async def get_tool(self, request: Request) -> Response:
-        """A definition; 409 for an overloaded name without `fingerprint`."""
+        """Returns the definition; 409 for an overloaded name without `fingerprint`."""
         principal, fingerprint = caller_of(request).principal, query_str(request, "fingerprint")
         tool = self._catalog.find_definition(principal, path_value(request), fingerprint)
         return JsonResponse(_show_definition(self._catalog.names.now, tool))
@@ -135,15 +135,15 @@ class ToolRoutes:
         heavy=True,
     )
     async def list_tools(self, request: Request) -> Response:
-        """Names and descriptions; with a query parameter, pages of complete definitions."""
+        """The plain list has one item per name and supports `ETag`. Only tools that the key may see are listed."""
         if request.scope["query_string"]:
-            # In a thread: a page may have a thousand tools, and the first search of a catalog builds the index.
+            # In a thread: a page may have a thousand tools, and the first search of a catalog builds its index.
             return await asyncio.to_thread(self._list_page, request)
         principal = caller_of(request).principal
         return await self._catalog.answer_listing(request, "v0", lambda snapshot: self._list_names(principal, snapshot))
 
     def _list_names(self, principal: Principal, snapshot: Snapshot) -> list[dict[str, str]]:
-        """One item per name, not per overload, since clients of this list identify tools by name alone."""
+        """One item per name: planners tell tools apart by name alone."""
         names = self._catalog.names.now
         lines: dict[str, dict[str, str]] = {}
         for tool in self._catalog.list_visible(principal, snapshot):
@@ -152,7 +152,7 @@ class ToolRoutes:
         return list(lines.values())
 
     def _list_page(self, request: Request) -> Response:
-        """The page of the catalog that the query selects."""
+        """The page of definitions that the query selects."""
         snapshot = self._catalog.registry.snapshot
         limit = query_int(request, "limit", 1, _MOST, 100)
         cursor = query_str(request, "cursor")
@@ -165,13 +165,13 @@ class ToolRoutes:
         if found.mode is not None:
             answer["search"] = found.mode
         if start + limit < (len(found.tools) if found.mode is None else min(len(found.tools) + 1, MOST_HITS)):
-            # A search only returns enough hits to fill the page, so whether more follow is a guess.
+            # The search returned only enough hits for this page, so whether there is another page is a guess.
             answer["next_cursor"] = str(start + limit)
         spelling = query_str(request, "format")
         if spelling is None:
             answer["tools"] = [show_native(tool, **found.of(tool)) for tool in page]
         else:
-            # Names of the whole catalog, so that an overload has the same name on every page.
+            # Wire names of the whole catalog, so that an overload has the same name on every page.
             dialect = get_dialect(spelling, page, names=wire_names_of(snapshot))
             answer["tools"] = dialect.format_tools(page)
             answer["names"] = {dialect.names.encode(tool): tool.qualified_name for tool in page}
@@ -182,7 +182,7 @@ class ToolRoutes:
         return JsonResponse(answer)
 
     def _filter_tools(self, request: Request, snapshot: Snapshot, k: int) -> CatalogHits:
-        """The tools that the query selects, best first if it has search words."""
+        """The tools that pass the query's filters; for a search, best first."""
         principal, query = caller_of(request).principal, read_query(request)
         namespaces, tags = set(query.get("namespace", ())), set(query.get("tag", ()))
         words, threshold = query_str(request, "q"), query_fraction(request, "threshold")

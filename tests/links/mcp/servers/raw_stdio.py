@@ -1,4 +1,4 @@
-"""An MCP server of one file that behaves as its first argument says; its tools misbehave as their names say."""
+"""A single-file MCP server with the mode as its first argument; its tools misbehave as their names say."""
 
 import json
 import os
@@ -103,10 +103,10 @@ def call(number, params):
         sys.stdout.write(line * 15_000)
         text(number, "changed")
     elif name == "ask_on":
-        while True:  # and never read what is answered
+        while True:  # and never read the responses
             sys.stdout.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 1000)
     elif name == "close_input":
-        os.close(0)  # before the answer, so that nothing can be sent in between
+        os.close(0)  # before the response, so that nothing can be sent in between
         text(number, "closed")
         time.sleep(0.05)
         sys.stderr.write("that was all I wanted to hear\n")

@@ -96,7 +96,7 @@ def sse_app():
 
 
 class LegacyOnly:
-    """Hides the new protocol: a probe gets what an old server says."""
+    """Hides the new protocol: a probe gets the response of an old server."""
 
     def __init__(self, app):
         self.app = app
@@ -123,9 +123,9 @@ def serve(kind, port, *flags):
 
 
 def fork_servers():
-    """For each line of arguments a server in a process of its own; its id is the answer.
+    """Fork a server for each input line of arguments, and print its process id.
 
-    The SDK takes seconds to import, so it is imported once.
+    The SDK takes seconds to import, so this process imports it once.
     """
     import uvicorn  # noqa: F401
 

@@ -1,4 +1,4 @@
-// The console's one module. Pages work without it; with it they answer in place, fold, copy, and follow what happens.
+// The console's only script. Pages work without it; it adds updates in place, folding, copying and live updates.
 
 const byId = (id) => document.getElementById(id);
 
@@ -13,12 +13,12 @@ function make(tag, options = {}, ...children) {
   return element;
 }
 
-// Put parts of a page in place of those with the same ids here; what was focused is focused again.
+// Replace the elements with these ids by those of another page, and restore the focus.
 const placed = new Map();
 function place(html, ids, onlyIfChanged = false) {
   const page = new DOMParser().parseFromString(html, "text/html");
   const focused = document.activeElement?.id, row = rowOf(document.activeElement);
-  // A list that grows by itself stays where it is read: the first row in sight keeps its place.
+  // Keep the scroll position in a list that grows: the first visible row stays where it is.
   const links = () => [...document.querySelectorAll("[data-rows] a[href]")], topOf = (link) => link.getBoundingClientRect().top;
   const anchor = onlyIfChanged && scrollY > 0 ? links().find((link) => topOf(link) > 0) : undefined;
   const { href, top } = anchor ? { href: anchor.href, top: topOf(anchor) } : {};
@@ -27,7 +27,7 @@ function place(html, ids, onlyIfChanged = false) {
     const old = byId(id), fresh = page.getElementById(id);
     if (!old || !fresh) continue;
     found = true;
-    // What has not changed stays as it is, with all that is unfolded in it.
+    // Leave unchanged parts alone, so that unfolded details stay open.
     const text = fresh.outerHTML;
     if (placed.get(id) === text && onlyIfChanged) continue;
     placed.set(id, text);
@@ -41,12 +41,12 @@ function place(html, ids, onlyIfChanged = false) {
   return found;
 }
 
-// Where a row stands in its list, and what leads on from the one that stands there now, or from the last.
+// The index of the row around an element, and the link of the row now at that index, or of the last row.
 const rows = () => [...document.querySelectorAll("[data-rows] > *")].filter((row) => row.checkVisibility());
 const rowOf = (element) => rows().indexOf(element?.closest("[data-rows] > *"));
 const linkAt = (row) => (row < 0 ? null : (rows()[row] ?? rows().at(-1))?.querySelector("a, summary"));
 
-// How long ago a time was, or in how long it is; pointing at it shows it as it was, and as clocks here show it.
+// Show times relative to now; the tooltip has the original text and the local time.
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]], WORDS = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 function tellTimes() {
   for (const time of document.querySelectorAll("time[data-moment]")) {
@@ -60,7 +60,7 @@ function tellTimes() {
 setInterval(tellTimes, 15000);
 tellTimes();
 
-// Ask for a page, and put some of its parts in place here. What is no page of ours, such as a sign-in, is gone to.
+// Fetch a page and replace the given parts. Navigate instead if the response is a redirect, such as to sign-in.
 export async function swap(url, ids, options = {}) {
   const { onProgress, onlyIfChanged, ...rest } = options;
   const response = await fetch(url, { credentials: "same-origin", ...rest });
@@ -70,12 +70,12 @@ export async function swap(url, ids, options = {}) {
   if (html === null || !place(html, ids, onlyIfChanged)) showWhole(html, url);
 }
 
-// A page without the parts that were asked for says why, and is shown whole.
+// A page without the requested parts is an error page: show all of it.
 function showWhole(html, url) {
   if (html === null || !place(html, ["main"])) location.assign(url);
 }
 
-// The page at the end of a stream of events; whoever asks is told of progress.
+// Return the page at the end of an event stream; calls onProgress for each progress event.
 async function readStream(response, onProgress) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "", html = null;
@@ -94,7 +94,7 @@ async function readStream(response, onProgress) {
   }
 }
 
-// Text to copy, with a button that does it.
+// Text with a copy button.
 class CodeBlock extends HTMLElement {
   connectedCallback() {
     if (this.querySelector(":scope > .copy") || !navigator.clipboard) return;
@@ -111,7 +111,7 @@ class CodeBlock extends HTMLElement {
 
 const MOST_FOLDED_LINES = 3000;
 
-// JSON whose objects and lists fold. It stays the text it was: numbers keep all of their digits.
+// JSON with foldable objects and lists. The text is never parsed into values, so numbers keep all their digits.
 class JsonBlock extends CodeBlock {
   connectedCallback() {
     super.connectedCallback();
@@ -169,7 +169,7 @@ class JsonBlock extends CodeBlock {
   }
 }
 
-// How far a call has got, how long it takes, and a way to stop it.
+// Progress and elapsed time of a running call, with a cancel button.
 class ProgressLine extends HTMLElement {
   begin(cancel) {
     const began = performance.now();
@@ -193,7 +193,7 @@ class ProgressLine extends HTMLElement {
   }
 }
 
-// Calls one below the other, each with a bar for when it ran and how long, as far as that is known.
+// A list of calls, each with a bar for its start and duration where known.
 class Timeline extends HTMLElement {
   connectedCallback() {
     const rows = [...this.querySelectorAll("[data-at]")].map((row) => {
@@ -212,7 +212,7 @@ class Timeline extends HTMLElement {
   }
 }
 
-// A value of the right shape, put into an empty control for JSON.
+// A button that inserts a sample value into a JSON control.
 class ExampleButton extends HTMLElement {
   connectedCallback() {
     const control = byId(this.dataset.for);
@@ -223,7 +223,7 @@ class ExampleButton extends HTMLElement {
   }
 }
 
-// A file of this machine, read into a control for base64 text.
+// Reads a local file into a base64 control.
 class FilePicker extends HTMLElement {
   connectedCallback() {
     const control = byId(this.dataset.for);
@@ -238,11 +238,11 @@ class FilePicker extends HTMLElement {
   }
 }
 
-// Changes of a world, one a line: where, what was there, and what is.
+// Changes of a world, one per line: path, old value, new value.
 class DiffBlock extends HTMLElement {
   connectedCallback() {
     for (const line of this.querySelectorAll(".changes > li:not([data-kind])")) {
-      // `/shop/order: ...`, or of a thing with a name `order 1042: status ...`, or the whole of it `order 1042: {...}`.
+      // `/shop/order: ...`; for a named entity `order 1042: status ...`, or all of it as `order 1042: {...}`.
       const [, sign, path, rest] = /^([-+~] )?(\/.*?:|.*? .*?: [^\s{[]+(?= )|.*?:) (.*)$/s.exec(line.textContent) ?? [];
       if (path === undefined) continue;
       const at = rest.indexOf(" -> ");
@@ -257,14 +257,14 @@ class DiffBlock extends HTMLElement {
 
 const POLL_SECONDS = 2.5, SELDOM_SECONDS = 30;
 
-// A part of the page that follows what happens: told by the one stream of events, or asking now and then without it.
+// A part of the page that refreshes on events, or by polling if the event stream is not available.
 class LivePart extends HTMLElement {
   connectedCallback() {
     this.refresh = () => {
       clearTimeout(this.soon);
       this.soon = setTimeout(() => this.swapIn(), 120);
     };
-    // No event tells that time has passed: what expires, and how long ago something was.
+    // Expiry causes no event, so also poll at a long interval.
     this.poll(SELDOM_SECONDS);
     follow(this.dataset.topics.split(" "), this.refresh, () => this.poll(POLL_SECONDS));
     document.addEventListener("visibilitychange", this.refresh);
@@ -287,11 +287,11 @@ class LivePart extends HTMLElement {
     if (document.hidden || writing || document.querySelector("form[data-busy]")) return;
     try {
       await swap(location.href, ids, { onlyIfChanged: true });
-    } catch { /* it is asked again, or told */ }
+    } catch { /* the next poll or event retries */ }
   }
 }
 
-// The one stream of events. A page that nobody looks at lets go of it: browsers allow few connections to one server.
+// The shared event stream. Hidden pages close it, since browsers limit the connections to one server.
 const listeners = [];
 let source;
 function listen() {
@@ -314,7 +314,7 @@ function follow(topics, tell, giveUp = () => {}) {
 
 document.addEventListener("visibilitychange", listen);
 
-// How many calls wait for somebody's word, on every page.
+// The number of pending approvals, on every page.
 class WaitingCount extends HTMLElement {
   connectedCallback() {
     follow(["approval.pending", "approval.approved", "approval.denied", "approval.used"], () => this.ask());
@@ -324,11 +324,11 @@ class WaitingCount extends HTMLElement {
     try {
       const { approvals, next_cursor: more } = await (await fetch(this.dataset.url, { credentials: "same-origin" })).json();
       this.textContent = approvals.length ? `${approvals.length}${more ? "+" : ""}` : "";
-    } catch { /* it is told again */ }
+    } catch { /* the next event retries */ }
   }
 }
 
-// Forks below what they were forked from; what is below one can be put away.
+// Sessions with their forks below them; a button collapses the forks.
 class ForkTree extends HTMLElement {
   connectedCallback() {
     const rows = [...this.querySelectorAll("[data-depth]")], depth = (row) => Number(row.dataset.depth);
@@ -351,7 +351,7 @@ class ForkTree extends HTMLElement {
 
 const READABLE = 0.6;
 
-// A list of edges, drawn by Cytoscape; a tool leads to its page, as in the list, which is for the keyboard and readers.
+// A list of edges drawn by Cytoscape, with tools linked to their pages. The list stays for keyboards and screen readers.
 class EdgeDrawing extends HTMLElement {
   async connectedCallback() {
     await import(this.dataset.library);
@@ -366,7 +366,7 @@ class EdgeDrawing extends HTMLElement {
         ...rows.map(([source, target]) => ({ data: { source: source.href, target: target.href } })),
       ],
       style: this.paint(),
-      // Level by level, each as close as its tools allow; the levels go to the right, where there is the width.
+      // Levels go to the right if the drawing is wider than high, else downwards.
       layout: { name: "breadthfirst", directed: true, spacingFactor: 1, padding: 16, boundingBox: { x1: 0, y1: 0, w: 1, h: 1 }, transform: isWide ? (_, { x, y }) => ({ x: y * 1.4, y: x * 0.4 }) : (_, { x, y }) => ({ x: x * 1.1, y }) },
       minZoom: 0.1,
       maxZoom: 2,
@@ -374,7 +374,7 @@ class EdgeDrawing extends HTMLElement {
       boxSelectionEnabled: false,
       userZoomingEnabled: false,
     });
-    // Edges within a level would lie upon each other and on the tools between: they leave and arrive at the sides.
+    // Edges within a level would overlap each other and the tools between, so attach them at the sides and curve them.
     const [across, along] = isWide ? ["x", "y"] : ["y", "x"];
     drawing.edges().forEach((edge) => {
       const [from, to] = [edge.source().position(), edge.target().position()], reach = to[along] - from[along];
@@ -395,7 +395,7 @@ class EdgeDrawing extends HTMLElement {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawing.style(this.paint()));
   }
 
-  // All of it, curves included, but never too small to read: then it begins at its corner, to be moved.
+  // Fit the drawing, curves included. If it would be too small to read, show its top left corner at a readable size.
   showReadable(drawing) {
     drawing.fit(undefined, 16);
     if (drawing.zoom() >= READABLE) return;
@@ -426,7 +426,7 @@ customElements.define("y-code", CodeBlock);
 customElements.define("y-json", JsonBlock);
 customElements.define("y-progress", ProgressLine);
 
-// A form that names parts of its page is sent in place, and its answer put there.
+// Submit a form with data-swap by fetch, and replace the parts it names.
 async function sendForm(form, submitter) {
   const fields = new URLSearchParams(new FormData(form, submitter));
   const buttons = [...form.querySelectorAll("button[type=submit]")];
@@ -466,7 +466,7 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-// A search that answers while one types.
+// Search while typing.
 let typing = 0, asked = new AbortController();
 document.addEventListener("input", (event) => {
   const form = event.target.form;
@@ -486,11 +486,11 @@ document.addEventListener("input", (event) => {
   }, 180);
 });
 
-// No key decides twice by being held down or hit twice: the next call stands where the last one stood.
+// Ignore repeated key presses, since the next approval moves into the place of the one just decided.
 let decided = -Infinity;
 const PAUSE_MS = 500;
 
-// `/` to search, `j` and `k` along a list, `a` and `d` to decide on what is focused, `Escape` out of a field.
+// `/` focuses search, `j` and `k` move in a list, `a` and `d` decide the focused approval, `Escape` leaves a field.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const inField = event.target.closest("input, select, textarea");
