@@ -263,6 +263,14 @@ def test_what_other_systems_write_around_or_beside_a_schema_costs_nothing_of_it(
     assert changes
 
 
+def test_what_has_a_name_and_a_description_inside_of_an_entry_is_no_definition_of_its_own():
+    raw = {"author": {"name": "Ada", "description": "Writes tools."}}
+    with pytest.raises(DefinitionError, match="neither 'description' nor 'parameters', but 'author'"):
+        read_definition({"version": "2", **raw}, namespace="n", name="t")
+    tool, _ = read_definition({"description": "Count.", **raw}, namespace="n", name="t")
+    assert (tool.name, tool.metadata) == ("t", raw)
+
+
 def test_what_is_in_a_part_that_has_another_name_describes_another_thing():
     part = {"name": "other", "description": "x", "parameters": CITY}
     tool, changes = read({"name": "t", "description": "d", "next": part})
