@@ -19,6 +19,12 @@ def test_the_value_is_found_wherever_it_stands(text):
     assert find_json(text) == {"a": [1]}
 
 
+def test_a_value_of_the_kind_is_found_behind_others():
+    text = 'As in [1], and then {"a": [1]}.'
+    assert find_json(text) == [1]
+    assert find_json(text, dict) == {"a": [1]}
+
+
 @pytest.mark.parametrize("text", ["", "no", "{", "<think>[1]</think>", "```\nno\n```"])
 def test_a_text_without_any_is_refused(text):
     with pytest.raises(MalformedSource):
