@@ -119,7 +119,7 @@ def list_stale(catalog: CatalogView) -> set[str]:
 def _search(
     catalog: CatalogView, principal: Principal, query: str, left: Collection[str] | None, nearest: bool
 ) -> CatalogHits:
-    """Search the tools named in `left`, or all. Filtering before ranking leaves room for more hits that pass."""
+    """Search the tools named in `left`, or all. Filters apply before ranking, so they do not use up hits."""
     snapshot = catalog.registry.snapshot
     where = catalog.filter_visible(principal, snapshot)
     if left is not None:
