@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
-from toolyard.parsing.documents import expand_place
+from toolyard.parsing.variables import expand_place
 from toolyard.plugins import Loader
 from toolyard.registry import ToolRegistry
 from toolyard.sources.scripts.loader import ScriptToolLoader

@@ -37,7 +37,7 @@ from toolyard.model.errors import CallError, ConfigError, MalformedSource, Tooly
 from toolyard.model.names import json_type, nearest, suggest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.documents import VARIABLE, expand, expand_place
+from toolyard.parsing.variables import VARIABLE, expand, expand_place
 from toolyard.plugins import SESSION_STORES, parameters_of
 from toolyard.schema.options import (
     ConfigOption,

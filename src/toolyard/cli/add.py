@@ -35,7 +35,7 @@ from toolyard.links.http.url import read_url
 from toolyard.model.bindings import RestBinding, RestScheme
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.parsing import parse_json, parse_yaml
-from toolyard.parsing.documents import read_text, replace_file
+from toolyard.parsing.files import read_text, replace_file
 from toolyard.parsing.text_edits import append_item, find_value
 from toolyard.registry import ToolRegistry
 from toolyard.sources.base import recognise_document

@@ -20,8 +20,9 @@ from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import NotFoundError, print_json, print_text, warn
 from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError
-from toolyard.parsing.documents import VARIABLE, read_text, replace_file
+from toolyard.parsing.files import read_text, replace_file
 from toolyard.parsing.text_edits import JSONC, TOML, TextFormat, erase_value, find_value, write_value
+from toolyard.parsing.variables import VARIABLE
 
 
 class Client(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Collection, Iterator
 from itertools import chain
@@ -63,6 +64,26 @@ def iter_levels(value: Any, max_values: int) -> Iterator[list[Any]]:
         if seen + sum(map(len, objects)) + sum(map(len, lists)) > max_values:
             raise TooManyValues
         level = list(chain(chain.from_iterable(objects), chain.from_iterable(lists)))
+
+
+_CONTAINERS = frozenset({dict, list})
+
+
+def nests_deeper(value: Any, limit: int) -> bool:
+    """Whether a document has more than `limit` levels of dicts and lists; a scalar has none.
+
+    Descends level by level through `gc.get_referents`: two C calls a level instead of one Python step a value.
+    CPython may leave a dict without containers untracked; that loses no container with further levels below it, so
+    only the last step has to look at types.
+    """
+    if limit < 1:
+        return type(value) in _CONTAINERS
+    level = [value] if type(value) in _CONTAINERS else []
+    for _ in range(limit - 1):
+        level = [*filter(gc.is_tracked, gc.get_referents(*level))]
+        if not level:
+            return False
+    return any(type(child) in _CONTAINERS for child in gc.get_referents(*level))
 
 
 def fits(value: Any, *, max_values: int, max_depth: int) -> bool:

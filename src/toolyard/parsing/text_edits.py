@@ -19,7 +19,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.tokens import FlowEntryToken
 
 from toolyard.model.errors import ConfigError, MalformedSource
-from toolyard.parsing.documents import parse_json
+from toolyard.parsing.json_text import parse_json
 from toolyard.parsing.lines import JsonItem, iter_items, pass_blanks
 
 Path = Sequence[str]

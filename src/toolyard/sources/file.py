@@ -17,7 +17,7 @@ from toolyard.model.errors import ConfigError, MalformedSource, SourceUnavailabl
 from toolyard.model.names import check_namespace, json_type
 from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
-from toolyard.parsing.documents import expand_place
+from toolyard.parsing.variables import expand_place
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 from toolyard.sources.catalog import ends_early, explain_table, list_entries, list_row

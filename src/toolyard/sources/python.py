@@ -18,7 +18,8 @@ from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
 from toolyard.model.names import check_namespace, nearest
 from toolyard.model.tool import Tool, digest
-from toolyard.parsing.documents import expand_place, read_bytes
+from toolyard.parsing.files import read_bytes
+from toolyard.parsing.variables import expand_place
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.schema.options import locate_file

@@ -11,12 +11,12 @@ from waiting import SOON
 
 from toolyard.links.mcp.authorization import TokenFile
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.parsing.documents import lock_file, replace_file
+from toolyard.parsing.files import lock_file, replace_file
 
 ADD = """
 import sys
 from pathlib import Path
-from toolyard.parsing.documents import lock_file, replace_file
+from toolyard.parsing.files import lock_file, replace_file
 path = Path(sys.argv[1])
 for _ in range(20):
     with lock_file(path):

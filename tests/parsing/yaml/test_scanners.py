@@ -15,7 +15,7 @@ from conftest import SOAK, material
 from parsing.yaml.hostile_yaml import hostile
 from parsing.yaml.scanner_twins import compare_scanners, events_of
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing import locate, parse_yaml, yaml_events as builder
+from toolyard.parsing import locate, parse_yaml, yaml_events
 
 TEXTS = st.text(
     alphabet=st.one_of(
@@ -140,12 +140,12 @@ def test_what_both_refuse_is_explained_as_libyaml_sees_it(text: str) -> None:
 def test_tabs_that_begin_block_scalars_are_read_at_any_length(
     text: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builder, "MAX_PURE_CHARACTERS", 0)
+    monkeypatch.setattr(yaml_events, "MAX_PURE_CHARACTERS", 0)
     assert parse_yaml(text) == value
 
 
 def test_places_behind_such_tabs_are_those_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "MAX_PURE_CHARACTERS", 0)
+    monkeypatch.setattr(yaml_events, "MAX_PURE_CHARACTERS", 0)
     text = "a: |\n \tx\nb: >\n\n \ty\nc: {d: 1}\n"
     assert [locate(text, place, yaml=True) for place in ("/a", "/b", "/c", "/c/d")] == [1, 3, 6, 6]
     with pytest.raises(MalformedSource, match=r"f:7:1: key 'a' appears twice"):
@@ -166,15 +166,15 @@ def test_a_tab_that_libyaml_is_helped_with_means_what_the_slow_scanner_reads(
     text = ""
     for header, indent, lines in scalars:
         text += f"- {header}\n" + "".join(f" {' ' * indent}{line}\n" for line in lines)
-    marked = builder.Substitution.for_text(text).mark_tabs()
-    helped = events_of(lambda _: builder.scan_by_libyaml(marked.text), text, marked)
-    assert helped is None or helped == events_of(builder.scan_in_python, text)
+    marked = yaml_events.Substitution.for_text(text).mark_tabs()
+    helped = events_of(lambda _: yaml_events.scan_by_libyaml(marked.text), text, marked)
+    assert helped is None or helped == events_of(yaml_events.scan_in_python, text)
 
 
 def test_a_text_too_long_for_the_slow_scanner_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a: {b:[1]}\n" + "# padding\n" * 100
     assert parse_yaml(text) == {"a": {"b": [1]}}
-    monkeypatch.setattr(builder, "MAX_PURE_CHARACTERS", len(text) - 1)
+    monkeypatch.setattr(yaml_events, "MAX_PURE_CHARACTERS", len(text) - 1)
     with pytest.raises(MalformedSource, match="unexpected ':'"):
         parse_yaml(text)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolyard.parsing.yaml_events import Substitution, build_document
+from toolyard.parsing.yaml_builder import build_document
+from toolyard.parsing.yaml_events import Substitution
 
 
 def load(text: str) -> object:

@@ -24,8 +24,7 @@ from toolyard.model.errors import (
     UnknownToolError,
 )
 from toolyard.model.tool import digest
-from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.documents import iter_json_lines
+from toolyard.parsing import iter_json_lines, parse_json, parse_yaml, read_bytes
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind, find
 from toolyard.words.redactor import hides

@@ -37,7 +37,7 @@ from toolyard.model.errors import (
     UnknownToolError,
 )
 from toolyard.model.tool import Tool
-from toolyard.parsing.documents import expand_place
+from toolyard.parsing.variables import expand_place
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind

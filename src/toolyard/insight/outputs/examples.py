@@ -13,8 +13,7 @@ import msgspec
 from toolyard.model.errors import ConfigError, MalformedSource, SourceError
 from toolyard.model.names import json_type
 from toolyard.model.tool import Schema, Tool
-from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.documents import iter_json_lines
+from toolyard.parsing import iter_json_lines, parse_json, parse_yaml, read_bytes
 
 _SQLITE = (".db", ".sqlite", ".sqlite3")
 _YAML = (".yaml", ".yml")

@@ -25,7 +25,7 @@ from toolyard.links.http.url import Target, read_url
 from toolyard.loop.home import home_loop
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, Denied, MalformedSource, Unavailable
 from toolyard.parsing import parse_json
-from toolyard.parsing.documents import lock_file, replace_file
+from toolyard.parsing.files import lock_file, replace_file
 from toolyard.plugins import missing_extra
 from toolyard.words.redactor import Redactor
 

@@ -19,7 +19,7 @@ from toolyard.model.names import json_type, pointer_of, show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import parse_json, read_bytes
-from toolyard.parsing.documents import expand, expand_place
+from toolyard.parsing.variables import expand, expand_place
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import ConnectTimeout
 from toolyard.schema.options import read_arguments

@@ -30,7 +30,7 @@ from toolyard.model.errors import (
 )
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing import parse_json
-from toolyard.parsing.documents import lock_file, replace_file
+from toolyard.parsing.files import lock_file, replace_file
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Handlers, Listing, McpLink

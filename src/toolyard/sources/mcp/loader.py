@@ -21,7 +21,7 @@ from toolyard.model.names import check_namespace, json_type, show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing import paused_gc
-from toolyard.parsing.documents import expand_place
+from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.common_options import McpServerOptions
 from toolyard.schema.definition import hinted_effects, note_lost_parameters, read_input, trim_name

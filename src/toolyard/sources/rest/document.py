@@ -23,7 +23,7 @@ from toolyard.model.errors import CallError, DefinitionError, MalformedSource, S
 from toolyard.model.names import pointer_of
 from toolyard.model.report import Rewrite
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.documents import BOM, normalise_lines
+from toolyard.parsing.encoding import BOM, normalise_lines
 
 _MAX_DEPTH = 200
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
@@ -55,7 +55,7 @@ def _forgiving_json(data: bytes, what: str, error: MalformedSource) -> tuple[Any
 
 
 def _forgiving_yaml(data: bytes, what: str, error: MalformedSource) -> tuple[Any, list[str]]:
-    from toolyard.parsing.yaml_events import build_document
+    from toolyard.parsing.yaml_builder import build_document
 
     try:
         text = normalise_lines(data).decode()

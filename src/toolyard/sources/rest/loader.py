@@ -20,7 +20,7 @@ from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import read_bytes
-from toolyard.parsing.documents import expand_place
+from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import locate_unless_url
 from toolyard.schema.options import read_arguments

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolyard.model.bases import Closing
 from toolyard.model.errors import ManifestError, SourceUnavailable
-from toolyard.parsing.documents import name_file_kind, read_at_most
+from toolyard.parsing.files import name_file_kind, read_at_most
 
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 

@@ -17,7 +17,7 @@ from toolyard.model.errors import DefinitionError, DuplicateToolError, Malformed
 from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
-from toolyard.parsing.documents import expand_place
+from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import MIB, WorkerSettings
 from toolyard.schema.options import read_arguments

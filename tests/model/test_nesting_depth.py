@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from toolyard.parsing.documents import nests_deeper
+from toolyard.model.tree_size import nests_deeper
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),

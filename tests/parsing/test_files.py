@@ -10,7 +10,7 @@ import pytest
 
 from toolyard.model.errors import MalformedSource, SourceUnavailable
 from toolyard.parsing import read_bytes
-from toolyard.parsing.documents import MAX_BYTES
+from toolyard.parsing.files import MAX_BYTES
 
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:

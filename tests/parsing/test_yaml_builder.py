@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing.yaml_events import ALIAS_ALLOWANCE, build_document
+from toolyard.parsing.yaml_builder import ALIAS_ALLOWANCE, build_document
 
 
 def load(text: str, max_depth: int = 200) -> object:
