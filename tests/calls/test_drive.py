@@ -12,20 +12,20 @@ from toolyard.sessions.gate import Gate
 class Said:
     """Waits for nothing, and says where it was waited for."""
 
-    def here(self):
+    def block(self):
         return "in a thread", threading.current_thread()
 
-    async def there(self):
+    async def suspend(self):
         return "in a task", asyncio.current_task()
 
 
 class Broken:
     """Goes wrong in either place."""
 
-    def here(self):
+    def block(self):
         raise LookupError("here")
 
-    async def there(self):
+    async def suspend(self):
         raise LookupError("there")
 
 

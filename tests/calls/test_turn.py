@@ -9,7 +9,7 @@ from call_support import SOON, Hung, call, engine_of, executions, in_threads, re
 
 from toolyard.calls.batch import Batch
 from toolyard.calls.drive import answer_in_thread, sleep_here
-from toolyard.calls.flow import _bind_beside, batch_flow, run_batch
+from toolyard.calls.flow import _bind_off_loop, batch_flow, run_batch
 from toolyard.calls.result import make_result
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
@@ -242,7 +242,7 @@ def test_the_slowest_engine_of_a_batch_says_how_long_it_waits_for_its_turn(monke
 
 def waits_by(wait, function):
     """Whether a thread would wait by that function."""
-    return getattr(wait.here, "func", None) is function
+    return getattr(wait.block, "func", None) is function
 
 
 def waits_of(flow):
@@ -252,7 +252,7 @@ def waits_of(flow):
         while wait is not None:
             yield wait
             try:
-                got = wait.here()
+                got = wait.block()
             except CallError as error:
                 wait = flow.throw(error)
             else:
@@ -355,7 +355,7 @@ def test_arguments_that_take_long_to_judge_are_judged_beside_the_loop(schema, ar
     flow = batch_flow(
         engine._path, engine.sessions.find("s"), [ToolCall("n::take", arguments)], ask(on_loop=True), results
     )
-    assert (True in [waits_by(wait, _bind_beside) for wait in waits_of(flow)]) == is_beside
+    assert (True in [waits_by(wait, _bind_off_loop) for wait in waits_of(flow)]) == is_beside
     assert results == in_thread
 
 
@@ -385,6 +385,6 @@ def test_a_tool_is_looked_at_beside_the_loop_when_it_is_first_called():
     looks = []
     for _ in range(2):
         flow, _, results = turn_of(engine, ask(on_loop=True))
-        looks.append({wait.here.func.__name__ for wait in waits_of(flow)})
+        looks.append({wait.block.func.__name__ for wait in waits_of(flow)})
         assert [result.result for result in results] == [1]
-    assert looks[0] - looks[1] == {"_bind_beside"}
+    assert looks[0] - looks[1] == {"_bind_off_loop"}

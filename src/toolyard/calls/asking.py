@@ -24,7 +24,7 @@ from toolyard.calls.answerer import SimulatedAnswerer
 from toolyard.calls.approval import ANONYMOUS, PROGRAM, Approval, Outcome, Preview, format_time
 from toolyard.calls.batch import Batch
 from toolyard.calls.call_path import CallPath
-from toolyard.calls.drive import EitherWay, Flow, Wait, run_beside
+from toolyard.calls.drive import Flow, Wait, WaitPair, offload
 from toolyard.calls.plan import CallPlans, ScopedPlans
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.tracer import CallTrace
@@ -52,7 +52,7 @@ RunCall = Callable[[CallPath, CallPlans | ScopedPlans, Batch, Session, ToolCall]
 """`call_flow`, passed in because a preview runs through it, too, and an import would be circular."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class NeededApproval(msgspec.Struct, frozen=True):
     """A call that needs approval: the policy's rule, and the caller it applies to."""
 
     policy: Policy
@@ -69,7 +69,7 @@ def ask_first(
     batch: Batch,
     session: Session,
     call: ToolCall,
-    asked: Asked,
+    asked: NeededApproval,
     trace: CallTrace | None,
 ) -> Flow:
     """The call to run, and its plan; raises `Held` or `Denied` if it may not run. `run` answers previews."""
@@ -124,12 +124,12 @@ def _obtain_approval(
     batch: Batch,
     session: Session,
     call: ToolCall,
-    asked: Asked,
+    asked: NeededApproval,
     trace: CallTrace | None,
 ) -> Flow:
     """Claim the approval of this call, which is then used; raises `Held` or `Denied` if there is none."""
     approvals, line, bound = path.approvals, asked.line, asked.bound
-    draft: Approval = yield run_beside(path.threads, _draft_approval, path, session, call, asked)
+    draft: Approval = yield offload(path.threads, _draft_approval, path, session, call, asked)
     standing: Approval | None = None
     while standing is None or standing.state == "approved":
         standing = yield _use_store(path, partial(approvals.claim, draft), undo=approvals.release)
@@ -140,7 +140,7 @@ def _obtain_approval(
             standing = yield _use_store(path, partial(approvals.hold, draft, line.rule.expires), is_long=True)
     if standing.state == "pending" and asked.policy.approver is not None:
         ask = Ask(bound.tool, session.key.session_id, bound.arguments, batch.mode, standing)
-        standing = yield run_beside(path.approver_threads, _ask_operator, path, asked, ask, draft)
+        standing = yield offload(path.approver_threads, _ask_operator, path, asked, ask, draft)
     if trace is not None:
         trace.approval = standing.id
     if standing.state == "used":
@@ -157,7 +157,7 @@ def _obtain_approval(
     )
 
 
-def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Asked) -> Approval:
+def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: NeededApproval) -> Approval:
     rule, keys, bound, tool = asked.line.rule, asked.keys, asked.bound, asked.bound.tool
     if len(bound.sent) > _LONGEST_ARGUMENTS:
         raise Denied(
@@ -181,7 +181,7 @@ def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Ask
     )
 
 
-def _ask_operator(path: CallPath, asked: Asked, ask: Ask, draft: Approval) -> Approval:
+def _ask_operator(path: CallPath, asked: NeededApproval, ask: Ask, draft: Approval) -> Approval:
     """Have the policy's approver decide now; a decision made elsewhere in the meantime wins."""
     standing = ask.approval
     assert standing is not None
@@ -207,11 +207,11 @@ def _use_store(
                 undo(value)
 
     if path.sessions.store is None and is_long:
-        return run_beside(path.threads, work)
-    return EitherWay(work, lambda: path.sessions.off_loop(work, undo_found))
+        return offload(path.threads, work)
+    return WaitPair(work, lambda: path.sessions.off_loop(work, undo_found))
 
 
-def _tell_ways(path: CallPath, asked: Asked, approval: Approval) -> str:
+def _tell_ways(path: CallPath, asked: NeededApproval, approval: Approval) -> str:
     """How to decide on a call, as text. Without keys, remote callers are all one caller, who may not decide."""
     # The command runs in another process, which does not see records in memory.
     command = "" if path.sessions.store is None else f"toolyard approvals approve {approval.id}"
@@ -251,7 +251,7 @@ def _foresee_call(
         _log.warning("%s could not be foreseen: %s", bound.tool.qualified_name, type(error).__name__)
         return Preview(why_not=f"foreseeing it failed with {type(error).__name__}")
     preview = Preview(maker=maker, is_stand_in=simulated.stands_in, code=_code_of(result))
-    return (yield run_beside(path.threads, _show_effects, path, preview, result, session.state, draft.state))
+    return (yield offload(path.threads, _show_effects, path, preview, result, session.state, draft.state))
 
 
 def _show_effects(path: CallPath, preview: Preview, result: ToolResult, before: State, after: State) -> Preview:

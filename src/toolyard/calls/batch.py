@@ -89,11 +89,11 @@ class CallRequest(Conditions, frozen=True, kw_only=True):  # type: ignore[misc] 
     owner: str | None = None
 
 
-def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, at_once: bool = False) -> Bound:
+def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, on_loop: bool = False) -> Bound:
     """`bind` without revealing tools that the scope hides; raises `Denied` if the caller may not call the tool."""
     everything = scope.sees_all
     candidates = find(snapshot, call.name, sees=None if everything else scope.sees, hints=everything or scope.lists)
-    bound = bind(snapshot, call, candidates, at_once)
+    bound = bind(snapshot, call, candidates, on_loop)
     if not scope.may(mode, bound.tool):
         name, scope_needed = bound.tool.qualified_name, f"{bound.tool.namespace}:{mode}"
         raise Denied(f"this key may not {mode} {name}", hint=f"ask for a key with the scope {scope_needed}")

@@ -1,7 +1,7 @@
 """Drivers that run a flow in a thread (`drive`) or in a task (`adrive`), and the waits that a flow yields.
 
 A flow yields a wait; the driver sends back its value, or throws its exception into the flow. Each wait knows how a
-thread waits (`here`) and how a task does (`there`); waits for an engine also enforce the deadline of the call.
+thread waits (`block`) and how a task does (`suspend`); waits for an engine also enforce the deadline of the call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.calls.settings import count_values
 from toolyard.loop.threads import Threads, loop_runs_here, wrapped
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
-from toolyard.registry.function_call import await_answer, tool_failed
+from toolyard.registry.function_call import await_answer, make_tool_error
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.session import INSIDE, Session, Stay
 from toolyard.sessions.sessions import Sessions
@@ -32,7 +32,7 @@ _GRACE = 0.1
 """Seconds that a cancelled coroutine gets to clean up before it is abandoned."""
 
 
-def on_home_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
+def run_on_home_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
     """Run an engine's coroutine on the home loop and block this thread for its value, until the deadline."""
     from toolyard.loop.home import home_loop
 
@@ -40,7 +40,7 @@ def on_home_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
     stay, outside = Stay(invocation.session.gate), INSIDE.get()
     stay.enter()
     try:
-        return home_loop.run(aon_this_loop(work, invocation), twin="aexecute")
+        return home_loop.run(await_within_deadline(work, invocation), twin="aexecute")
     except SyncInAsyncError:
         # It never began. In all other cases a task may still be running it, so it must not be closed.
         work.close()
@@ -72,13 +72,13 @@ def call_engine(engine: Answerer, invocation: Invocation) -> Any:
     except CallError:
         raise
     except (Exception, SystemExit) as error:
-        raise tool_failed(tool, error) from error
+        raise make_tool_error(tool, error) from error
 
 
 def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
     def work() -> Any:
         invocation.begun = True
-        # Set in the context copied for this thread only; see `on_home_loop`.
+        # Set in the context copied for this thread only; see `run_on_home_loop`.
         stay = Stay(invocation.session.gate)
         stay.enter()
         try:
@@ -87,7 +87,7 @@ def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
             raise
         except BaseException as error:
             # Nothing else can interrupt this thread, so the exception was raised by the tool.
-            raise tool_failed(invocation.tool, error) from error
+            raise make_tool_error(invocation.tool, error) from error
         finally:
             stay.over = True
 
@@ -103,13 +103,13 @@ def answer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
     except TimeoutError:
         if future.done():
             return future.result()  # it finished just as the wait timed out
-        _leave_behind(engine, invocation, future)
-        raise too_late(invocation) from None
+        _abandon(engine, invocation, future)
+        raise deadline_error(invocation) from None
     except CallError:
         raise
     except BaseException:
         # This thread was interrupted; the worker thread cannot be.
-        _leave_behind(engine, invocation, future)
+        _abandon(engine, invocation, future)
         raise
 
 
@@ -134,18 +134,18 @@ async def aanswer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
     try:
         await woken
     except BaseException:
-        _leave_behind(engine, invocation, future)
+        _abandon(engine, invocation, future)
         raise
     finally:
         if timer is not None:
             timer.cancel()
     if future.done():
         return future.result()
-    _leave_behind(engine, invocation, future)
-    raise too_late(invocation)
+    _abandon(engine, invocation, future)
+    raise deadline_error(invocation)
 
 
-async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
+async def await_within_deadline(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
     """Await the coroutine that an engine returned, until the deadline; then cancel it and raise `CallTimeout`."""
     import asyncio
 
@@ -162,11 +162,11 @@ async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) 
     finally:
         if not task.done():
             task.cancel()
-            await _see_off(task, invocation)
-    raise too_late(invocation)
+            await _await_cleanup(task, invocation)
+    raise deadline_error(invocation)
 
 
-async def _see_off(task: Any, invocation: Invocation) -> None:
+async def _await_cleanup(task: Any, invocation: Invocation) -> None:
     """Give a cancelled task a short time to end; if it does not, record it in `left_behind`."""
     import asyncio
 
@@ -181,7 +181,7 @@ async def _see_off(task: Any, invocation: Invocation) -> None:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-def _leave_behind(engine: Answerer, invocation: Invocation, future: Future[Any]) -> None:
+def _abandon(engine: Answerer, invocation: Invocation, future: Future[Any]) -> None:
     if future.cancel():
         return  # it had not begun, and never will
     # It is running, or about to.
@@ -191,7 +191,7 @@ def _leave_behind(engine: Answerer, invocation: Invocation, future: Future[Any])
         engine.threads.write_off(future)
 
 
-def too_late(invocation: Invocation) -> CallTimeout:
+def deadline_error(invocation: Invocation) -> CallTimeout:
     """The error for a call that missed its deadline; its effect is `none` if the call never began."""
     if not invocation.begun:
         return CallTimeout(
@@ -203,11 +203,11 @@ def too_late(invocation: Invocation) -> CallTimeout:
     )
 
 
-class EitherWay(msgspec.Struct, frozen=True):
+class WaitPair(msgspec.Struct, frozen=True):
     """A wait given as a pair: a blocking function and its async twin."""
 
-    here: Callable[[], Any]
-    there: Callable[[], Coroutine[Any, Any, Any]]
+    block: Callable[[], Any]
+    suspend: Callable[[], Coroutine[Any, Any, Any]]
 
 
 class TakeTurn(msgspec.Struct, eq=False):
@@ -219,36 +219,36 @@ class TakeTurn(msgspec.Struct, eq=False):
     twin: str
     taken: bool = False
 
-    def here(self) -> None:
+    def block(self) -> None:
         """Wait in this thread."""
         check_thread(self.twin)
         self.sessions.enter(self.session, self.until, twin=self.twin)
         self.taken = True
 
-    async def there(self) -> None:
+    async def suspend(self) -> None:
         """Wait in this task."""
         await self.sessions.aenter(self.session, self.until)
         self.taken = True
 
 
-Wait = EitherWay | TakeTurn
-"""Something to wait for, in this thread (`here`) or in this task (`there`)."""
+Wait = WaitPair | TakeTurn
+"""Something to wait for, in this thread (`block`) or in this task (`suspend`)."""
 Flow = Generator[Wait, Any, Any]
 
 
 def leave_turn(sessions: Sessions, session: Session) -> Wait:
     """Give the turn back. This may write to a store, which a task does off its loop."""
-    return EitherWay(partial(sessions.leave, session), partial(sessions.aleave, session))
+    return WaitPair(partial(sessions.leave, session), partial(sessions.aleave, session))
 
 
 def enter_gate(gate: Gate, until: float | None) -> Wait:
     """Take a place in a gate; sends False on timeout."""
-    return EitherWay(partial(gate.enter, until, twin="aexecute"), partial(gate.aenter, until))
+    return WaitPair(partial(gate.enter, until, twin="aexecute"), partial(gate.aenter, until))
 
 
 def pause(seconds: float) -> Wait:
     """Pause for this many seconds; 0 lets other tasks run."""
-    return EitherWay(partial(sleep_here, seconds), partial(_asleep, seconds))
+    return WaitPair(partial(sleep_here, seconds), partial(_asleep, seconds))
 
 
 def sleep_here(seconds: float) -> None:
@@ -263,25 +263,25 @@ async def _asleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def run_beside(threads: Threads, function: Callable[..., Any], *args: Any) -> Wait:
+def offload(threads: Threads, function: Callable[..., Any], *args: Any) -> Wait:
     """Work too slow for an event loop, or that waits for a person: a thread does it itself, a task uses `threads`."""
     work = partial(function, *args)
-    return EitherWay(work, lambda: wrapped(threads.submit(work)))
+    return WaitPair(work, lambda: wrapped(threads.submit(work)))
 
 
 def run_in_thread(engine: Answerer, invocation: Invocation) -> Wait:
     """Have an engine that blocks answer in one of its threads, until the deadline."""
-    return EitherWay(partial(answer_in_thread, engine, invocation), partial(aanswer_in_thread, engine, invocation))
+    return WaitPair(partial(answer_in_thread, engine, invocation), partial(aanswer_in_thread, engine, invocation))
 
 
 def await_coroutine(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Wait:
     """Await an engine's coroutine until the deadline: a thread runs it on the home loop, a task on its own loop."""
-    return EitherWay(partial(on_home_loop, work, invocation), partial(aon_this_loop, work, invocation))
+    return WaitPair(partial(run_on_home_loop, work, invocation), partial(await_within_deadline, work, invocation))
 
 
 def write_store(sessions: Sessions, write: Write) -> Wait:
     """Write to the store. A task cancelled meanwhile still waits for the write, and is then sent the cancellation."""
-    return EitherWay(partial(sessions.write, write), partial(sessions.awrite, write))
+    return WaitPair(partial(sessions.write, write), partial(sessions.awrite, write))
 
 
 T = TypeVar("T")
@@ -290,16 +290,16 @@ T = TypeVar("T")
 def drive(flow: Flow, results: T) -> T:
     """Run a flow in this thread, then return `results`, which the flow fills."""
     for wait in flow:
-        _drive_on(flow, wait)
+        _drive_waits(flow, wait)
     return results
 
 
-def _drive_on(flow: Flow, wait: Wait) -> None:
+def _drive_waits(flow: Flow, wait: Wait) -> None:
     got: Any
     try:
         while True:
             try:
-                got = wait.here()
+                got = wait.block()
             except BaseException as error:  # noqa: BLE001 - the flow handles it, interrupts included
                 wait = flow.throw(error)
             else:
@@ -318,7 +318,7 @@ async def adrive(flow: Flow, results: T) -> T:
         try:
             while True:
                 try:
-                    got = await wait.there()
+                    got = await wait.suspend()
                 except GeneratorExit:
                     raise  # the coroutine is being closed, so nothing can be awaited any more
                 except BaseException as error:  # noqa: BLE001 - the flow handles it, cancellation included
@@ -332,7 +332,7 @@ async def adrive(flow: Flow, results: T) -> T:
     return results
 
 
-def drive_here(flow: Flow) -> Any:
+def drive_or_await(flow: Flow) -> Any:
     """The return value of a flow; in a thread with a running event loop, a coroutine for it."""
     values: list[Any] = []
     kept = _keep_value(flow, values)

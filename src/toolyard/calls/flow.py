@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from toolyard.calls.asking import Asked, ask_first, settle_claim
+from toolyard.calls.asking import NeededApproval, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
 from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_joined, find_recorded
 from toolyard.calls.budgets import count_calls
@@ -34,8 +34,8 @@ from toolyard.calls.drive import (
     check_thread,
     drive,
     leave_turn,
+    offload,
     pause,
-    run_beside,
     run_in_thread,
     write_store,
 )
@@ -47,7 +47,7 @@ from toolyard.calls.result import make_result
 from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, Held, NoEngine, SessionError, Unavailable
-from toolyard.registry.bind import Bound, TakesLong, bind
+from toolyard.registry.bind import Bound, TooSlowForLoop, bind
 from toolyard.registry.function_call import current_simulation
 from toolyard.sessions.history import call_text, interrupted
 from toolyard.sessions.session import Session, Stay
@@ -99,7 +99,7 @@ def batch_flow(
     if session.full and batch.mode == "execute":
         path.sessions.quota.check(session)
     check_calls(calls, batch.timeout)
-    take, stay, deserted = None, None, False
+    take, stay, closed = None, None, False
     gate, sessions = session.gate, path.sessions
     if session.durable or session.over or gate.line:
         take = _take_turn(path, session, calls, batch)
@@ -122,7 +122,7 @@ def batch_flow(
             session.holder = get_ident()
         yield from _answer_calls(path, session, calls, batch, results)
     except GeneratorExit:
-        deserted = True
+        closed = True
         raise
     finally:
         if take is None or take.taken:
@@ -130,8 +130,8 @@ def batch_flow(
                 session.turn_since = len(session.history)
                 if stay is not None:
                     stay.over = True
-                if batch.left_behind is not None or deserted:
-                    _give_back(sessions, session, batch)
+                if batch.left_behind is not None or closed:
+                    _give_turn_back(sessions, session, batch)
                 elif session.durable and batch.on_loop:
                     yield leave_turn(sessions, session)
                 else:
@@ -143,7 +143,7 @@ def batch_flow(
                 raise
 
 
-def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
+def _give_turn_back(sessions: Sessions, session: Session, batch: Batch) -> None:
     left = batch.holder
     if left is not None:
         # This thread is no longer inside the session, so it may wait for the next turn like any other.
@@ -218,7 +218,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode, batch.request_id)
     try:
         bound = _bind_call(plans, batch, session, call, batch.on_loop)
-        bound = bound or (yield run_beside(path.threads, _bind_beside, plans, batch, session, call))
+        bound = bound or (yield offload(path.threads, _bind_off_loop, plans, batch, session, call))
         plan = plans.get(bound.prepared)
         if plan is None or trace is not None or batch.definitions is not None or (plan.is_async and not batch.on_loop):
             plan = _plan_call(path.policy, plans, batch, bound, trace)
@@ -235,7 +235,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         if type(value) is CoroutineType:
             value = yield await_coroutine(value, invocation)
         made = make_result(plan, invocation, value if trace is None else trace.take_answer(value), batch.on_loop)
-        result, entry, changes = made or (yield run_beside(path.threads, make_result, plan, invocation, value))
+        result, entry, changes = made or (yield offload(path.threads, make_result, plan, invocation, value))
     except CallError as error:
         result, entry, changes = failure_result(call, bound, invocation, error, path)
         if invocation is not None:
@@ -243,7 +243,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         elif type(error) is Held:
             return _end_held(result, trace)
     except GeneratorExit:
-        _desert_call(path, batch, session, invocation, trace)
+        _close_call(path, batch, session, invocation, trace)
         raise
     except BaseException:
         yield from _stop_call(path, batch, session, invocation, trace)
@@ -338,17 +338,17 @@ def _answer_elsewhere(plan: CallPlan, batch: Batch, invocation: Invocation) -> F
     return (yield run_in_thread(plan.engine, invocation))
 
 
-def _bind_beside(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Bound | None:
-    bound = _bind_call(plans, batch, session, call, at_once=False)
+def _bind_off_loop(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Bound | None:
+    bound = _bind_call(plans, batch, session, call, on_loop=False)
     if bound is not None:
         bound.prepared.make_ready()
     return bound
 
 
 def _bind_call(
-    plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall, at_once: bool
+    plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall, on_loop: bool
 ) -> Bound | None:
-    """Bind the call; None if, with `at_once`, that would block the event loop too long and needs a thread."""
+    """Bind the call; None if, with `on_loop`, that would block the event loop too long and needs a thread."""
     if session.full:
         raise Unavailable(str(full_error(session)), retryable=False)
     if batch.left_behind is not None and not batch.left_behind.done():
@@ -360,9 +360,9 @@ def _bind_call(
         check_writable(call.call_id)
     try:
         if batch.scope is None:
-            return bind(plans.snapshot, call, (), at_once)
-        return bind_within(plans.snapshot, batch.mode, call, batch.scope, at_once=at_once)
-    except TakesLong:
+            return bind(plans.snapshot, call, (), on_loop)
+        return bind_within(plans.snapshot, batch.mode, call, batch.scope, on_loop=on_loop)
+    except TooSlowForLoop:
         return None
 
 
@@ -381,7 +381,9 @@ def _plan_call(
     return plan
 
 
-def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session, bound: Bound) -> Asked | None:
+def _check_policy(
+    path: CallPath, policy: Policy, batch: Batch, session: Session, bound: Bound
+) -> NeededApproval | None:
     """Raise `Denied` unless the call may run. Returns what to ask if it needs approval first, else None."""
     owner, session_id = session.key.owner, session.key.session_id
     counts: dict[str, int] = {}
@@ -394,7 +396,7 @@ def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session
     # An owner that is the path of this yard's file identifies the yard, not the caller.
     keys = (owner,) if batch.keys is None and owner and owner != path.sessions.yard else batch.keys
     line = policy.check(bound.tool, session_id=session_id, counts=counts, keys=keys, shared=shared)
-    return None if line is None else Asked(policy, bound, line, keys, shared)
+    return None if line is None else NeededApproval(policy, bound, line, keys, shared)
 
 
 def _make_invocation(
@@ -451,7 +453,7 @@ def _stop_call(
     _cut_trace(trace, invocation)
 
 
-def _desert_call(
+def _close_call(
     path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
 ) -> None:
     """Clean up after the flow was closed, when it can no longer wait. A store still has the intent of a begun call."""

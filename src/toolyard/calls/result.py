@@ -18,7 +18,7 @@ from toolyard.model.call import CONTENT, Content, ToolResult
 from toolyard.model.errors import CallError, InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tree_size import LEAVES, fits, is_small
 from toolyard.registry.bind import Bound
-from toolyard.registry.function_call import tool_failed
+from toolyard.registry.function_call import make_tool_error
 from toolyard.schema.violations import describe
 from toolyard.sessions.history import call_text, entry_text, fill_frame, result_text
 from toolyard.sessions.state import Changes
@@ -97,28 +97,28 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
 
 
 def make_result(
-    plan: CallPlan, invocation: Invocation, value: Any, at_once: bool = False
+    plan: CallPlan, invocation: Invocation, value: Any, on_loop: bool = False
 ) -> tuple[ToolResult, bytes, Changes] | None:
     """The result for an answer, its entry, and the state changes; raises `CallError` for an invalid answer.
 
-    With `at_once`, returns None, without side effects, if this may take more than a few milliseconds.
+    With `on_loop`, returns None, without side effects, if this may take more than a few milliseconds.
     """
     call, bound = invocation.call, invocation.bound
     metadata: dict[str, Any] = {}
     try:
         if type(value) is Content:
             value, metadata = plain_content(value, invocation, plan.max_result_bytes)
-        if at_once and _is_large(value):
+        if on_loop and _is_large(value):
             return None
         plain, text = plain_answer(value, invocation, plan.max_result_bytes)
     except CallError:
         raise
     except (Exception, SystemExit) as error:
         # Encoding generators, mappings and computed fields runs code of the tool, which may raise anything.
-        raise tool_failed(invocation.tool, error) from error
+        raise make_tool_error(invocation.tool, error) from error
     invocation.result_bytes = len(text)
     if plan.accepts_output is not None and (len(text) > plan.small_output or not plan.accepts_output(plain)):
-        if at_once:
+        if on_loop:
             return None
         violations = check_output(plain, invocation, plan.settings)
         if violations:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from toolyard.calls.drive import EitherWay, Flow, drive_here
+from toolyard.calls.drive import Flow, WaitPair, drive_or_await
 from toolyard.calls.failure import redact_info
 from toolyard.calls.invocation import Invocation
 from toolyard.dialects.mcp import read_answer
@@ -143,7 +143,7 @@ class MCPToolEngine(OutwardEngine):
 
     def answer(self, invocation: Invocation) -> Any:
         """The value; if an event loop is running, a coroutine for it."""
-        return drive_here(self._call_tool(invocation))
+        return drive_or_await(self._call_tool(invocation))
 
     def _call_tool(self, invocation: Invocation) -> Flow:
         tool, arguments = invocation.tool, invocation.arguments
@@ -161,7 +161,7 @@ class MCPToolEngine(OutwardEngine):
         per_session = self.connection == "per_session" and invocation.session_id
         with self._links.borrow(server, invocation.session.key if per_session else None) as link:
             try:
-                found = yield EitherWay(
+                found = yield WaitPair(
                     lambda: link.call(binding.tool_name, arguments, **conditions),
                     lambda: link.acall(binding.tool_name, arguments, **conditions),
                 )

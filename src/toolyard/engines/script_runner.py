@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.calls.drive import EitherWay, Flow, drive_here
+from toolyard.calls.drive import Flow, WaitPair, drive_or_await
 from toolyard.calls.invocation import Invocation
 from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Tool
-from toolyard.registry.function_call import CALLERS_FAULTS, await_answer, function_caller, tool_failed
+from toolyard.registry.function_call import CALLERS_FAULTS, await_answer, function_caller, make_tool_error
 from toolyard.words.redactor import echoes_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ScriptRunner:
         binding = _script_binding(invocation)
         if binding.isolation == "inprocess":
             return self._modules.answer(invocation, binding)
-        return drive_here(self._call_worker(invocation, binding))
+        return drive_or_await(self._call_worker(invocation, binding))
 
     def close(self) -> None:
         """End all workers."""
@@ -69,12 +69,12 @@ class ScriptRunner:
     def _call_worker(self, invocation: Invocation, binding: ScriptBinding) -> Flow:
         pool = self._pools.get((binding.directory, binding.settings))
         if pool is None:
-            pool = yield EitherWay(lambda: self._pool_for(binding), lambda: self._apool_for(binding))
+            pool = yield WaitPair(lambda: self._pool_for(binding), lambda: self._apool_for(binding))
         called = (code_of(binding), binding.handler, invocation.arguments)
         ctx, deadline = _script_context(invocation, binding), invocation.deadline
         invocation.secrets = pool.credentials
         try:
-            found = yield EitherWay(
+            found = yield WaitPair(
                 lambda: pool.call(*called, ctx=ctx, deadline=deadline),
                 lambda: pool.acall(*called, ctx=ctx, deadline=_before_deadline(deadline)),
             )
@@ -188,7 +188,7 @@ class ScriptModules:
         except (CallError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise tool_failed(tool, error) from error
+            raise make_tool_error(tool, error) from error
         ctx = invocation.tool_context() if handler.takes_ctx else None
         value = function_caller(tool, handler)(invocation.arguments, ctx)
         return await_answer(tool, value, CALLERS_FAULTS) if type(value) is CoroutineType else value

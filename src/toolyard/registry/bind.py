@@ -41,26 +41,26 @@ class Bound(msgspec.Struct, frozen=True):
     """The arguments as sent, as JSON text; empty if bound without coercion."""
 
 
-class TakesLong(Exception):
+class TooSlowForLoop(Exception):
     """Binding may take too long for an event loop. Nothing was done; bind again in a thread."""
 
 
-def bind(snapshot: Snapshot, call: ToolCall, candidates: tuple[PreparedTool, ...] = (), at_once: bool = False) -> Bound:
+def bind(snapshot: Snapshot, call: ToolCall, candidates: tuple[PreparedTool, ...] = (), on_loop: bool = False) -> Bound:
     """Resolve and validate one call; raises `UnknownToolError` or `InvalidArguments`.
 
-    `candidates` are the overloads of the call's name, if the caller has resolved it already. With `at_once`, raises
-    `TakesLong` instead of working for more than a few milliseconds.
+    `candidates` are the overloads of the call's name, if the caller has resolved it already. With `on_loop`, raises
+    `TooSlowForLoop` instead of working for more than a few milliseconds.
     """
     candidates = candidates or snapshot.names.get(call.name) or find(snapshot, call.name)
     if call.overload is not None:
         candidates = pin_overload(candidates, call)
     arguments = call.arguments
-    if len(candidates) == 1 and type(arguments) is dict and (not at_once or candidates[0].is_ready):
+    if len(candidates) == 1 and type(arguments) is dict and (not on_loop or candidates[0].is_ready):
         bound = _bind_small(candidates[0], arguments)
         if bound is not None:
             return bound
-    if at_once and takes_long(candidates, arguments):
-        raise TakesLong
+    if on_loop and takes_long(candidates, arguments):
+        raise TooSlowForLoop
     arguments = read_arguments(arguments)
     sent = json_text(arguments)
     try:

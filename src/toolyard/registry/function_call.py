@@ -118,10 +118,10 @@ def raise_failure(tool: Tool, error: BaseException) -> NoReturn:
     """
     if isinstance(error, CallError | KeyboardInterrupt) and not isinstance(error, CALLERS_FAULTS):
         raise error
-    raise tool_failed(tool, error) from error
+    raise make_tool_error(tool, error) from error
 
 
-def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
+def make_tool_error(tool: Tool, error: BaseException) -> ToolFailed:
     """The call error for a tool's own exception, with its type and message."""
     try:
         text = str(error)
@@ -153,7 +153,7 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
     except CallError as error:
         if not isinstance(error, faults):
             raise
-        raise tool_failed(tool, error) from error
+        raise make_tool_error(tool, error) from error
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         cancelled = task is not None and task.cancelling()
@@ -162,10 +162,10 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
         if cancelled:
             raise
         # This call was not cancelled; something that it awaited was.
-        raise tool_failed(tool, error) from error
+        raise make_tool_error(tool, error) from error
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         # The last two would end the loop and every other call on it.
-        raise tool_failed(tool, error) from error
+        raise make_tool_error(tool, error) from error
 
 
 def integral_arguments(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:

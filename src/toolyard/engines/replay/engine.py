@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, structs
 
 from toolyard.calls.answerer import Answerer
 from toolyard.calls.attempts import answer_flow, behind_a_cassette
-from toolyard.calls.drive import Flow, drive_here, too_late
+from toolyard.calls.drive import Flow, deadline_error, drive_or_await
 from toolyard.calls.failure import is_own_exception, redact_info
 from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.invocation import Invocation
@@ -164,7 +164,7 @@ class ReplayToolEngine(ToolEngine):
     def answer(self, invocation: Invocation) -> Any:
         """The recorded result, or the engine's; on an event loop possibly a coroutine for it."""
         if self.mode == "passthrough":
-            return drive_here(self._live_flow(invocation, None))
+            return drive_or_await(self._live_flow(invocation, None))
         asked = Recording(name=invocation.tool.qualified_name, arguments=self._redact_value(invocation.arguments))
         if self.mode != "record":
             number = self._find_due(invocation, asked)
@@ -172,7 +172,7 @@ class ReplayToolEngine(ToolEngine):
                 return self._play_recording(number, invocation)
             if self.mode == "replay":
                 raise self._note_miss(asked)
-        return drive_here(self._live_flow(invocation, asked))
+        return drive_or_await(self._live_flow(invocation, asked))
 
     def _redact_value(self, value: Any) -> Any:
         known = self._root._path.redactor.value(value)
@@ -284,7 +284,7 @@ class ReplayToolEngine(ToolEngine):
             except BaseException as error:
                 # A cancellation at the deadline may arrive here before the timeout is reported.
                 if type(error).__name__ == "CancelledError" and invocation.remaining == 0.0:
-                    self._keep_outcome(asked, invocation, began, error=too_late(invocation).info)
+                    self._keep_outcome(asked, invocation, began, error=deadline_error(invocation).info)
                 raise
             return self._keep_value(asked, invocation, began, value, answerer)
 

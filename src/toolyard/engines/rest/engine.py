@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from msgspec import Meta
 
-from toolyard.calls.drive import EitherWay, Flow, drive_here
+from toolyard.calls.drive import Flow, WaitPair, drive_or_await
 from toolyard.calls.invocation import Invocation
 from toolyard.dialects.telemetry import carry_trace
 from toolyard.engines.effectful import OutwardEngine, SimulationOptions
@@ -287,12 +287,12 @@ class RESTToolEngine(OutwardEngine):
 
     def answer(self, invocation: Invocation) -> Any:
         """The value; if an event loop is running, a coroutine for it."""
-        return drive_here(self._exchange_messages(invocation, self._write_request(invocation)))
+        return drive_or_await(self._exchange_messages(invocation, self._write_request(invocation)))
 
     def _exchange_messages(self, invocation: Invocation, sent: _Sent) -> Flow:
         client, outgoing = self._client, sent.outgoing
         try:
-            incoming = yield EitherWay(lambda: client.send(outgoing), lambda: client.asend(outgoing))
+            incoming = yield WaitPair(lambda: client.send(outgoing), lambda: client.asend(outgoing))
         except CallError as error:
             self._count_failure(sent, error)
             raise
