@@ -21,7 +21,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.model.call import Mode, Notice, ToolCall, ToolResult
 from toolyard.model.errors import CallConflict, CallError, DefinitionError, Denied, ErrorInfo, StaleDefinition
 from toolyard.model.tool import Tool
-from toolyard.registry.bind import Bound, bind, find
+from toolyard.registry.bind import Bound, bind, find_overloads
 from toolyard.registry.snapshot import Snapshot
 from toolyard.sessions.history import read_entry
 from toolyard.sessions.session import Session
@@ -92,7 +92,9 @@ class CallRequest(Conditions, frozen=True, kw_only=True):  # type: ignore[misc] 
 def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, on_loop: bool = False) -> Bound:
     """`bind` without revealing tools that the scope hides; raises `Denied` if the caller may not call the tool."""
     everything = scope.sees_all
-    candidates = find(snapshot, call.name, sees=None if everything else scope.sees, hints=everything or scope.lists)
+    candidates = find_overloads(
+        snapshot, call.name, sees=None if everything else scope.sees, hints=everything or scope.lists
+    )
     bound = bind(snapshot, call, candidates, on_loop)
     if not scope.may(mode, bound.tool):
         name, scope_needed = bound.tool.qualified_name, f"{bound.tool.namespace}:{mode}"

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from toolyard.model.errors import Denied, UnknownToolError
 from toolyard.model.names import ToolGlobs, glob_matcher
-from toolyard.registry.bind import find
+from toolyard.registry.bind import find_overloads
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.options import check_fields
 from toolyard.sessions.history import read_entry
@@ -148,6 +148,6 @@ def count_calls(session: Session, snapshot: Snapshot) -> dict[str, int]:
 def _qualify(snapshot: Snapshot, name: str) -> str:
     """The qualified name for any name of a tool; the given name if the tool no longer exists."""
     try:
-        return find(snapshot, name)[0].tool.qualified_name
+        return find_overloads(snapshot, name)[0].tool.qualified_name
     except UnknownToolError:
         return name

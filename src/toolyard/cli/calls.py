@@ -45,7 +45,7 @@ from toolyard.model.errors import (
 from toolyard.model.names import nearest, pointer_of
 from toolyard.model.tool import Effects
 from toolyard.registry import ToolRegistry
-from toolyard.registry.bind import find
+from toolyard.registry.bind import find_overloads
 from toolyard.registry.prepared import read_arguments
 from toolyard.schema.compile import CompiledSchema
 from toolyard.words.redactor import Redactor
@@ -212,7 +212,7 @@ def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegist
         return given
     read = tried = {key: read_word(text) for key, text in given.items()}
     with suppress(UnknownToolError):  # reported by the call
-        for candidate in find(registry.snapshot, name):
+        for candidate in find_overloads(registry.snapshot, name):
             as_text = {key: given[key] for key in _find_wrong(candidate.compiled, read)}
             no_text = _find_wrong(candidate.compiled, read | as_text)
             tried = read | {key: text for key, text in as_text.items() if key not in no_text}

@@ -20,7 +20,7 @@ from toolyard.model.errors import ConfigError, UnknownToolError
 from toolyard.model.hits import Hit
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
-from toolyard.registry.bind import find
+from toolyard.registry.bind import find_overloads
 
 _SHOWN = 50
 
@@ -155,7 +155,7 @@ def show(
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         called = read_wire_call(registry.snapshot, ToolCall(name)).name
         try:
-            found = [candidate.tool for candidate in find(registry.snapshot, called)]
+            found = [candidate.tool for candidate in find_overloads(registry.snapshot, called)]
         except UnknownToolError:
             tell_of_default(options.config)
             raise

@@ -31,7 +31,7 @@ from toolyard.model.errors import (
     ToolyardError,
     UnknownSessionError,
 )
-from toolyard.registry.bind import find
+from toolyard.registry.bind import find_overloads
 from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
 from toolyard.sessions.session import RecordedCall, check_beginning, check_number, check_session_id
@@ -413,7 +413,7 @@ class RemoteToolEngine(Closing):
         """An error result for a call that cannot be sent; None if it can."""
         try:
             if not call.name:
-                find(self.tool_registry.snapshot, call.name)
+                find_overloads(self.tool_registry.snapshot, call.name)
             # Leave text from a provider to the server, which parses or refuses it and records that.
             if not isinstance(call.arguments, str):
                 arguments = read_arguments(call.arguments)

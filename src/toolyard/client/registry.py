@@ -28,7 +28,7 @@ from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import Enrichment, Loader, Policy
 from toolyard.registry import ToolRegistry
-from toolyard.registry.bind import find
+from toolyard.registry.bind import find_overloads
 from toolyard.registry.prepared import RawArguments, json_text, read_arguments
 from toolyard.schema.admission import AdmittedTool, admit_tool
 from toolyard.sources.base import ToolLoader
@@ -240,7 +240,7 @@ class RemoteToolRegistry(ToolRegistry):
         hashes: dict[str, None] = {}
         for name in names:
             try:
-                found = find(self.snapshot, name)
+                found = find_overloads(self.snapshot, name)
             except UnknownToolError:
                 continue
             hashes.update(dict.fromkeys(candidate.tool.definition_hash for candidate in found))

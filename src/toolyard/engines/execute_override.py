@@ -19,7 +19,7 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ConfigError, Denied, ToolFailed, UnknownToolError
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
-from toolyard.registry.bind import find
+from toolyard.registry.bind import find_overloads
 from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Snapshot
@@ -129,7 +129,7 @@ def refuse_effects(engine: ExecutingEngine, calls: Sequence[ToolCall]) -> list[T
 def _refuse_effect(snapshot: Snapshot, call: ToolCall) -> ToolResult | None:
     allowed = {Effects.READ} if current_simulation() is False else {Effects.READ, Effects.UNKNOWN}
     try:
-        tools = [prepared.tool for prepared in find(snapshot, call.name, hints=False)]
+        tools = [prepared.tool for prepared in find_overloads(snapshot, call.name, hints=False)]
     except UnknownToolError:
         return None  # left to the engine to report
     if all(tool.effects in allowed for tool in tools):

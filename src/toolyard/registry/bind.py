@@ -51,7 +51,7 @@ def bind(snapshot: Snapshot, call: ToolCall, candidates: tuple[PreparedTool, ...
     `candidates` are the overloads of the call's name, if the caller has resolved it already. With `on_loop`, raises
     `TooSlowForLoop` instead of working for more than a few milliseconds.
     """
-    candidates = candidates or snapshot.names.get(call.name) or find(snapshot, call.name)
+    candidates = candidates or snapshot.names.get(call.name) or find_overloads(snapshot, call.name)
     if call.overload is not None:
         candidates = pin_overload(candidates, call)
     arguments = call.arguments
@@ -116,7 +116,7 @@ def choose_overload(candidates: tuple[PreparedTool, ...], arguments: Arguments) 
     return winner
 
 
-def find(
+def find_overloads(
     snapshot: Snapshot,
     name: str,
     *,

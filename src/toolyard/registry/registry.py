@@ -27,7 +27,7 @@ from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, ToolSearch, check_loader, get_tool_loader, new_search
-from toolyard.registry.bind import Bound, bind, choose_overload, find, pin_overload
+from toolyard.registry.bind import Bound, bind, choose_overload, find_overloads, pin_overload
 from toolyard.registry.enriching import Enricher, in_order
 from toolyard.registry.function_call import check_dispatch, settle_function
 from toolyard.registry.prepared import RawArguments, read_arguments
@@ -202,7 +202,7 @@ class ToolRegistry(Closing):
         """The overload and the arguments that the call would run with; raises the `CallError` it would return."""
         if coerce:
             return bind(self.snapshot, call)
-        candidates = find(self.snapshot, call.name)
+        candidates = find_overloads(self.snapshot, call.name)
         if call.overload is not None:
             candidates = pin_overload(candidates, call)
         arguments = read_arguments(call.arguments)
@@ -216,14 +216,14 @@ class ToolRegistry(Closing):
         does not mention are passed on unchecked; use an engine where that matters. A bare name works if only one
         namespace has it.
         """
-        found = self.snapshot.names.get(name) or find(self.snapshot, name)
+        found = self.snapshot.names.get(name) or find_overloads(self.snapshot, name)
         prepared = found[0] if len(found) == 1 else choose_overload(found, arguments := read_arguments(arguments))
         return (prepared.dispatch or prepared.make_dispatch())(arguments, ctx)
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """`dispatch` for async callers: an async tool is awaited here, a sync one runs inline."""
         checked = read_arguments(arguments)
-        prepared = choose_overload(find(self.snapshot, name), checked)
+        prepared = choose_overload(find_overloads(self.snapshot, name), checked)
         check_dispatch(prepared.tool)
         value = prepared.call_function(prepared.with_defaults(checked), ctx)
         return await settle_function(prepared.tool, value) if type(value) is CoroutineType else value

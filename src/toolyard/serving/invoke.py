@@ -25,7 +25,7 @@ from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Held, Interrupted, UnknownToolError
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
-from toolyard.registry.bind import find
+from toolyard.registry.bind import find_overloads
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
@@ -76,7 +76,7 @@ class ServedNames:
         """
         for spelling in dict.fromkeys((self.read_call(ToolCall(name)).name, name)):
             try:
-                return find(self.snapshot, spelling, sees=sees, hints=False)[0].tool.qualified_name
+                return find_overloads(self.snapshot, spelling, sees=sees, hints=False)[0].tool.qualified_name
             except UnknownToolError:
                 continue
         return None

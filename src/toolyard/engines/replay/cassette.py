@@ -26,7 +26,7 @@ from toolyard.model.errors import (
 from toolyard.model.tool import digest
 from toolyard.parsing import iter_json_lines, parse_json, parse_yaml, read_bytes
 from toolyard.registry import ToolRegistry
-from toolyard.registry.bind import bind, find
+from toolyard.registry.bind import bind, find_overloads
 from toolyard.words.redactor import hides
 
 JSONL = (".jsonl", ".ndjson")
@@ -362,7 +362,7 @@ def drift_of(cassette: Cassette, registry: ToolRegistry) -> Drift:
     for recording in cassette.recordings:
         name, known = recording.name, recording.definition_hash
         try:
-            hashes = [candidate.tool.definition_hash for candidate in find(snapshot, name)]
+            hashes = [candidate.tool.definition_hash for candidate in find_overloads(snapshot, name)]
         except UnknownToolError:
             changed[name, known] = Changed(name, known, None)
             continue

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from toolyard.model.call import Mode, Notify, ToolCall, ToolResult
 from toolyard.model.errors import Denied, UnknownToolError
 from toolyard.model.tool import Tool
-from toolyard.registry.bind import find
+from toolyard.registry.bind import find_overloads
 from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.console.catalog import list_carried, list_stale
 from toolyard.serving.console.connect import Snippet, write_call_snippets
@@ -142,7 +142,7 @@ def _find_overloads(catalog: CatalogView, request: Request) -> list[Tool]:
     name, shows = path_value(request), catalog.visibility.filter_for(caller_of(request).principal)
     snapshot = catalog.registry.snapshot
     try:
-        candidates = find(snapshot, name, sees=shows, hints=False)
+        candidates = find_overloads(snapshot, name, sees=shows, hints=False)
         found = [one.tool for one in candidates if shows is None or shows(one.tool)]
     except UnknownToolError:
         found = []
