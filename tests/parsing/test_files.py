@@ -54,9 +54,22 @@ def test_a_sparse_file_over_the_default_limit_costs_no_memory(tmp_path: Path) ->
         read_bytes(tmp_path / "huge")
 
 
-def test_a_missing_file_is_unavailable_and_the_missing_part_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnavailable, match=r"no such file; .* has no 'nowhere'"):
+def test_a_missing_file_is_unavailable_and_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceUnavailable, match=r"no such file; .* has no 'nowhere'$"):
         read_bytes(tmp_path / "nowhere" / "tools.json")
+
+
+def test_the_message_about_a_missing_file_repeats_no_part_of_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, says in [
+        ("tools.json", f"tools.json: no such file in {tmp_path}"),
+        (f"{tmp_path}/tools.json", f"{tmp_path}/tools.json: no such file"),
+    ]:
+        with pytest.raises(SourceUnavailable) as caught:
+            read_bytes(path)
+        assert str(caught.value) == says
 
 
 def test_a_link_that_leads_nowhere_says_where_it_leads(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
         finally:
             os.close(descriptor)
     except FileNotFoundError as error:
-        raise SourceUnavailable(f"{where}: no such file; {_explain_missing(where)}") from error
+        raise SourceUnavailable(f"{where}: no such file{_explain_missing(where)}") from error
     except OSError as error:
         raise SourceUnavailable(f"{where}: cannot be read: {error.strerror or error}") from error
 
@@ -88,12 +88,14 @@ def _require_size(size: int, max_bytes: int, where: str) -> None:
 
 
 def _explain_missing(where: str) -> str:
-    """The first part of the path that does not exist, as a hint to a wrong working directory."""
+    """What the path itself does not say: where a link points, the working directory, or the part that is missing."""
     path = Path(where).absolute()
     if path.is_symlink():
-        return f"the link points to {path.readlink()}, which does not exist"
+        return f"; the link points to {path.readlink()}, which does not exist"
+    if path.parent.is_dir():
+        return "" if Path(where).is_absolute() else f" in {path.parent}"
     parent = next(folder for folder in path.parents if folder.is_dir())
-    return f"{parent} has no {path.relative_to(parent).parts[0]!r}"
+    return f"; {parent} has no {path.relative_to(parent).parts[0]!r}"
 
 
 @contextmanager
