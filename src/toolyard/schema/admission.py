@@ -37,8 +37,9 @@ from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
 from toolyard.model.tree_size import written_size
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
+from toolyard.schema.patterns import count_positions
 from toolyard.schema.subschemas import Path, children, iter_schemas
-from toolyard.schema.weight import InPlace, count_positions
+from toolyard.schema.weight import InPlace
 
 
 class SchemaBudget(msgspec.Struct, frozen=True):

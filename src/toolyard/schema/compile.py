@@ -10,6 +10,7 @@ violations are found by a walk that counts its steps (`walk`), not by the valida
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -19,6 +20,8 @@ import jsonschema_rs
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, pointer_of
+from toolyard.model.tool import Schema
+from toolyard.schema.patterns import split_length
 from toolyard.schema.violations import MAX_VIOLATIONS, Explainer, Misfit, Violation, word_violation
 from toolyard.schema.walk import Walk
 from toolyard.schema.weight import STEPS, Weight, measure, weigh
@@ -161,6 +164,23 @@ def usable_pattern(text: str) -> str | None:
     if slashed and set(slashed[2]) <= set("gimsuy"):
         text = ("(?i)" if "i" in slashed[2] else "") + slashed[1]
     return next((each for each in (text, _BESIDE_CLASS.sub(r"\1\-", text)) if _is_usable(each)), None)
+
+
+def read_pattern(schema: Schema) -> Schema | None:
+    """The `pattern` of a schema in keywords that can be compiled; None if there are none.
+
+    A count of characters that makes it too large becomes `minLength` and `maxLength`, unless the schema limits the
+    length more strictly.
+    """
+    found = usable_pattern(schema["pattern"])
+    if found is not None:
+        return {"pattern": found}
+    counted = split_length(schema["pattern"])
+    least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
+    if counted is None or usable_pattern(counted.pattern) is None or not {type(least), type(most)} <= {int, float}:
+        return None
+    limits = {"minLength": max(least, counted.least), "maxLength": min(most, counted.most)}
+    return {"pattern": counted.pattern, **{key: int(limit) for key, limit in limits.items() if limit != math.inf}}
 
 
 def _is_usable(pattern: str) -> bool:

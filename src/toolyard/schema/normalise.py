@@ -14,7 +14,7 @@ import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
-from toolyard.schema.compile import usable_pattern
+from toolyard.schema.compile import read_pattern
 from toolyard.schema.subschemas import Path
 from toolyard.schema.typenames import join, read_default, read_described, read_flag, read_number, read_type
 
@@ -190,6 +190,8 @@ class _Normaliser:
                 self._note_change((*path, key), "null removed")
                 continue
             self._normalise_keyword(out, key, value, (*path, key))
+        if "pattern" in out:
+            self._rewrite_pattern(out, path)
         self._required_flags(out, path)
         self._rewrite_legacy(out, path)
         if isinstance(out.get("default"), str) and "type" in out:
@@ -239,8 +241,6 @@ class _Normaliser:
             out[key] = [self._note_value(path, value, "single value wrapped in a list")]
         elif key in _NUMBERS or key in _COUNTS:
             out[key] = self._read_numeric(key, value, path)
-        elif key == "pattern" and isinstance(value, str) and (usable_pattern(value) or value) != value:
-            out[key] = self._note_value(path, usable_pattern(value), "a pattern read as JavaScript does")
         elif key in _TEXTS and not isinstance(value, str):
             raise _invalid(path, f"must be text, not {json_type(value)}")
         else:
@@ -316,6 +316,17 @@ class _Normaliser:
         if key in _COUNTS and isinstance(value, float) and value.is_integer():
             return int(value)
         return value
+
+    def _rewrite_pattern(self, out: dict[str, Any], path: Path) -> None:
+        read = read_pattern(out)
+        if read is not None and read["pattern"] != out["pattern"]:
+            form = (
+                "its count of characters moved to minLength and maxLength"
+                if len(read) > 1
+                else "a pattern read as JavaScript does"
+            )
+            self._note_change((*path, "pattern"), form)
+            out |= read
 
     def _required_flags(self, out: dict[str, Any], path: Path) -> None:
         """Move `"required": true` or `"optional": false` on a property to the `required` list of its parent."""

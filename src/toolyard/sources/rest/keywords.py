@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.model.names import JSON_TYPES
-from toolyard.schema.compile import usable_pattern
+from toolyard.schema.compile import read_pattern, usable_pattern
 from toolyard.schema.typenames import join, read_type
 from toolyard.sources.rest.document import Notes
 
@@ -94,6 +94,8 @@ def read_together(work: SchemaReader, raw: Node, out: Node, depth: int) -> None:
     for flag, limit in _EXCLUSIVE:
         if flag in out:
             _read_exclusive(out, flag, limit)
+    if "pattern" in out:
+        _read_pattern(work, raw, out)
     discriminator = out.pop("discriminator", None)
     if discriminator is not None:
         _apply_discriminator(out, discriminator)
@@ -142,16 +144,19 @@ def _read_enum(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, d
         work.notes.at(raw, f"enum is not a list of 1 to {_MAX_ENUM:,} values; left out")
 
 
-def _read_pattern(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
-    found = usable_pattern(value) if type(value) is str else None
-    if found is None:
+def _read_pattern(work: SchemaReader, raw: Node, out: Node) -> None:
+    written = out["pattern"]
+    read = read_pattern(out) if type(written) is str else None
+    if read is None:
         work.notes.at(raw, "pattern is not a usable regular expression; left out")
-        return
-    if found != value:
+        del out["pattern"]
+    elif len(read) > 1:
+        work.notes.at(raw, "the count of characters in a pattern moved to minLength and maxLength")
+    elif read["pattern"] != written:
         work.notes.at(
-            raw, "the slashes around a pattern removed" if value[:1] == "/" else "a pattern read as JavaScript does"
+            raw, "the slashes around a pattern removed" if written[:1] == "/" else "a pattern read as JavaScript does"
         )
-    out[key] = found
+    out |= read or {}
 
 
 def _pattern_properties(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
@@ -200,7 +205,7 @@ def _note_dynamic(work: SchemaReader, raw: Node, out: Node, key: str, value: Any
 
 
 TOGETHER = frozenset(
-    ("enum", "discriminator", "additionalItems", "dependencies", "exclusiveMinimum", "exclusiveMaximum")
+    ("enum", "pattern", "discriminator", "additionalItems", "dependencies", "exclusiveMinimum", "exclusiveMaximum")
 )
 """Keywords that `read_together` handles, besides a list in `items`."""
 KEYWORDS: dict[str, Callable[[SchemaReader, Node, Node, str, Any, int], None]] = {
@@ -213,7 +218,6 @@ KEYWORDS: dict[str, Callable[[SchemaReader, Node, Node, str, Any, int], None]] =
     **dict.fromkeys(("example", "examples"), _read_examples),
     "required": _read_required,
     "enum": _read_enum,
-    "pattern": _read_pattern,
     "patternProperties": _pattern_properties,
     "dependentRequired": _dependent_required,
     **dict.fromkeys(("nullable", "x-nullable"), _read_later),
