@@ -32,7 +32,7 @@ def is_open(breaker, origin=A):
 
 def fail(breaker, times, origin=A):
     for _ in range(times):
-        breaker.failed(origin)
+        breaker.record_failure(origin)
 
 
 def test_several_failures_in_a_row_open_it_for_that_origin_only(breaker):
@@ -44,7 +44,7 @@ def test_several_failures_in_a_row_open_it_for_that_origin_only(breaker):
 
 def test_a_success_in_between_starts_the_count_again(breaker):
     fail(breaker, 2)
-    breaker.succeeded(A)
+    breaker.record_success(A)
     fail(breaker, 2)
     assert not is_open(breaker)
 
@@ -62,7 +62,7 @@ def test_after_the_pause_one_probe_is_let_through(breaker, clock):
     fail(breaker, 3)
     clock.now += 10
     assert [is_open(breaker) for _ in range(3)] == [False, True, True]
-    breaker.succeeded(A)
+    breaker.record_success(A)
     assert not is_open(breaker)
 
 
@@ -71,7 +71,7 @@ def test_a_failed_probe_begins_another_pause(breaker, clock):
     clock.now += 10
     breaker.check(A)
     clock.now += 5
-    breaker.failed(A)
+    breaker.record_failure(A)
     clock.now += 9
     assert is_open(breaker)
     clock.now += 1
@@ -97,7 +97,7 @@ def test_late_failures_of_earlier_calls_do_not_make_the_pause_longer(breaker, cl
 def test_only_so_many_origins_are_remembered(clock):
     breaker = Breaker(clock, failures=1, pause=10.0, origins=4)
     for number in range(10):
-        breaker.failed(f"https://{number}.org")
+        breaker.record_failure(f"https://{number}.org")
     assert [number for number in range(10) if is_open(breaker, f"https://{number}.org")] == [6, 7, 8, 9]
 
 
@@ -132,10 +132,10 @@ def test_it_never_stays_open_longer_than_the_pause_and_never_opens_early(steps):
             assert row >= 3
             continue
         if step == "ok":
-            breaker.succeeded(A)
+            breaker.record_success(A)
             row = 0
         else:
-            breaker.failed(A)
+            breaker.record_failure(A)
             row += 1
     clock.now += 10.001
     assert not is_open(breaker)

@@ -12,7 +12,7 @@ import pytest
 from waiting import SOON, Hung, until
 
 from toolyard.loop import threads as module
-from toolyard.loop.threads import Threads, wrapped
+from toolyard.loop.threads import Threads, await_future
 from toolyard.model.errors import SessionError
 
 
@@ -211,7 +211,7 @@ def test_a_job_is_not_stuck_behind_one_that_a_thread_took_a_moment_ago():
 
 async def test_a_task_can_wait_for_a_thread():
     pool = Threads(1)
-    assert await wrapped(pool.submit(lambda: 5)) == 5
+    assert await await_future(pool.submit(lambda: 5)) == 5
     pool.close()
 
 

@@ -26,7 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolyard.calls.approval import OPERATOR, Approval, ApprovalState, Decider, Outcome, check_decider, may_see
-from toolyard.loop.threads import Threads, wrapped
+from toolyard.loop.threads import Threads, await_future
 from toolyard.model.errors import (
     ApprovalError,
     ApprovalExpiredError,
@@ -336,7 +336,7 @@ class Approvals:
     async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
         """Run work that waits for a store, or reads all records, outside of the event loop."""
         if writes and not self._records.shared:
-            return await wrapped(self._threads.submit(work))
+            return await await_future(self._threads.submit(work))
         return await self._records.do_beside(work, writes=writes)
 
     aget = off_loop(get)

@@ -20,7 +20,7 @@ import msgspec
 from toolyard.calls.answerer import Answerer
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.settings import count_values
-from toolyard.loop.threads import Threads, loop_runs_here, wrapped
+from toolyard.loop.threads import Threads, await_future, loop_runs_here
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
 from toolyard.registry.function_call import await_answer, make_tool_error
 from toolyard.sessions.gate import Gate
@@ -266,7 +266,7 @@ async def _asleep(seconds: float) -> None:
 def offload(threads: Threads, function: Callable[..., Any], *args: Any) -> Wait:
     """Work too slow for an event loop, or that waits for a person: a thread does it itself, a task uses `threads`."""
     work = partial(function, *args)
-    return WaitPair(work, lambda: wrapped(threads.submit(work)))
+    return WaitPair(work, lambda: await_future(threads.submit(work)))
 
 
 def run_in_thread(engine: Answerer, invocation: Invocation) -> Wait:

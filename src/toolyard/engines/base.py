@@ -45,7 +45,7 @@ from toolyard.engines.execute_override import (
     refuse_effects,
 )
 from toolyard.engines.session_reading import SessionReading, run_off_loop
-from toolyard.loop.threads import Threads, wrapped
+from toolyard.loop.threads import Threads, await_future
 from toolyard.model.bases import Closing
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, NoEngine, UnknownSessionError
@@ -406,7 +406,7 @@ class ToolEngine(SessionReading, Closing):
         """
         if self.overrides.answers_batches and not self.overrides.aexecute:
             options = given_options(timeout=timeout, owner=owner, context=context)
-            return await wrapped(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
+            return await await_future(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         session = await self._afind(session_id, owner)
         return await arun_batch(self._path, session, tool_calls, Batch(mode, timeout, context, on_loop=True))
@@ -423,7 +423,7 @@ class ToolEngine(SessionReading, Closing):
         """`simulate` for async code."""
         options = given_options(timeout=timeout, owner=owner, context=context)
         if self.overrides.simulate and not self.overrides.asimulate:
-            return await wrapped(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
+            return await await_future(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
         if self.overrides.answers_batches:
             refused = refuse_effects(self, tool_calls)
             with simulating():

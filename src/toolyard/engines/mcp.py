@@ -21,7 +21,7 @@ from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.links.mcp import Handlers, McpLink, give_back, lease
 from toolyard.links.mcp.options import limits_of, read_handlers, read_server, secrets_of
 from toolyard.loop.home import link_loop
-from toolyard.loop.threads import renewed_in_child
+from toolyard.loop.threads import reset_after_fork
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.call import Notice, Notify, Progress, ToolCall
 from toolyard.model.errors import CallError, ConfigError, NoEngine, Unavailable
@@ -285,9 +285,9 @@ class Links:
         self._own: OrderedDict[tuple[Key, McpServer], _Own] = OrderedDict()
         self._closing: set[Future[None]] = set()
         self._closed = False
-        renewed_in_child(self)
+        reset_after_fork(self)
 
-    def forked(self) -> None:
+    def reset_in_child(self) -> None:
         """Reset in a forked child, where no call is in progress and no connection is being closed."""
         self._lock = threading.Lock()
         self._closing = set()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from toolyard.loop.threads import leave, renewed_in_child
+from toolyard.loop.threads import keep_alive, reset_after_fork
 from toolyard.model.errors import SyncInAsyncError
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class HomeLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        renewed_in_child(self)
+        reset_after_fork(self)
 
     def run(self, work: Coroutine[Any, Any, T], *, twin: str) -> T:
         """Run `work` on the loop and wait for its result; `SyncInAsyncError` on the loop itself, naming the `twin`."""
@@ -39,7 +39,7 @@ class HomeLoop:
             raise SyncInAsyncError(f"this is the {which}, which must not wait for itself; await {twin} instead")
         future: Future[T] | None = None
         try:
-            future = asyncio.run_coroutine_threadsafe(work, self._started())
+            future = asyncio.run_coroutine_threadsafe(work, self._ensure_started())
             return future.result()
         except BaseException:
             # After a KeyboardInterrupt in the waiting thread, do not leave the work running.
@@ -62,7 +62,7 @@ class HomeLoop:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start `work` on the loop without waiting."""
-        return asyncio.run_coroutine_threadsafe(work, self._started())
+        return asyncio.run_coroutine_threadsafe(work, self._ensure_started())
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on this loop and await it from any other; cancelling this cancels `work`."""
@@ -72,7 +72,7 @@ class HomeLoop:
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Schedule a function call on the loop."""
-        self._started().call_soon_threadsafe(function)
+        self._ensure_started().call_soon_threadsafe(function)
 
     def is_here(self) -> bool:
         """True in the loop's thread."""
@@ -89,22 +89,22 @@ class HomeLoop:
         if threading.current_thread() is not thread:
             thread.join()
 
-    def forked(self) -> None:
+    def reset_in_child(self) -> None:
         """Reset in a forked child, which has no such thread and must not touch the parent's loop."""
-        leave(self._loop)
+        keep_alive(self._loop)
         self._lock = threading.Lock()
         self._loop = self._thread = None
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 loop = asyncio.new_event_loop()
                 self._loop = loop
-                self._thread = threading.Thread(target=self._serve, args=(loop,), name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._run_loop, args=(loop,), name=self._name, daemon=True)
                 self._thread.start()
             return self._loop
 
-    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
@@ -113,10 +113,10 @@ class HomeLoop:
                 # Whatever ended the loop, no work may be submitted to it any more.
                 if self._loop is loop:
                     self._loop = self._thread = None
-            _wind_up(loop)
+            _cancel_and_close(loop)
 
 
-def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
+def _cancel_and_close(loop: asyncio.AbstractEventLoop) -> None:
     try:
         pending = asyncio.all_tasks(loop)
         for task in pending:
@@ -150,64 +150,60 @@ class PerLoop(Generic[Closes]):
     def __init__(self, make: Callable[[], Closes]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._kept: dict[asyncio.AbstractEventLoop, _Kept[Closes]] = {}
+        self._resources: dict[asyncio.AbstractEventLoop, tuple[Closes, AsyncGenerator[None, None]]] = {}
+        """The resource of each loop, and the generator that closes it."""
 
-    async def here(self) -> Closes:
+    async def get(self) -> Closes:
         """The resource of the running loop, created on first use."""
         loop = asyncio.get_running_loop()
-        kept = self._kept.get(loop)
-        if kept is not None:
-            return kept.thing
+        if loop in self._resources:
+            return self._resources[loop][0]
         with self._lock:
-            for ended in [other for other in self._kept if other.is_closed()]:
-                del self._kept[ended]
-            kept = self._kept[loop] = _Kept(self._make())
-        await anext(kept.keeper)
-        return kept.thing
+            for ended in [other for other in self._resources if other.is_closed()]:
+                del self._resources[ended]
+            resource = self._make()
+            closer = _close_at_end(resource)
+            self._resources[loop] = resource, closer
+        await anext(closer)
+        return resource
 
     def close(self) -> None:
         """Schedule each resource to be closed on its loop."""
-        for loop, kept in self._taken():
-            _close_there(loop, kept)
+        for loop, closer in self._remove_all():
+            _close_on(loop, closer)
 
     async def aclose(self) -> None:
         """`close`, but waits for the resource of the running loop."""
         here = asyncio.get_running_loop()
-        for loop, kept in self._taken():
+        for loop, closer in self._remove_all():
             if loop is here:
-                await kept.keeper.aclose()
+                await closer.aclose()
             else:
-                _close_there(loop, kept)
+                _close_on(loop, closer)
 
-    def _taken(self) -> list[tuple[asyncio.AbstractEventLoop, _Kept[Closes]]]:
+    def _remove_all(self) -> list[tuple[asyncio.AbstractEventLoop, AsyncGenerator[None, None]]]:
         with self._lock:
-            kept, self._kept = self._kept, {}
-        return list(kept.items())
+            resources, self._resources = self._resources, {}
+        return [(loop, closer) for loop, (_, closer) in resources.items()]
 
 
-class _Kept(Generic[Closes]):
-    def __init__(self, thing: Closes) -> None:
-        self.thing = thing
-        self.keeper = _keep(thing)
-
-
-async def _keep(thing: Closable) -> AsyncGenerator[None, None]:
+async def _close_at_end(resource: Closable) -> AsyncGenerator[None, None]:
     """Close the resource when the generator is closed; a loop closes all its open generators at shutdown."""
     try:
         yield
     finally:
-        await thing.aclose()
+        await resource.aclose()
 
 
-_CLOSING: set[asyncio.Task[None]] = set()
+_closing: set[asyncio.Task[None]] = set()
 """Strong references to closing tasks, since an event loop keeps only weak ones."""
 
 
-def _close_there(loop: asyncio.AbstractEventLoop, kept: _Kept[Closes]) -> None:
+def _close_on(loop: asyncio.AbstractEventLoop, closer: AsyncGenerator[None, None]) -> None:
     def start() -> None:
-        task = loop.create_task(kept.keeper.aclose())
-        _CLOSING.add(task)
-        task.add_done_callback(_CLOSING.discard)
+        task = loop.create_task(closer.aclose())
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
 
     with suppress(RuntimeError):  # the loop is closed, and with it the resource
         loop.call_soon_threadsafe(start)

@@ -99,11 +99,11 @@ class ReconnectBackoff:
         self._not_before = 0.0
         self._failed = 0.0
 
-    def up(self) -> None:
+    def record_connection(self) -> None:
         """Record that the connection works."""
         self._up_since = self._clock()
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """Record that the connection failed or was lost."""
         now = self._failed = self._clock()
         up_since, self._up_since = self._up_since, None
@@ -118,7 +118,7 @@ class ReconnectBackoff:
         # Jitter, so that many clients of one server do not all reconnect at the same moment.
         self._not_before = now + backoff_delay(self._failures, self._first, self._longest, chance=self._chance())
 
-    def left(self, *, asked: bool = False) -> float:
+    def seconds_left(self, *, asked: bool = False) -> float:
         """Seconds until the next attempt; at most a second after the last failure if a caller `asked` for it."""
         now = self._clock()
         left = self._not_before - now
@@ -128,7 +128,7 @@ class ReconnectBackoff:
 MAX_ORIGINS = 1024
 
 
-class _Trouble:
+class _OriginState:
     """The state of one failing origin."""
 
     __slots__ = ("failures", "opened", "probed")
@@ -156,42 +156,42 @@ class Breaker:
         self._pause = pause
         self._origins = origins
         self._lock = threading.Lock()
-        self._troubles: OrderedDict[str, _Trouble] = OrderedDict()
+        self._failing: OrderedDict[str, _OriginState] = OrderedDict()
 
     def check(self, origin: str) -> None:
         """Raise `Unavailable` with `retry_after` while the circuit of the origin is open."""
-        if not self._troubles:
+        if not self._failing:
             return
         with self._lock:
-            trouble = self._troubles.get(origin)
-            if trouble is None or trouble.opened is None:
+            state = self._failing.get(origin)
+            if state is None or state.opened is None:
                 return
             now = self._clock()
-            since = trouble.opened if trouble.probed is None else trouble.probed
+            since = state.opened if state.probed is None else state.probed
             left = since + self._pause - now
             if left <= 0:
-                trouble.probed = now
+                state.probed = now
                 return
-            failures = trouble.failures
+            failures = state.failures
         raise Unavailable(
             f"{origin} failed {failures} times in a row and is left alone for {left:.3g} s more", retry_after=left
         )
 
-    def succeeded(self, origin: str) -> None:
+    def record_success(self, origin: str) -> None:
         """Record a response: reset the origin."""
-        if self._troubles:
+        if self._failing:
             with self._lock:
-                self._troubles.pop(origin, None)
+                self._failing.pop(origin, None)
 
-    def failed(self, origin: str) -> None:
+    def record_failure(self, origin: str) -> None:
         """Record a failure."""
         with self._lock:
-            trouble = self._troubles.setdefault(origin, _Trouble())
-            self._troubles.move_to_end(origin)
-            if len(self._troubles) > self._origins:
-                self._troubles.popitem(last=False)
-            if trouble.opened is not None and trouble.probed is None:
+            state = self._failing.setdefault(origin, _OriginState())
+            self._failing.move_to_end(origin)
+            if len(self._failing) > self._origins:
+                self._failing.popitem(last=False)
+            if state.opened is not None and state.probed is None:
                 return  # the call began before the pause and does not extend it
-            trouble.failures += 1
-            if trouble.failures >= self._failures:
-                trouble.opened, trouble.probed = self._clock(), None
+            state.failures += 1
+            if state.failures >= self._failures:
+                state.opened, state.probed = self._clock(), None

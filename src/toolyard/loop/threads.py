@@ -1,7 +1,7 @@
 """`Threads`: a bounded thread pool for blocking work.
 
 Unlike the standard pool it can write a thread off: work that outlives its deadline cannot be stopped, so its thread is
-abandoned and replaced. It never delays the exit of the interpreter. `renewed_in_child` resets objects in a forked
+abandoned and replaced. It never delays the exit of the interpreter. `reset_after_fork` resets objects in a forked
 child, where inherited threads, loops and connections do not work.
 """
 
@@ -35,16 +35,16 @@ class Threads:
         self.size = size
         self._name = name
         self._closed = False
-        self.forked()
-        renewed_in_child(self)
+        self.reset_in_child()
+        reset_after_fork(self)
 
-    def forked(self) -> None:
+    def reset_in_child(self) -> None:
         """Reset in a forked child: it has none of the threads, and queued work belongs to the parent."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._alive = 0
         self._idle = 0
-        self._lost: set[Future[Any]] = set()
+        self._written_off: set[Future[Any]] = set()
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Run `work` in a thread, in a copy of the caller's context."""
@@ -65,11 +65,11 @@ class Threads:
     def write_off(self, future: Future[Any]) -> None:
         """Stop counting the thread that runs this work, and let another one replace it, until the work ends."""
         with self._lock:
-            if not future.running() or future in self._lost:
+            if not future.running() or future in self._written_off:
                 return
-            self._lost.add(future)
+            self._written_off.add(future)
             self._start_one_if_needed()
-        future.add_done_callback(self._found)
+        future.add_done_callback(self._recover)
 
     def close(self) -> None:
         """Accept no more work and let the threads end after theirs, without waiting for them."""
@@ -84,29 +84,29 @@ class Threads:
         """Number of existing threads, including those written off."""
         return self._alive
 
-    def _found(self, future: Future[Any]) -> None:
+    def _recover(self, future: Future[Any]) -> None:
         with self._lock:
-            self._lost.discard(future)
+            self._written_off.discard(future)
 
     def _start_one_if_needed(self) -> None:
         # `_idle` lags behind by the jobs already queued, so queued jobs count against it.
-        if self._jobs.qsize() > self._idle and self._alive - len(self._lost) < self.size:
+        if self._jobs.qsize() > self._idle and self._alive - len(self._written_off) < self.size:
             self._alive += 1
-            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+            threading.Thread(target=self._run_jobs, name=self._name, daemon=True).start()
 
-    def _serve(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
-            job = self._next()
+            job = self._next_job()
             if job is None:
                 return
-            _run(*job)
+            _run_job(*job)
             # An idle worker must not keep the values of its last job alive.
             del job
 
-    def _next(self) -> _Job | None:
+    def _next_job(self) -> _Job | None:
         """The next job; None if this thread should end."""
         with self._lock:
-            if self._alive - len(self._lost) > self.size:
+            if self._alive - len(self._written_off) > self.size:
                 # This thread was written off and has been replaced.
                 self._alive -= 1
                 return None
@@ -128,7 +128,7 @@ class Threads:
             return job
 
 
-def _run(future: Future[Any], work: Callable[[], Any]) -> None:
+def _run_job(future: Future[Any], work: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -141,14 +141,14 @@ def _run(future: Future[Any], work: Callable[[], Any]) -> None:
         future.set_result(answer)
 
 
-async def wrapped(future: Future[T]) -> T:
+async def await_future(future: Future[T]) -> T:
     """Await work in a thread; cancelling stops the wait, not the thread."""
     import asyncio
 
     return await asyncio.wrap_future(future)
 
 
-async def outlast(future: asyncio.Future[Any]) -> BaseException | None:
+async def wait_uncancelled(future: asyncio.Future[Any]) -> BaseException | None:
     """Wait until the future is done even if this task is cancelled meanwhile, and then return the cancellation."""
     import asyncio
 
@@ -168,32 +168,32 @@ def loop_runs_here() -> bool:
     return running is not None and running() is not None
 
 
-_KNOWN: WeakSet[Forked] = WeakSet()
-_LEFT: list[Any] = []
+_fork_aware: WeakSet[ForkAware] = WeakSet()
+_kept_alive: list[Any] = []
 
 
-class Forked(Protocol):
+class ForkAware(Protocol):
     """An object that can reset itself in a forked child."""
 
-    def forked(self) -> None:
+    def reset_in_child(self) -> None:
         """Called in the child, before any other code there."""
 
     def __hash__(self) -> int: ...
 
 
-def renewed_in_child(thing: Forked) -> None:
-    """Call `thing.forked()` in every forked child of this process. Keeps only a weak reference."""
-    _KNOWN.add(thing)
+def reset_after_fork(thing: ForkAware) -> None:
+    """Call `thing.reset_in_child()` in every forked child of this process. Keeps only a weak reference."""
+    _fork_aware.add(thing)
 
 
-def leave(*things: Any) -> None:
+def keep_alive(*things: Any) -> None:
     """Keep objects inherited from the parent alive: finalising them would close sockets and processes of the parent."""
-    _LEFT.extend(thing for thing in things if thing is not None)
+    _kept_alive.extend(thing for thing in things if thing is not None)
 
 
-def _in_child() -> None:
-    for thing in list(_KNOWN):
-        thing.forked()
+def _reset_all() -> None:
+    for thing in list(_fork_aware):
+        thing.reset_in_child()
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=_reset_all)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from toolyard.loop.threads import outlast
+from toolyard.loop.threads import wait_uncancelled
 from toolyard.model.errors import (
     SessionBusyError,
     SessionError,
@@ -142,7 +142,7 @@ async def carry_out(job: KeyedRequest, claim: bytes) -> tuple[StoredAnswer, byte
 async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, BaseException | None]:
     """Run `work` to its end even if this task is cancelled; return its result, and the cancellation, if any."""
     task = asyncio.get_running_loop().create_task(work)
-    cancelled = await outlast(task)
+    cancelled = await wait_uncancelled(task)
     return task.result(), cancelled
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from toolyard.loop.threads import Threads, outlast
+from toolyard.loop.threads import Threads, wait_uncancelled
 from toolyard.model.errors import SessionError, SessionExistsError, SessionFullError, UnknownSessionError
 from toolyard.model.names import nearest
 from toolyard.sessions.history import History, interrupted
@@ -305,7 +305,7 @@ class Sessions(SessionViews, SessionTurns):
     async def awrite(self, write: Write) -> BaseException | None:
         """`write` for a task. Waits for the outcome even if cancelled meanwhile, and then returns the cancellation."""
         future = submit_write(self._durable(), write)
-        cancelled = await outlast(future)
+        cancelled = await wait_uncancelled(future)
         failure = future.result()
         if failure is not None:
             raise failure

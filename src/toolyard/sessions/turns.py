@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from toolyard.loop.threads import Threads, outlast
+from toolyard.loop.threads import Threads, wait_uncancelled
 from toolyard.model.errors import SessionError, UnknownSessionError
 from toolyard.sessions.session import INSIDE, Session, busy_error, inside_itself_error
 from toolyard.sessions.store.base import Touch
@@ -109,7 +109,7 @@ class SessionTurns(ABC):
         import asyncio
 
         future = asyncio.wrap_future(self._threads.submit(work))
-        cancelled = await outlast(future)
+        cancelled = await wait_uncancelled(future)
         value = future.result()
         if cancelled is None:
             return value

@@ -65,10 +65,10 @@ def test_a_loop_begins_anew_though_its_lock_was_held_at_the_fork():
     assert loop.run(answer(), twin="x") == 7
     old = loop._loop
     with loop._lock:
-        loop.forked()
+        loop.reset_in_child()
         assert loop.run(answer(), twin="x") == 7
     assert loop._loop is not old
-    assert old in threads._LEFT  # it is the parent's; what it holds must not be tidied up here
-    threads._LEFT.remove(old)
+    assert old in threads._kept_alive  # it is the parent's; what it holds must not be tidied up here
+    threads._kept_alive.remove(old)
     loop.close()
     old.call_soon_threadsafe(old.stop)

@@ -52,22 +52,22 @@ def test_backoff_grows_is_spread_and_is_forgotten_after_a_healthy_time():
     now = [100.0]
     backoff = ReconnectBackoff(1.0, 8.0, 60.0, clock=lambda: now[0], chance=lambda: 1.0)
     for _ in range(3):
-        backoff.up()
-        backoff.failed()
-        assert backoff.left() == 0  # the first losses cost nothing
+        backoff.record_connection()
+        backoff.record_failure()
+        assert backoff.seconds_left() == 0  # the first losses cost nothing
     waits = []
     for _ in range(5):
-        backoff.failed()
-        waits.append(backoff.left())
+        backoff.record_failure()
+        waits.append(backoff.seconds_left())
     assert waits == [1.0, 2.0, 4.0, 8.0, 8.0]
-    backoff.up()
+    backoff.record_connection()
     now[0] += 10
-    backoff.failed()
-    assert backoff.left() == 8.0  # it did not hold
-    backoff.up()
+    backoff.record_failure()
+    assert backoff.seconds_left() == 8.0  # it did not hold
+    backoff.record_connection()
     now[0] += 60
-    backoff.failed()
-    assert backoff.left() == 0
+    backoff.record_failure()
+    assert backoff.seconds_left() == 0
     low = ReconnectBackoff(1.0, 8.0, 60.0, clock=lambda: now[0], chance=lambda: 0.0)
-    low.failed()
-    assert low.left() == 0.5
+    low.record_failure()
+    assert low.seconds_left() == 0.5

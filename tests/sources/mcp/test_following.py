@@ -121,7 +121,7 @@ def test_a_fork_in_the_midst_of_fetching_leaves_nobody_waiting(make):
     followed.begin()
     followed._lock.acquire()
     before = followed._ahead
-    followed.forked()  # as in a child, where whoever held the lock and fetched is not there
+    followed.reset_in_child()  # as in a child, where whoever held the lock and fetched is not there
     assert len(loader.load()) == 14
     assert before.result(SOON).complete
     loader.close()

@@ -382,9 +382,9 @@ class RESTToolEngine(OutwardEngine):
         if sent.chosen.named:
             self._hide_fetched(sent.chosen)
         if incoming.status >= _SERVER_FAULT:
-            self._breaker.failed(sent.operation.origin)
+            self._breaker.record_failure(sent.operation.origin)
         else:
-            self._breaker.succeeded(sent.operation.origin)
+            self._breaker.record_success(sent.operation.origin)
         secrets = (*sent.chosen.secrets, *self._header_secrets)
         return read_answer(incoming, sent.operation.expected, secrets, time.time())
 
@@ -394,7 +394,7 @@ class RESTToolEngine(OutwardEngine):
             return
         patient = time.monotonic() - sent.since >= _PATIENT_SECONDS
         if (isinstance(error, Unavailable) and error.info.retryable) or (isinstance(error, CallTimeout) and patient):
-            self._breaker.failed(sent.operation.origin)
+            self._breaker.record_failure(sent.operation.origin)
 
     def close(self) -> None:
         """Close all connections, and forget the credentials of sessions."""

@@ -19,7 +19,7 @@ from typing import Any, cast
 import httpcore2
 
 from toolyard.links.http.addresses import AddressRule, blocked, read_address
-from toolyard.loop.threads import Threads, wrapped
+from toolyard.loop.threads import Threads, await_future
 
 # ruff: noqa: ASYNC109 - parameter names are the library's
 
@@ -68,7 +68,7 @@ class AddressGuard:
         if read_address(host) is not None:
             return self._check_all(host, port, trusted, [host])
         try:
-            found = await wrapped(self._threads.submit(lambda: self._resolve(host, port)))
+            found = await await_future(self._threads.submit(lambda: self._resolve(host, port)))
         except (OSError, UnicodeError) as error:
             raise UnknownHostError from error
         return self._check_all(host, port, trusted, found)

@@ -119,7 +119,7 @@ class GuardedClient(Closing):
         from toolyard.links.http.exchange import RedirectingRequest, explain_error
 
         self._check_open()
-        pool = await self._pools.here()
+        pool = await self._pools.get()
         request = RedirectingRequest(pool.guard, outgoing, begun)
         request.left()
         if outgoing.credential is not None and request.needs_credential:

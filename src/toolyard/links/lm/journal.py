@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from toolyard.links.lm.shapes import LMAnswer, LMRequest
-from toolyard.loop.threads import Threads, wrapped
+from toolyard.loop.threads import Threads, await_future
 from toolyard.model.errors import ConfigError, ToolFailed
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class LMJournal:
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
         try:
-            return await wrapped(self._threads.submit(work))
+            return await await_future(self._threads.submit(work))
         except (sqlite3.Error, msgspec.MsgspecError) as error:
             problem = f"the journal of the language model cannot be used: {error}"
         raise ToolFailed(problem, effect="none", hint="look at the file that lm_config.journal names, and its disk")

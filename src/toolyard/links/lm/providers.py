@@ -23,7 +23,7 @@ from toolyard.links.http.messages import RETRYABLE, Credential, Incoming, Outgoi
 from toolyard.links.http.url import read_url
 from toolyard.links.lm.config import LMConfig
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
-from toolyard.loop.threads import Threads, wrapped
+from toolyard.loop.threads import Threads, await_future
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
 from toolyard.plugins import require_extra
@@ -321,7 +321,7 @@ class LlamaBackend:
         """Run the request once; generation stops at the deadline or when the caller is cancelled."""
         over = threading.Event()
         try:
-            return await wrapped(self._threads.submit(lambda: self._run_model(request, deadline, over)))
+            return await await_future(self._threads.submit(lambda: self._run_model(request, deadline, over)))
         finally:
             over.set()
 

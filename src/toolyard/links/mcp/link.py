@@ -21,7 +21,7 @@ from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
 from toolyard.links.mcp.web import Web
 from toolyard.loop.home import link_loop
 from toolyard.loop.pacing import ReconnectBackoff
-from toolyard.loop.threads import leave, renewed_in_child
+from toolyard.loop.threads import keep_alive, reset_after_fork
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, ToolFailed, Unavailable
@@ -127,7 +127,7 @@ class McpLink(Closing):
         self._lock = threading.Lock()
         self._watchers: list[Watcher] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        renewed_in_child(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Start connecting if necessary; returns at once."""
@@ -244,7 +244,7 @@ class McpLink(Closing):
             raise Unavailable(f"the link to {self.server.name} is closed", retryable=False)
         assert self._fault is not None
         fault = again(self._fault)
-        pause = self._backoff.left(asked=True) or None
+        pause = self._backoff.seconds_left(asked=True) or None
         fault.info = msgspec.structs.replace(fault.info, effect="none", retry_after=pause)
         raise fault
 
@@ -252,7 +252,7 @@ class McpLink(Closing):
         """Start an attempt unless one is running or it is too soon; if `patient`, the watchers' retry will follow."""
         if self.state == "closed" or self._connection is not None or self._attempt is not None:
             return
-        if self._backoff.left(asked=not patient) > 0:
+        if self._backoff.seconds_left(asked=not patient) > 0:
             if patient:
                 self._tend_watchers()
             return
@@ -284,7 +284,7 @@ class McpLink(Closing):
             await connection.aclose()
             return
         self._connection = connection
-        self._backoff.up()
+        self._backoff.record_connection()
         self.state, self.error = "up", None
         connection.peer.changed = partial(self._tell_watchers, "changed")
         if self._watchers or self.handlers.capabilities():
@@ -304,7 +304,7 @@ class McpLink(Closing):
             return
         self._fault = fault
         self.state, self.error = "down", fault.info.message
-        self._backoff.failed()
+        self._backoff.record_failure()
         _log.debug("%s is down: %s", self.server.name, self.error)
         self._tell_watchers("down")
         self._tend_watchers()
@@ -327,7 +327,7 @@ class McpLink(Closing):
 
     async def _retry_later(self) -> None:
         """Retry once when the backoff allows it; another failure schedules the next retry."""
-        await asyncio.sleep(self._backoff.left())
+        await asyncio.sleep(self._backoff.seconds_left())
         self._keeper = None
         if self._watchers:
             self._begin_attempt()
@@ -340,9 +340,9 @@ class McpLink(Closing):
     def _make_peer(self) -> Peer:
         return Peer(self.server.name, self.handlers, self.limits, self.find_redactor, lambda: self.credentials)
 
-    def forked(self) -> None:
+    def reset_in_child(self) -> None:
         """Reset in a forked child: leave the parent's connection alone and connect again when needed."""
-        leave(self._connection, self._attempt, self._keeper, self._web, *self._tasks)
+        keep_alive(self._connection, self._attempt, self._keeper, self._web, *self._tasks)
         self._lock = threading.Lock()
         self._connection = self._attempt = self._keeper = None
         self._tasks = set()

@@ -22,7 +22,7 @@ from toolyard.links.mcp.errors import SessionLostError, late, refused, too_large
 from toolyard.links.mcp.framing import Id, JsonRpcMessage, UnreadableError
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import TokenBucket
-from toolyard.loop.threads import Threads, wrapped
+from toolyard.loop.threads import Threads, await_future
 from toolyard.model.call import LogLine, Notify, Progress
 from toolyard.model.errors import CallError, CallTimeout, Denied, Interrupted, Unavailable
 from toolyard.parsing.lines import TooLong
@@ -244,7 +244,7 @@ class Peer:
             return await home_loop.arun(handler(params))
         future = HANDLERS.submit(partial(handler, params))
         try:
-            result = await wrapped(future)
+            result = await await_future(future)
         except asyncio.CancelledError:
             HANDLERS.give_up(future)
             raise

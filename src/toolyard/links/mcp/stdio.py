@@ -18,7 +18,7 @@ from pathlib import Path
 
 from toolyard.links.mcp.errors import late
 from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
-from toolyard.loop.threads import leave
+from toolyard.loop.threads import keep_alive
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import Unavailable
 from toolyard.parsing.lines import LineReader, TooLong
@@ -69,7 +69,7 @@ class Child:
 def abandon() -> None:
     """In a forked child, disown the parent's processes and close our copies of their pipes, so that they can end."""
     for child in _CHILDREN:
-        leave(child)
+        keep_alive(child)
         for number in range(3):
             pipe = child.transport.get_pipe_transport(number)
             file = None if pipe is None else pipe.get_extra_info("pipe")

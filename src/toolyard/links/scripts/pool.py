@@ -32,7 +32,7 @@ from toolyard.links.scripts.worker import (
     troubled,
 )
 from toolyard.loop.home import link_loop
-from toolyard.loop.threads import Threads, renewed_in_child, wrapped
+from toolyard.loop.threads import Threads, await_future, reset_after_fork
 from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, CallTimeout, InvalidArguments, SessionError, Unavailable
 from toolyard.schema.common_options import WorkerSettings
@@ -129,7 +129,7 @@ class ScriptPool(Closing):
         self.credentials = tuple(part for item in given for part in find_credentials(*item))
         """The credentials in the environment of scripts, which results must not repeat."""
         self._begin_anew()
-        renewed_in_child(self)
+        reset_after_fork(self)
 
     def _begin_anew(self) -> None:
         workers = self.settings.workers
@@ -137,7 +137,7 @@ class ScriptPool(Closing):
         self._threads = Threads(workers * 2 + 2, "toolyard-scripts")
         self._supervisor = Supervisor(self.settings, self.level, self.label)
 
-    def forked(self) -> None:
+    def reset_in_child(self) -> None:
         """Start with new workers: a forked child must not use those of its parent."""
         for worker in self._slots.clear(locked=False):
             worker.close()
@@ -169,7 +169,7 @@ class ScriptPool(Closing):
         except Trouble as trouble:
             retired = self._retire_soon(worker)
             # The status is only informative if the process ended by itself.
-            ended = await wrapped(retired) if isinstance(trouble, Gone) else Ended()
+            ended = await await_future(retired) if isinstance(trouble, Gone) else Ended()
             raise troubled(code.file, trouble, ended, exchange, time.monotonic() - started) from None
         except BaseException:
             self._retire_soon(worker)
@@ -206,7 +206,7 @@ class ScriptPool(Closing):
     async def aclose(self) -> None:
         """`close` for async code."""
         with suppress(SessionError):
-            await wrapped(self._threads.submit(self.close))
+            await await_future(self._threads.submit(self.close))
 
     async def _read_files(
         self, todo: deque[tuple[int, Code]], results: dict[int, Result], deadline: float | None
@@ -226,12 +226,12 @@ class ScriptPool(Closing):
                     worker = None
         finally:
             if worker is not None:
-                await wrapped(self._end_soon(worker))
+                await await_future(self._end_soon(worker))
 
     async def _start_reader(self, deadline: float | None) -> Worker:
         made = self._submit_work(lambda: self._supervisor.start("declare", deadline))
         try:
-            return await wrapped(made)
+            return await await_future(made)
         except asyncio.CancelledError:
             # The worker will start anyway, so end it then.
             made.add_done_callback(lambda made: self._supervisor.end(made.result()) if _has_result(made) else None)
@@ -248,9 +248,9 @@ class ScriptPool(Closing):
             if reply.token != token or reply.body is None:
                 raise Odd("an answer to another question")
         except Trouble as trouble:
-            return _explain_trouble(code, trouble, await wrapped(self._end_soon(worker))), False
+            return _explain_trouble(code, trouble, await await_future(self._end_soon(worker))), False
         if not reply.again:
-            await wrapped(self._end_soon(worker))
+            await await_future(self._end_soon(worker))
         return _read_declaration(code, reply.body), reply.again
 
     async def _find_worker(self, code: Code, deadline: float | None) -> Worker:
@@ -264,7 +264,7 @@ class ScriptPool(Closing):
         made = self._make_soon(found, key)
         try:
             async with asyncio.timeout(None if deadline is None else max(deadline - time.monotonic(), 0.0)):
-                return await asyncio.shield(wrapped(made))
+                return await asyncio.shield(await_future(made))
         except BaseException as error:
             made.add_done_callback(lambda made: self._retire_soon(made.result()) if _has_result(made) else None)
             if isinstance(error, TimeoutError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from toolyard.loop.home import link_loop
-from toolyard.loop.threads import leave, renewed_in_child
+from toolyard.loop.threads import keep_alive, reset_after_fork
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import (
     CallError,
@@ -67,11 +67,11 @@ class Followed:
         self._fetching: Future[None] | None = None
         self._again = False
         self._closed = False
-        renewed_in_child(self)
+        reset_after_fork(self)
 
-    def forked(self) -> None:
+    def reset_in_child(self) -> None:
         """Reset in a forked child, where nothing runs the parent's work."""
-        leave(self._ahead, self._fetching)
+        keep_alive(self._ahead, self._fetching)
         self._lock = threading.RLock()
         self._ahead = self._fetching = None
 
