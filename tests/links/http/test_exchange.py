@@ -340,7 +340,7 @@ async def test_the_same_length_told_twice_is_one_and_two_lengths_are_none(server
 async def test_a_peer_that_is_gone_without_a_word_is_found_out_by_the_system(server):
     async with local() as client:
         await read(client, get(f"{server.url}/x"))
-        (connection,) = (await client._pools.here()).connections
+        (connection,) = (await client._pools.get()).connections
         there = connection._connection._network_stream.get_extra_info("socket")
         assert there.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert there.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
