@@ -23,7 +23,7 @@ from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import DefinitionError
 from toolyard.registry import prepared
 from toolyard.schema import compile as compiling
-from toolyard.schema.weight import InPlace
+from toolyard.schema.weight import InPlaceSchemas
 
 MOST = 1_000_000
 """Bytecodes of some 50 nanoseconds; a step of the validator is half of one, and so are 25 bytes of JSON."""
@@ -75,7 +75,7 @@ class CountedValidator:
             return
         trace = sys.gettrace()
         sys.settrace(None)
-        self.in_place = self.in_place or InPlace(self.schema if isinstance(self.schema, dict) else {})
+        self.in_place = self.in_place or InPlaceSchemas(self.schema if isinstance(self.schema, dict) else {})
         METER.add(count_judgements(self.in_place, self.schema, value) / 2)
         sys.settrace(trace)
 

@@ -8,7 +8,7 @@ from conftest import examples
 from dialects.strategies import accepted, inputs, junk
 from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import ChangeLog
-from toolyard.schema.subschemas import References, children
+from toolyard.schema.subschemas import References, iter_children
 
 REFUSED_AT_THE_ROOT = {"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"}
 
@@ -24,7 +24,7 @@ def references(schema):
         node = stack.pop()
         if isinstance(node, dict):
             found.extend([node["$ref"]] if isinstance(node.get("$ref"), str) else [])
-            stack.extend(sub for _, sub in children(node))
+            stack.extend(sub for _, sub in iter_children(node))
     return found
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolyard.schema.strict import HIDDEN, StrictModel, read_violations, without_input
+from toolyard.schema.strict import HIDDEN, StrictModel, hide_input, read_violations
 from toolyard.schema.violations import Violation
 
 SECRET = "hunter2-and-more"
@@ -59,7 +59,7 @@ def test_strict_model_refuses_an_unknown_key_and_does_not_print_its_value() -> N
 
 def test_title_types_locations_and_plain_messages_survive() -> None:
     error = fail(Form, {"age": 3, "sizes": ["x"], "pet": {"kind": "cat"}})
-    bare = without_input(error)
+    bare = hide_input(error)
 
     assert bare.title == error.title
     for field in ("type", "loc", "msg"):
@@ -67,7 +67,7 @@ def test_title_types_locations_and_plain_messages_survive() -> None:
 
 
 def test_facts_about_the_schema_stay_and_facts_about_the_input_go() -> None:
-    bare = without_input(fail(Form, {"age": 3, "pet": {"kind": SECRET}})).errors()
+    bare = hide_input(fail(Form, {"age": 3, "pet": {"kind": SECRET}})).errors()
 
     assert bare[0]["ctx"] == {"ge": 18}
     assert "tag" not in bare[1]["ctx"]
@@ -85,7 +85,7 @@ def test_facts_about_the_schema_stay_and_facts_about_the_input_go() -> None:
     ],
 )
 def test_no_input_value_is_left_in_any_form_of_the_error(data: dict[str, Any]) -> None:
-    bare = without_input(fail(Form, data))
+    bare = hide_input(fail(Form, data))
 
     for text in (str(bare), repr(bare), repr(bare.errors()), bare.json(), repr(read_violations(bare))):
         assert SECRET not in text
@@ -103,14 +103,14 @@ def test_whatever_a_validator_quotes_is_hidden(value: str) -> None:
         def refuse(self) -> "Model":
             raise ValueError(f"cannot use [[{self.text}]]")
 
-    bare = without_input(fail(Model, {"text": value}))
+    bare = hide_input(fail(Model, {"text": value}))
 
     assert f"[[{value}]]" not in str(bare)
     assert f"[[{HIDDEN}]]" in str(bare)
 
 
 def test_words_of_a_message_that_are_no_input_stay() -> None:
-    error = without_input(fail(Form, {"name": "at"}))
+    error = hide_input(fail(Form, {"name": "at"}))
 
     assert error.errors()[0]["msg"] == "Value error, the name at is taken"
 
@@ -127,7 +127,7 @@ def test_input_that_contains_itself_does_no_harm() -> None:
     loop: list[Any] = [SECRET]
     loop.append(loop)
 
-    assert SECRET not in str(without_input(fail(Model, {"value": loop})))
+    assert SECRET not in str(hide_input(fail(Model, {"value": loop})))
 
 
 def test_violations_are_pointers_messages_and_keywords() -> None:
@@ -181,7 +181,7 @@ def test_of_many_problems_the_first_are_listed_and_the_rest_counted(wrong, liste
         Codes(codes=[SECRET] * wrong)
     found = read_violations(caught.value)
     assert (len(found), found[-1].message) == (listed, last)
-    assert SECRET not in str(without_input(caught.value))
+    assert SECRET not in str(hide_input(caught.value))
 
 
 def test_words_about_so_many_values_that_none_can_be_looked_for_are_not_repeated():

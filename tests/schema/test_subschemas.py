@@ -5,7 +5,7 @@ from dialects.strategies import schemas
 from hypothesis import given, settings
 
 from conftest import examples
-from toolyard.schema.subschemas import References, allowed_values, children, rebuild, types_of
+from toolyard.schema.subschemas import References, allowed_values, iter_children, map_children, types_of
 
 ROOT = {
     "$defs": {"A": {"type": "string"}, "a/b": {"type": "integer"}, "m%n": True},
@@ -38,7 +38,7 @@ def test_anything_else_leads_nowhere(ref):
 
 
 def test_keys_under_properties_are_names_and_defaults_are_data():
-    found = dict(children(ROOT))
+    found = dict(iter_children(ROOT))
     assert found[("properties", "$ref")] == {"$anchor": "here", "type": "null"}
     assert not any(path[0] == "default" for path in found)
 
@@ -53,8 +53,8 @@ def test_rebuilding_visits_every_subschema_once_and_changes_nothing_by_itself(sc
         seen.append(sub)
         return sub
 
-    assert rebuild(schema, visit) == before
-    assert seen == [sub for _, sub in children(schema) if isinstance(sub, dict)]
+    assert map_children(schema, visit) == before
+    assert seen == [sub for _, sub in iter_children(schema) if isinstance(sub, dict)]
     assert schema == before
 
 

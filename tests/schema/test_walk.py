@@ -11,7 +11,7 @@ from toolyard import InvalidArguments, Tool, ToolCall, ToolRegistry
 from toolyard.schema.coerce import coerce
 from toolyard.schema.compile import WALK_STEPS, compile_schema
 from toolyard.schema.walk import Walk
-from toolyard.schema.weight import InPlace
+from toolyard.schema.weight import InPlaceSchemas
 
 MEGABYTE = 1 << 20
 
@@ -182,7 +182,7 @@ def leads_to_itself(in_place, start):
 
 def compiled_or_none(schema):
     """The validator; None for what is no schema, or leaves open what it means."""
-    in_place = InPlace(schema)
+    in_place = InPlaceSchemas(schema)
     nodes = [schema, schema["$defs"]["d"], schema["$defs"]["e"]]
     if any(isinstance(node, dict) and leads_to_itself(in_place, node) for node in nodes):
         return None

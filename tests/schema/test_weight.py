@@ -5,7 +5,7 @@ from hypothesis import given
 
 from schema.hostile import CASES, CODES, FILTER, cycle, doubling_levels
 from schema.test_walk import DOCUMENTS, VALUES, compiled_or_none
-from toolyard.schema.weight import STEPS, InPlace, measure, own_steps, weigh
+from toolyard.schema.weight import STEPS, InPlaceSchemas, measure, own_steps, weigh
 
 
 def count_judgements(in_place, node, value, depth=0):
@@ -34,7 +34,7 @@ def count_judgements(in_place, node, value, depth=0):
 def test_no_value_takes_more_judgements_than_the_weight_says(schema, value):
     if compiled_or_none(schema) is None:
         return
-    in_place = InPlace(schema)
+    in_place = InPlaceSchemas(schema)
     weight, size = weigh(schema), measure(value, STEPS)
     assert count_judgements(in_place, schema, value) <= weight.of(size)
 

@@ -215,11 +215,11 @@ def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
 
 def _finish_objects(value: Any, invocation: Invocation) -> Any:
     """Convert objects to plain JSON and refuse NaN. Slow; plain answers do not need it."""
-    from toolyard.schema.derive.function import finisher
+    from toolyard.schema.derive.function import make_finisher
 
     binding = invocation.tool.binding
     finish = binding.finish if isinstance(binding, PythonBinding) else None
-    return (finish or finisher(invocation.tool.qualified_name, None, plain=False))(value)
+    return (finish or make_finisher(invocation.tool.qualified_name, None, plain=False))(value)
 
 
 def _not_json(value: Any, invocation: Invocation) -> InvalidOutput:

@@ -11,7 +11,7 @@ from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema
 from toolyard.model.tool import fingerprint
 from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, intersect_schemas
-from toolyard.schema.subschemas import REFERENCES, References, SubSchema, rebuild, types_of
+from toolyard.schema.subschemas import REFERENCES, References, SubSchema, map_children, types_of
 
 _ALTERNATIVES = ("anyOf", "oneOf")
 _REFUSED = ("not", "enum", "const")
@@ -114,7 +114,7 @@ def _move_references(flat: Schema, before: References) -> Schema:
     definitions: Schema = dict(flat["$defs"]) if isinstance(flat.get("$defs"), dict) else {}
 
     def repoint(node: Schema) -> Schema:
-        out = rebuild(node, repoint)
+        out = map_children(node, repoint)
         for key in REFERENCES:
             ref = out.get(key)
             if isinstance(ref, str) and now.resolve(ref) is None and before.resolve(ref) is not None:

@@ -18,7 +18,7 @@ from toolyard.model.names import json_type
 from toolyard.model.tool import promises_output
 from toolyard.schema.admission import check_budget
 from toolyard.schema.fold import fold_schema
-from toolyard.schema.subschemas import References, rebuild, types_of
+from toolyard.schema.subschemas import References, map_children, types_of
 
 CALL_ID = "toolyard/call_id"
 """The `_meta` key of a call's id, for which params and results have no field."""
@@ -80,7 +80,7 @@ def _move_references(schema: Schema, before: str, after: str) -> Schema:
     """Rewrite references below the pointer `before` to the same place below `after`."""
 
     def move(part: Schema) -> Schema:
-        out = rebuild(part, move)
+        out = map_children(part, move)
         ref = out.get("$ref")
         if isinstance(ref, str) and (ref == before or ref.startswith(f"{before}/")):
             out["$ref"] = after + ref.removeprefix(before)

@@ -18,7 +18,7 @@ from toolyard.constants import VERSION
 from toolyard.model.errors import DefinitionError
 from toolyard.model.names import show
 from toolyard.model.tool import Schema
-from toolyard.schema.subschemas import children
+from toolyard.schema.subschemas import iter_children
 
 TOOLYARD = {"name": "toolyard", "version": VERSION}
 """How toolyard identifies itself, as a client and as a server."""
@@ -104,7 +104,7 @@ def _walk_arguments(schema: Schema) -> Iterator[tuple[tuple[str, ...] | None, Sc
         path, node = waiting.pop()
         yield path, node
         below: list[tuple[tuple[str, ...] | None, Schema]] = []
-        for place, sub in children(node):
+        for place, sub in iter_children(node):
             is_argument = path is not None and place[0] == "properties"
             if isinstance(sub, dict):
                 below.append(((*path, str(place[1])) if path is not None and is_argument else None, sub))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overloa
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, EffectsLike, Schema, Tool
-from toolyard.schema.derive.signature import label_of, unpartial
+from toolyard.schema.derive.signature import label_of, unwrap_partial
 from toolyard.words.identifiers import snake_case
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def spec_of(obj: object) -> ToolOptions | None:
     """
     spec = _own_dict(obj).get(_MARK)
     if spec is None:
-        behind = _function_behind(unpartial(obj))
+        behind = _function_behind(unwrap_partial(obj))
         spec = _own_dict(behind).get(_MARK)
     return cast("ToolOptions", spec) if isinstance(spec, dict) else None
 
@@ -172,7 +172,7 @@ def _own_dict(obj: Any) -> Mapping[str, Any]:
 
 
 def _name_of(fn: Any) -> str:
-    fn = unpartial(fn)
+    fn = unwrap_partial(fn)
     name = getattr(fn, "__name__", None)
     if name == "<lambda>":
         raise DefinitionError(f"{label_of(fn)} has no name; pass name=...")

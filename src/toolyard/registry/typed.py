@@ -22,7 +22,7 @@ from toolyard.model.names import check_tool_name, closest, show
 from toolyard.model.tool import Effects, EffectsLike, Tool
 from toolyard.registry.function_call import function_caller, settle_function, wait_for
 from toolyard.schema.derive.function import derive_model
-from toolyard.schema.strict import without_input
+from toolyard.schema.strict import hide_input
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,7 +121,7 @@ class Registry:
         try:
             return entry, _validated(entry.input_schema, raw_input)
         except ValidationError as error:
-            failure = without_input(error)
+            failure = hide_input(error)
         # Raised outside the handler, so that the original error, which holds the values, does not become its context.
         raise failure
 

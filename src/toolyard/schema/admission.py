@@ -38,8 +38,8 @@ from toolyard.model.tree_size import written_size
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
 from toolyard.schema.patterns import count_positions
-from toolyard.schema.subschemas import Path, children, iter_schemas
-from toolyard.schema.weight import InPlace
+from toolyard.schema.subschemas import Path, iter_children, iter_schemas
+from toolyard.schema.weight import InPlaceSchemas
 
 
 class SchemaBudget(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) 
                     size += written_size(list(value) if key in SCHEMA_MAPS else value, most=budget.bytes)
                 if size > budget.bytes:
                     raise _over_budget((*path, key), f"schema takes more than {budget.bytes:,} bytes")
-            stack.extend((path + step, depth + 1, sub) for step, sub in children(node))
+            stack.extend((path + step, depth + 1, sub) for step, sub in iter_children(node))
     if branching:
         _check_fan_out(schema, budget)
 
@@ -115,7 +115,7 @@ def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
     Costs are computed bottom up over the in-place edges alone, with an explicit stack; a reference back to a schema
     still being computed adds nothing, since the validator stops there too.
     """
-    in_place = InPlace(root)
+    in_place = InPlaceSchemas(root)
     cost: dict[int, int] = {}
     for start in iter_schemas(root):
         stack = [(start, False)]

@@ -96,13 +96,13 @@ def _find_repair(value: Any, fault: Misfit) -> tuple[Path, Any, Any] | None:
     """The path, the old value and the repaired value; None if the fault cannot be repaired."""
     for path, types in fault.wants:
         old = _value_at(value, path) if path else _MISSING
-        new = _MISSING if old is _MISSING else convert(old, types)
+        new = _MISSING if old is _MISSING else convert_value(old, types)
         if new is not _MISSING:
             return path, old, new
     return None
 
 
-def convert(value: Any, types: Sequence[str]) -> Any:
+def convert_value(value: Any, types: Sequence[str]) -> Any:
     """`value` as one of `types` if that loses nothing, else `_MISSING`."""
     if isinstance(value, float) and "integer" in types and value.is_integer():
         return int(value)
@@ -136,12 +136,12 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]
         if not isinstance(here, dict):
             continue
         if isinstance(node, float):
-            if math.isfinite(node) and node.is_integer() and _wants_integer(here):
+            if math.isfinite(node) and node.is_integer() and _requires_integer(here):
                 found.append(path)
         elif isinstance(node, dict):
             known = _mapping_of(here)
             stack.extend((item, known[key], (*path, key)) for key, item in node.items() if key in known)
-        elif isinstance(node, list) and _may_want_integers(items := _follow(root, here.get("items"))):
+        elif isinstance(node, list) and _may_require_integers(items := _follow(root, here.get("items"))):
             stack.extend((item, items, (*path, index)) for index, item in enumerate(node))
     if not found:
         return value, ()
@@ -174,10 +174,10 @@ def _mapping_of(schema: Schema) -> Schema:
     return properties if isinstance(properties, dict) else {}
 
 
-def _may_want_integers(schema: Any) -> bool:
+def _may_require_integers(schema: Any) -> bool:
     """Whether a schema of list items can require integers. If not, the items, which may be many, are skipped."""
     return isinstance(schema, dict) and (
-        not schema.keys().isdisjoint(("properties", "items", "$ref")) or _wants_integer(schema)
+        not schema.keys().isdisjoint(("properties", "items", "$ref")) or _requires_integer(schema)
     )
 
 
@@ -185,7 +185,7 @@ def _follow(root: dict[str, Any], node: Any) -> Any:
     return resolve_pointer(root, node["$ref"]) if isinstance(node, dict) and "$ref" in node else node
 
 
-def _wants_integer(node: dict[str, Any]) -> bool:
+def _requires_integer(node: dict[str, Any]) -> bool:
     branches = [option for key in ("anyOf", "oneOf") for option in node.get(key) or [] if isinstance(option, dict)]
     flat = {name for said in (node, *branches) for name in types_of(said.get("type"))}
     return "integer" in flat and "number" not in flat

@@ -36,7 +36,7 @@ SMALL_BYTES = 1 << 16
 """JSON text up to this length, with few values, is judged without estimating its cost."""
 QUICK_BYTES = 4096
 """An invalid value with JSON text up to this length is explained and repaired within a few milliseconds."""
-_ODD = (InvalidSchemaError, ValueError, RecursionError, TypeError, AttributeError, LookupError)
+_WALK_ERRORS = (InvalidSchemaError, ValueError, RecursionError, TypeError, AttributeError, LookupError)
 """Exceptions of a walk: a part does not compile by itself, or a value is not JSON (the first two); combinations nest
 hundreds of levels deep; a keyword unknown to its draft has a value of an unexpected shape, which no meta-schema
 rejected.
@@ -62,7 +62,7 @@ class CompiledSchema:
     def __init__(self, schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> None:
         self.is_valid: Callable[[Any], bool]
         """Judge a value; raises ValueError if it is not JSON. Set on first access, since it depends on the weight."""
-        self.judge_small: Callable[[Any], bool] = _compile_cached(schema, assert_formats).is_valid
+        self.judge_small: Callable[[Any], bool] = _compile_validator(schema, assert_formats).is_valid
         """The same without measuring the value, for values whose JSON text is no longer than `max_bytes`."""
         self._schema = schema
         self._assert_formats = assert_formats
@@ -86,7 +86,7 @@ class CompiledSchema:
     def explainer(self) -> Explainer:
         """The helper that finds out why a value is wrong."""
         if self._explainer is None:
-            compile_part = partial(_compile_cached, assert_formats=self._assert_formats)
+            compile_part = partial(_compile_validator, assert_formats=self._assert_formats)
             self._explainer = Explainer(self._schema, compile_part)
         return self._explainer
 
@@ -122,7 +122,7 @@ class CompiledSchema:
         walk = Walk(self.explainer, WALK_STEPS, repairs=repairs)
         try:
             found = walk.find_faults(value, limit)
-        except _ODD:
+        except _WALK_ERRORS:
             return [_DOES_NOT_FIT]
         if is_judged:
             return found or [_DOES_NOT_FIT]
@@ -191,7 +191,7 @@ def _is_usable(pattern: str) -> bool:
     return True
 
 
-def _compile_cached(
+def _compile_validator(
     schema: dict[str, Any] | bool, assert_formats: bool, around: tuple[str, dict[str, Any]] | None = None
 ) -> jsonschema_rs.Validator:
     try:

@@ -18,19 +18,19 @@ from toolyard.model.errors import DefinitionError, MalformedSource
 from toolyard.model.names import SCHEMA_MAPS, json_type, nearest, pointer_of, show
 from toolyard.model.tool import Effects, Tool
 from toolyard.parsing import parse_json
-from toolyard.schema.normalise import ITEM_NAMES, Change, is_property_map, tells_types, unread_keys
+from toolyard.schema.normalise import ITEM_NAMES, Change, find_unknown_keys, has_typed_descriptions, is_property_map
 from toolyard.schema.typenames import read_type
 
 _INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema", "fn_schema")
 _OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
-_OF_SOURCES = frozenset({"path", "spec", "target", "url", "command"})
-_SOURCES = "if this is a source, sources are a list, each with its type: `tools: [{type: file, path: ...}]`"
-_NAMES = ("name", "api_name", "function_name", "tool_name", "functionName", "toolName", "identifier")
+_SOURCE_KEYS = frozenset({"path", "spec", "target", "url", "command"})
+_SOURCE_HINT = "if this is a source, sources are a list, each with its type: `tools: [{type: file, path: ...}]`"
+_NAME_KEYS = ("name", "api_name", "function_name", "tool_name", "functionName", "toolName", "identifier")
 _PLAIN_KEYS = frozenset({"name", "description", "parameters"})
 _FIELDS = frozenset({"name", "namespace", "description", "metadata", "version", "tags", "aliases", "effects", "source"})
-_SAY_LITTLE = frozenset({"name", "namespace", "version", "source"})
+_COMMON_FIELDS = frozenset({"name", "namespace", "version", "source"})
 """The fields that do not distinguish a tool from other objects."""
-_DESCRIPTIONS = (
+_DESCRIPTION_KEYS = (
     "desc",
     "summary",
     "tool_description",
@@ -51,22 +51,24 @@ _INPUT = re.compile(
 _OUTPUT = re.compile(
     rf"(?:tool|function|api|call)?(?:output|return|response|result)s?(?:{_PARAMETERS}|fields?)?{_SCHEMA}"
 )
-_HALVES = re.compile(rf"(required|mandatory|optional)({_PARAMETERS})")
-_PLACES = re.compile(rf"(?:path|query|url|header|body)({_PARAMETERS})")
+_REQUIRED_OR_OPTIONAL = re.compile(rf"(required|mandatory|optional)({_PARAMETERS})")
+_LOCATIONS = re.compile(rf"(?:path|query|url|header|body)({_PARAMETERS})")
 _SEPARATORS = re.compile(r"[\s_-]")
 
-_AROUND = ("jsonSchema", "json_schema", "json", "schema")
+_SCHEMA_WRAPPERS = ("jsonSchema", "json_schema", "json", "schema")
 """Keys that Bedrock and others wrap around a schema. The last two may also be names of parameters."""
 
-_SAYS_NOTHING = SCHEMA_MAPS | {"type", "required", "additionalProperties", "$schema", "title", "description"}
-_SAY_SOMETHING = frozenset({"type", "description", "desc", "enum", "default", "required", "schema", "$ref", "anyOf"})
-_NAMED_IN_TEXT = re.compile(
+_EMPTY_KEYWORDS = SCHEMA_MAPS | {"type", "required", "additionalProperties", "$schema", "title", "description"}
+_PARAMETER_KEYWORDS = frozenset(
+    {"type", "description", "desc", "enum", "default", "required", "schema", "$ref", "anyOf"}
+)
+_PARAMETERS_IN_TEXT = re.compile(
     r"^[ \t]*[#* ]*(?:Args|Arguments|Params|Parameters|Inputs?)[:* ]*\n\s*(?:[-*`]|\w+ ?[:(])"
     r"|[:@]param(?:eter)?\s+\S"
     r"|\b(?:required |input |following )(?:parameter|argument)s?:",
     re.MULTILINE | re.IGNORECASE,
 )
-_SIGNED = re.compile(r"\s*(?:async )?(?:def |function )?[\w.]+\(\s*(?:self\s*,\s*)?\w+ *[:,=)][^\n]*\)")
+_SIGNATURE = re.compile(r"\s*(?:async )?(?:def |function )?[\w.]+\(\s*(?:self\s*,\s*)?\w+ *[:,=)][^\n]*\)")
 
 
 def read_definition(
@@ -94,8 +96,8 @@ def read_definition(
     fields.setdefault("namespace", namespace)
     if name is not None and fields["name"] != name:
         changes.append(Change("/name", f"listed under {name!r}, which differs from its name"))
-    fields["name"] = trim_name(_own_name(fields["name"], fields["namespace"], entry), changes)
-    says_little = entry is raw and raw.get("type") != "function" and fields.keys() <= _SAY_LITTLE
+    fields["name"] = trim_name(_bare_name(fields["name"], fields["namespace"], entry), changes)
+    says_little = entry is raw and raw.get("type") != "function" and fields.keys() <= _COMMON_FIELDS
     found = set(_read_description(entry, fields, changes))
     fields["parameters"], read = read_input(entry, changes)
     found |= read
@@ -114,7 +116,7 @@ def read_definition(
     metadata = {**metadata, **{key: value for key, value in entry.items() if key not in used}}
     note_lost_parameters(metadata, fields["parameters"], fields.get("description"), changes)
     if "effects" not in fields:
-        fields["effects"] = hinted_effects(metadata.get("annotations"))
+        fields["effects"] = read_effects(metadata.get("annotations"))
     if source is not None:
         fields["source"] = source
     return _build_tool(fields, metadata), changes
@@ -122,13 +124,13 @@ def read_definition(
 
 def find_name(entry: Mapping[str, Any]) -> tuple[str, str] | None:
     """The name in a definition, with its key; for the API of a service, the name of the API."""
-    return next(((key, entry[key]) for key in _NAMES if isinstance(entry.get(key), str)), None)
+    return next(((key, entry[key]) for key in _NAME_KEYS if isinstance(entry.get(key), str)), None)
 
 
 def _refuse_foreign(entry: Mapping[str, Any], is_call: bool) -> None:
     """Raise for objects of other programs: they have keys, but none that belongs to a tool definition."""
     unknown = [str(key)[:40] for key in entry if key not in _FIELDS]
-    meant = (_INPUT.fullmatch(_fold(key)) or (not is_call and _OUTPUT.fullmatch(_fold(key))) for key in unknown)
+    meant = (_INPUT.fullmatch(_fold_key(key)) or (not is_call and _OUTPUT.fullmatch(_fold_key(key))) for key in unknown)
     if (
         unknown
         and "annotations" not in entry
@@ -138,7 +140,7 @@ def _refuse_foreign(entry: Mapping[str, Any], is_call: bool) -> None:
         form = "a tool is written {name: ..., description: ..., parameters: {...}}"
         raise DefinitionError(
             f"this is no definition of a tool: it has neither 'description' nor 'parameters', but {unknown[0]!r}; "
-            f"{form if _OF_SOURCES.isdisjoint(entry) else _SOURCES}{_hint_at_provider(entry)}"
+            f"{form if _SOURCE_KEYS.isdisjoint(entry) else _SOURCE_HINT}{_hint_at_provider(entry)}"
         )
 
 
@@ -168,7 +170,9 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
     if isinstance(raw.get("toolSpec"), Mapping) and len(raw) == 1:
         changes.append(Change("/toolSpec", "Bedrock wrapper removed"))
         return dict(raw["toolSpec"])
-    inside = [key for key, value in raw.items() if isinstance(value, Mapping) and _tells_more(key, value, raw)]
+    inside = [
+        key for key, value in raw.items() if isinstance(value, Mapping) and _is_definition_inside(key, value, raw)
+    ]
     if len(inside) == 1:
         key = inside[0]
         changes.append(Change(pointer_of((key,)), f"what is in {key!r} read as the definition"))
@@ -179,7 +183,7 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
     return raw
 
 
-def _tells_more(key: str, inner: Mapping[str, Any], outer: Mapping[str, Any]) -> bool:
+def _is_definition_inside(key: str, inner: Mapping[str, Any], outer: Mapping[str, Any]) -> bool:
     """Whether the inner mapping describes the tool: an author or an owner has a name and a description, too."""
     name = inner.get("name")
     if not isinstance(name, str) or find_name(outer) not in (None, ("name", name)):
@@ -189,14 +193,14 @@ def _tells_more(key: str, inner: Mapping[str, Any], outer: Mapping[str, Any]) ->
     return not telling.isdisjoint(inner) and telling.isdisjoint(outer)
 
 
-def _own_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
+def _bare_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
     if not isinstance(name, str):
         near = nearest("name", [key for key in entry if isinstance(key, str) and key not in _FIELDS])
         missing = "a tool definition needs a 'name'" + (f"; did you mean 'name' by {near[0]!r}?" if near else "")
         if not near:
             missing += _hint_at_provider(entry) or _hint_at_text(entry)
-        if not near and not _OF_SOURCES.isdisjoint(entry):
-            missing += f"; {_SOURCES}"
+        if not near and not _SOURCE_KEYS.isdisjoint(entry):
+            missing += f"; {_SOURCE_HINT}"
         raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
     # `to_dicts(qualified=True)` repeats the namespace in the name; drop it when reading.
     return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")
@@ -227,7 +231,7 @@ def trim_name(name: str, changes: list[Change]) -> str:
 
 
 def _read_description(entry: Mapping[str, Any], fields: dict[str, Any], changes: list[Change]) -> Iterable[str]:
-    key = next((key for key in _DESCRIPTIONS if isinstance(entry.get(key), str)), None)
+    key = next((key for key in _DESCRIPTION_KEYS if isinstance(entry.get(key), str)), None)
     if "description" in fields or key is None:
         return ()
     fields["description"] = entry[key]
@@ -237,17 +241,17 @@ def _read_description(entry: Mapping[str, Any], fields: dict[str, Any], changes:
 
 def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
     """The parameters of the entry as they are written, and the keys that they were found under."""
-    found = None if any(entry.get(key) for key in _INPUT_KEYS) else _join_places(entry, changes)
+    found = None if any(entry.get(key) for key in _INPUT_KEYS) else _join_locations(entry, changes)
     if found is not None:
         return found
     schema, used = _read_schema(entry, _INPUT_KEYS, _INPUT, changes)
     if schema:
         schema, more = _add_required(entry, schema, changes)
         return schema, used | more
-    halves = [(key, match) for key in entry if (match := _HALVES.fullmatch(_fold(key)))]
+    halves = [(key, match) for key in entry if (match := _REQUIRED_OR_OPTIONAL.fullmatch(_fold_key(key)))]
     if halves and all(isinstance(entry[key], list) for key, _ in halves):
         changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key, _ in halves)
-        items = [_mark(item, match[1] != "optional") for key, match in halves for item in entry[key]]
+        items = [_flag_required(item, match[1] != "optional") for key, match in halves for item in entry[key]]
         return items, used | {key for key, _ in halves}
     if isinstance(entry.get("properties"), (dict, list)):
         changes.append(Change("/properties", "'properties' beside the name read as 'parameters'"))
@@ -256,16 +260,18 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
     return schema, used
 
 
-def _join_places(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]] | None:
+def _join_locations(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]] | None:
     """Merge parameters that are grouped by location; None unless there are several groups without duplicates."""
-    places = [key for key in entry if _PLACES.fullmatch(_fold(key)) and looks_like_parameters(entry[key], named=True)]
+    places = [
+        key for key in entry if _LOCATIONS.fullmatch(_fold_key(key)) and looks_like_parameters(entry[key], named=True)
+    ]
     parts = [entry[key] for key in places]
     if len(parts) < 2:
         return None
     found: Any = None
     if all(isinstance(part, list) for part in parts):
         found = [item for part in parts for item in part]
-        names = {str(_mark(item, True).get("name", item)) for item in found}
+        names = {str(_flag_required(item, True).get("name", item)) for item in found}
     elif all(isinstance(part, dict) and is_property_map(part) for part in parts):
         found = {name: sub for part in parts for name, sub in part.items()}
         names = set(found)
@@ -275,7 +281,7 @@ def _join_places(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, 
     return found, set(places)
 
 
-def _mark(item: Any, required: bool) -> Any:
+def _flag_required(item: Any, required: bool) -> Any:
     named = {"name": item} if isinstance(item, str) else item
     return {"required": required, **named} if isinstance(named, dict) else item
 
@@ -289,7 +295,7 @@ def _read_schema(
     used = set(present)
     found = present[0] if present else None
     if found is None or not entry[found]:
-        spelt = [key for key in entry if key not in used and others.fullmatch(_fold(key))]
+        spelt = [key for key in entry if key not in used and others.fullmatch(_fold_key(key))]
         other = next((key for key in spelt if looks_like_parameters(_read_text(entry[key]), named=True)), None)
         # An empty value under such a name means the same as an empty schema.
         other = other or next((key for key in spelt if found is None and entry[key] in ({}, [])), None)
@@ -309,7 +315,7 @@ def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
         changes.append(Change(pointer_of((key,)), "JSON text read as what it says"))
     if isinstance(value, dict) and len(value) == 1:
         around, inner = next(iter(value.items()))
-        known = _AROUND if "schema" in key.lower() else _AROUND[:2]
+        known = _SCHEMA_WRAPPERS if "schema" in key.lower() else _SCHEMA_WRAPPERS[:2]
         if around in known and isinstance(inner, dict) and isinstance(inner.get("properties"), dict):
             changes.append(Change(pointer_of((key, around)), f"{around!r} around the schema removed"))
             return inner
@@ -338,7 +344,7 @@ def _add_required(entry: Mapping[str, Any], schema: Any, changes: list[Change]) 
     return {**own, "required": names}, {"required"}
 
 
-def _fold(key: object) -> str:
+def _fold_key(key: object) -> str:
     return _SEPARATORS.sub("", str(key)).lower()
 
 
@@ -354,12 +360,12 @@ def looks_like_parameters(value: Any, *, named: bool = False) -> bool:
         return False
     if isinstance(value.get("properties"), (dict, list)) or (named and value.get("type") == "object"):
         return True
-    if named and tells_types(value):
+    if named and has_typed_descriptions(value):
         return True
     if any(isinstance(value.get(key), str) for key in ("type", "$schema")):
         return False
     return all(
-        (isinstance(sub, dict) and not _SAY_SOMETHING.isdisjoint(sub))
+        (isinstance(sub, dict) and not _PARAMETER_KEYWORDS.isdisjoint(sub))
         or (named and isinstance(sub, str) and read_type(sub) is not None)
         for sub in value.values()
     ) and (named or all("type" in sub for sub in value.values()))
@@ -369,7 +375,7 @@ def _is_parameter(item: Any) -> bool:
     if not isinstance(item, dict):
         return False
     if any(isinstance(item.get(key), str) for key in ITEM_NAMES):
-        return not _SAY_SOMETHING.isdisjoint(item)
+        return not _PARAMETER_KEYWORDS.isdisjoint(item)
     # [{"city": {"type": "string"}}, ...]
     return len(item) == 1 and looks_like_parameters(item)
 
@@ -382,21 +388,21 @@ def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, descripti
     """Note parameters that seem to be in another place than where they were looked for."""
     for key, value in metadata.items():
         within = value.values() if isinstance(value, dict) and not parameters else ()
-        if any(map(looks_like_parameters, (value, *within))) or (value and _INPUT.fullmatch(_fold(key))):
+        if any(map(looks_like_parameters, (value, *within))) or (value and _INPUT.fullmatch(_fold_key(key))):
             changes.append(Change(pointer_of((key,)), f"{key!r} looks like parameters; it is kept as metadata"))
-    unread = unread_keys(parameters) if isinstance(parameters, dict) and "properties" not in parameters else ()
+    unread = find_unknown_keys(parameters) if isinstance(parameters, dict) and "properties" not in parameters else ()
     for key in unread:
         changes.append(Change(pointer_of(("parameters", key)), f"{key!r} means nothing in a schema; left as it is"))
     empty = not parameters or (
-        isinstance(parameters, dict) and not parameters.get("properties") and parameters.keys() <= _SAYS_NOTHING
+        isinstance(parameters, dict) and not parameters.get("properties") and parameters.keys() <= _EMPTY_KEYWORDS
     )
-    if empty and isinstance(description, str) and _NAMED_IN_TEXT.search(description):
+    if empty and isinstance(description, str) and _PARAMETERS_IN_TEXT.search(description):
         changes.append(Change("/parameters", "none are declared, but the description names some"))
-    for key in [key for key, value in metadata.items() if empty and isinstance(value, str) and _SIGNED.match(value)]:
+    for key in [key for key, value in metadata.items() if empty and isinstance(value, str) and _SIGNATURE.match(value)]:
         changes.append(Change(pointer_of((key,)), f"none are declared, but {key!r} is a signature that names some"))
 
 
-def hinted_effects(annotations: Any) -> Effects:
+def read_effects(annotations: Any) -> Effects:
     """The effects that the annotations of an MCP tool declare."""
     if isinstance(annotations, Mapping):
         if annotations.get("readOnlyHint") is True:

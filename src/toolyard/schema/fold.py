@@ -21,7 +21,7 @@ import msgspec
 from toolyard.model import Schema
 from toolyard.schema.subschemas import REFERENCES, References, SubSchema, allowed_values, resolve_pointer, types_of
 
-Lost = Callable[[str], None]
+ReportLoss = Callable[[str], None]
 Join = Callable[[Any, Any], Any]
 """Combines two values of one keyword, or returns `CONFLICT`."""
 
@@ -137,7 +137,7 @@ _FOLD_JOINS: dict[str, Join] = {
 }
 
 
-def fold_schema(schema: Schema, refs: References, lost: Lost) -> tuple[Schema, tuple[str, ...]]:
+def fold_schema(schema: Schema, refs: References, lost: ReportLoss) -> tuple[Schema, tuple[str, ...]]:
     """`schema` with its own `$ref` and `allOf` folded in, and the references that were followed."""
     followed: list[str] = []
     parts = 0
@@ -162,7 +162,7 @@ def fold_schema(schema: Schema, refs: References, lost: Lost) -> tuple[Schema, t
 
 
 def _list_parts(
-    node: Schema, refs: References, trail: frozenset[str], lost: Lost
+    node: Schema, refs: References, trail: frozenset[str], lost: ReportLoss
 ) -> list[tuple[SubSchema, frozenset[str]]]:
     """The schemas that apply to the same value as `node`, each with the references that lead to it."""
     found: list[tuple[SubSchema, frozenset[str]]] = []
@@ -182,7 +182,7 @@ def _list_parts(
     return found
 
 
-def intersect_schemas(left: Schema, right: Schema, lost: Lost) -> Schema:
+def intersect_schemas(left: Schema, right: Schema, lost: ReportLoss) -> Schema:
     """Merge both schemas; where they cannot be joined, `left` wins."""
     out = dict(left)
     for key, value in right.items():
@@ -207,13 +207,13 @@ def _property_names(schema: Schema) -> set[str]:
     return set(properties) if isinstance(properties, dict) else set()
 
 
-_MOST = 24
+_MAX_WAYS = 24
 """Maximum number of ways to keep."""
-_LOOKS = 2000
+_MAX_VISITS = 2000
 """Maximum number of subschemas to visit for one schema."""
 COMPOSED = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else"})
-_CHECKED = frozenset({"not", "dependentSchemas", "dependentRequired", "dependencies", "contains", "$dynamicRef"})
-_CHECKED |= {"unevaluatedProperties", "unevaluatedItems", "$recursiveRef", "if"}
+_INEXACT = frozenset({"not", "dependentSchemas", "dependentRequired", "dependencies", "contains", "$dynamicRef"})
+_INEXACT |= {"unevaluatedProperties", "unevaluatedItems", "$recursiveRef", "if"}
 
 
 class SchemaWay(msgspec.Struct, frozen=True, eq=False):
@@ -226,57 +226,57 @@ class SchemaWay(msgspec.Struct, frozen=True, eq=False):
 
 def find_ways(root: dict[str, Any], node: SubSchema) -> list[SchemaWay]:
     """Every way to satisfy the node; empty if there is none. Of very many, some are left out and the others marked."""
-    return _find_ways(_Look(root), node, ())
+    return _find_ways(_VisitBudget(root), node, ())
 
 
-class _Look:
+class _VisitBudget:
     """The remaining budget of visits: a few definitions that refer to each other can make very many ways."""
 
     __slots__ = ("left", "root")
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
-        self.left = _LOOKS
+        self.left = _MAX_VISITS
 
 
-def _find_ways(look: _Look, node: SubSchema, seen: tuple[str, ...]) -> list[SchemaWay]:
-    look.left -= 1
-    if look.left < 0:
+def _find_ways(budget: _VisitBudget, node: SubSchema, seen: tuple[str, ...]) -> list[SchemaWay]:
+    budget.left -= 1
+    if budget.left < 0:
         return [SchemaWay({}, True)]
     if node is False:
         return []
     if not isinstance(node, dict):
         return [SchemaWay({})]
     if COMPOSED.isdisjoint(node):
-        return [SchemaWay(node, not _CHECKED.isdisjoint(node))]
+        return [SchemaWay(node, not _INEXACT.isdisjoint(node))]
     own = {key: value for key, value in node.items() if key not in COMPOSED}
-    parts = [[SchemaWay(own, not _CHECKED.isdisjoint(node))]]
+    parts = [[SchemaWay(own, not _INEXACT.isdisjoint(node))]]
     ref = node.get("$ref", node.get("$dynamicRef"))
     if isinstance(ref, str) and ref not in seen:
-        target = resolve_pointer(look.root, ref)
-        parts.append([SchemaWay({}, True)] if target is None else _find_ways(look, target, (*seen, ref)))
-    parts += [_find_ways(look, sub, seen) for sub in _nodes_of(node, "allOf")]
+        target = resolve_pointer(budget.root, ref)
+        parts.append([SchemaWay({}, True)] if target is None else _find_ways(budget, target, (*seen, ref)))
+    parts += [_find_ways(budget, sub, seen) for sub in _nodes_of(node, "allOf")]
     if "anyOf" in node:
-        parts.append([way for branch in _ways_of_branches(look, _nodes_of(node, "anyOf"), seen) for way in branch])
+        parts.append([way for branch in _ways_of_branches(budget, _nodes_of(node, "anyOf"), seen) for way in branch])
     if "oneOf" in node:
-        ways = _ways_of_branches(look, _nodes_of(node, "oneOf"), seen)
+        ways = _ways_of_branches(budget, _nodes_of(node, "oneOf"), seen)
         schemas = [way.schema for branch in ways for way in branch]
         sure = len(ways) == len(_nodes_of(node, "oneOf")) and all(len(branch) == 1 for branch in ways)
         sure = sure and (_differ_in_type(schemas) or _differ_in_constant(schemas))
         parts.append([way if sure else SchemaWay(way.schema, True) for branch in ways for way in branch])
     if "if" in node:
-        met = _combine_ways([_find_ways(look, node["if"], seen), _find_ways(look, node.get("then", True), seen)])
-        parts.append([SchemaWay(way.schema, True) for way in [*_find_ways(look, node.get("else", True), seen), *met]])
+        met = _combine_ways([_find_ways(budget, node["if"], seen), _find_ways(budget, node.get("then", True), seen)])
+        parts.append([SchemaWay(way.schema, True) for way in [*_find_ways(budget, node.get("else", True), seen), *met]])
     return _combine_ways(parts)
 
 
-def _ways_of_branches(look: _Look, nodes: list[SubSchema], seen: tuple[str, ...]) -> list[list[SchemaWay]]:
+def _ways_of_branches(budget: _VisitBudget, nodes: list[SubSchema], seen: tuple[str, ...]) -> list[list[SchemaWay]]:
     """The ways of each branch; once the budget is spent, of the first branches only."""
     found: list[list[SchemaWay]] = []
     for node in nodes:
-        if look.left <= 0 and any(found):
+        if budget.left <= 0 and any(found):
             break
-        found.append(_find_ways(look, node, seen))
+        found.append(_find_ways(budget, node, seen))
     return found
 
 
@@ -291,8 +291,8 @@ def _combine_ways(parts: list[list[SchemaWay]]) -> list[SchemaWay]:
         # Take pairs from the front of both lists, so that no branch is left out completely.
         order = sorted((i + j, i, j) for i in range(len(found)) for j in range(len(ways)))
         pairs = [(found[i], ways[j]) for _, i, j in order]
-        joined = [_join_ways(one, other) for one, other in pairs[: _MOST * 4]]
-        found = [way for way in joined if way is not None][:_MOST]
+        joined = [_join_ways(one, other) for one, other in pairs[: _MAX_WAYS * 4]]
+        found = [way for way in joined if way is not None][:_MAX_WAYS]
     return found
 
 

@@ -16,7 +16,7 @@ from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
 from toolyard.schema.compile import read_pattern
 from toolyard.schema.subschemas import Path
-from toolyard.schema.typenames import join, read_default, read_described, read_flag, read_number, read_type
+from toolyard.schema.typenames import join_fragments, read_default, read_described, read_flag, read_number, read_type
 
 _MAX_DEPTH = 96
 """Deeper than the budget allows, so that the error comes from the budget check."""
@@ -280,7 +280,7 @@ class _Normaliser:
         fragments = [read_type(name) if isinstance(name, str) else None for name in names]
         if any(fragment is None for fragment in fragments):
             raise _invalid(path, f"unknown type {value!r}; JSON Schema knows {', '.join(sorted(JSON_TYPES))}")
-        merged = join([fragment for fragment in fragments if fragment is not None]) or {}
+        merged = join_fragments([fragment for fragment in fragments if fragment is not None]) or {}
         said = merged.get("type", "anyOf" if "anyOf" in merged else "anything")
         self._note_change(path, f"type {value!r} read as {said!r}")
         for key, sub in self._flag_property(merged, value, path[:-1]).items():
@@ -386,19 +386,19 @@ def _invalid(path: Path, problem: str) -> InvalidSchemaError:
 def _is_described(schema: dict[str, Any]) -> bool:
     if all(str(key).startswith("x-") for key in schema):
         return False  # annotations only, no properties
-    if tells_types(schema):
+    if has_typed_descriptions(schema):
         return True
     return _KNOWN.isdisjoint(schema) and all(isinstance(value, (str, dict)) for value in schema.values())
 
 
-def tells_types(schema: dict[str, Any]) -> bool:
+def has_typed_descriptions(schema: dict[str, Any]) -> bool:
     """Whether the schema maps names to sentences, some of which begin with a type, so its keys are not keywords."""
     texts = [value for value in schema.values() if isinstance(value, str)]
     named = not schema.keys() <= _KNOWN and (not isinstance(schema.get("type"), str) or len(schema["type"].split()) > 1)
     return named and len(texts) == len(schema) and any(read_described(text) is not None for text in texts)
 
 
-def unread_keys(schema: dict[str, Any]) -> list[str]:
+def find_unknown_keys(schema: dict[str, Any]) -> list[str]:
     """Keys of an input schema without properties that have no meaning in a schema or in any known dialect."""
     if is_property_map(schema) or _is_described(schema):
         return []

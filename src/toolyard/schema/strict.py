@@ -20,7 +20,7 @@ HIDDEN = "<hidden>"
 _NO_DOCUMENT: Any = object()
 
 # Facts in which pydantic, or a validator's author, may quote the input.
-_QUOTING = frozenset({"error", "tag"})
+_QUOTING_FACTS = frozenset({"error", "tag"})
 _BUILT_IN = frozenset(get_args(ErrorType))
 
 # Shorter values remain in a validator's message: replacing every "a" and "10" would make it unreadable, and a secret is
@@ -38,7 +38,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
-def without_input(error: ValidationError) -> ValidationError:
+def hide_input(error: ValidationError) -> ValidationError:
     """The same error without any input value, for models that do not hide input themselves.
 
     Title, types, locations and messages stay. A value that a validator wrote into its message is replaced there too,
@@ -63,21 +63,21 @@ def read_violations(error: ValidationError, document: Any = _NO_DOCUMENT) -> lis
     """
     return [
         Violation(pointer=_pointer_of(detail, document), message=detail["msg"], keyword=detail["type"])
-        for detail in without_input(error).errors(include_url=False, include_context=False)
+        for detail in hide_input(error).errors(include_url=False, include_context=False)
     ]
 
 
 def _scrub_values(detail: ErrorDetails) -> InitErrorDetails:
     kind, message, facts = detail["type"], detail["msg"], detail.get("ctx", {})
     authored = kind not in _BUILT_IN
-    if authored or _QUOTING & facts.keys():
-        message = _without_values(message, detail["input"])
-    kept = {} if authored else {key: fact for key, fact in facts.items() if key not in _QUOTING}
+    if authored or _QUOTING_FACTS & facts.keys():
+        message = _scrub_message(message, detail["input"])
+    kept = {} if authored else {key: fact for key, fact in facts.items() if key not in _QUOTING_FACTS}
     # Only a custom error keeps its message; a built-in one would generate it again from the facts.
     return InitErrorDetails(type=PydanticCustomError(kind, message, kept or None), loc=detail["loc"], input=HIDDEN)
 
 
-def _without_values(message: str, value: Any) -> str:
+def _scrub_message(message: str, value: Any) -> str:
     texts = list(islice(_iter_scalars(value), _MOST_SCRUBBED + 1))
     if len(texts) > _MOST_SCRUBBED:
         return "is not accepted; the reason may repeat what was sent, which is too much to look for"

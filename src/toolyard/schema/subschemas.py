@@ -54,7 +54,7 @@ Path = tuple[str | int, ...]
 REFERENCES = ("$ref", "$dynamicRef")
 
 
-def children(schema: Schema) -> Iterator[tuple[Path, SubSchema]]:
+def iter_children(schema: Schema) -> Iterator[tuple[Path, SubSchema]]:
     """The direct subschemas, each with its path below `schema`."""
     for key, value in schema.items():
         # `dependencies` maps names to schemas or to lists of names.
@@ -67,7 +67,7 @@ def children(schema: Schema) -> Iterator[tuple[Path, SubSchema]]:
                 yield (key,), value
 
 
-def rebuild(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
+def map_children(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
     """A copy of `schema` with `convert` applied to its direct subschemas; everything else is shared."""
 
     def each(value: Any) -> Any:
@@ -169,7 +169,7 @@ class References:
                     base = urldefrag(urljoin(base, node[key]))[0]
                     found.setdefault(base, node)
             self._bases[id(node)] = base
-            stack.extend((sub, base) for _, sub in children(node) if isinstance(sub, dict))
+            stack.extend((sub, base) for _, sub in iter_children(node) if isinstance(sub, dict))
         found.setdefault("", self.root)
         return found
 
@@ -190,7 +190,7 @@ def iter_schemas(root: Schema) -> Iterator[Schema]:
         node = stack.pop()
         if isinstance(node, dict):
             yield node
-            stack.extend(reversed([sub for _, sub in children(node)]))
+            stack.extend(reversed([sub for _, sub in iter_children(node)]))
 
 
 def prefix_items(node: Schema) -> tuple[list[Any], Any]:

@@ -197,7 +197,7 @@ class _Parser:
                     return None
                 options.append(option)
             if not self._take_token("|", "or") and (inside or not self._take_token(",")):
-                return join(options)
+                return join_fragments(options)
 
     def _read_marker(self) -> bool:
         """Skip the marker in "str, optional"; `Optional[str]` is a generic instead."""
@@ -219,14 +219,14 @@ class _Parser:
         while fragment is not None and self._take_token("[]"):
             fragment = {"type": "array", "items": fragment}
         if fragment is not None and self._take_token("?"):
-            fragment = join([fragment, {"type": "null"}])
+            fragment = join_fragments([fragment, {"type": "null"}])
         return fragment
 
     def _read_plain(self, name: str) -> Fragment | None:
         if name in ("list", "array", "tuple", "set") and self._take_token("of"):
             items = self._read_single()
             return None if items is None else {"type": "array", "items": items}
-        return plain(name)
+        return read_word(name)
 
     def _read_generic(self, name: str, closer: str) -> Fragment | None:
         if name == "literal":
@@ -242,8 +242,8 @@ class _Parser:
             if not self._take_token(",") and self._peek_token() != closer:
                 return None
         if name in ("optional", "union"):
-            return join([*arguments, {"type": "null"}] if name == "optional" else arguments)
-        return _apply_name(name, arguments)
+            return join_fragments([*arguments, {"type": "null"}] if name == "optional" else arguments)
+        return _make_generic(name, arguments)
 
     def _read_literal(self, closer: str) -> Fragment | None:
         values: list[Any] = []
@@ -260,7 +260,7 @@ class _Parser:
         return {"enum": values} if values else None
 
 
-def plain(name: str) -> Fragment | None:
+def read_word(name: str) -> Fragment | None:
     """The schema of a single word, also in the plural ("strings")."""
     joined = name.replace("-", "").replace("_", "")
     for word in (name, name.removesuffix("s"), joined):
@@ -273,18 +273,18 @@ def plain(name: str) -> Fragment | None:
     return None
 
 
-def _apply_name(name: str, arguments: list[Fragment]) -> Fragment | None:
-    base = plain(name)
+def _make_generic(name: str, arguments: list[Fragment]) -> Fragment | None:
+    base = read_word(name)
     if base is None:
         return None
     if base.get("type") == "array" and arguments and arguments[0]:
-        return {"type": "array", "items": join(arguments)}
+        return {"type": "array", "items": join_fragments(arguments)}
     if base.get("type") == "object" and len(arguments) == 2 and arguments[1]:
         return {"type": "object", "additionalProperties": arguments[1]}
     return base
 
 
-def join(options: list[Fragment]) -> Fragment | None:
+def join_fragments(options: list[Fragment]) -> Fragment | None:
     """The union of some fragments, as a list of types if that is enough."""
     unique = [option for index, option in enumerate(options) if option not in options[:index]]
     if not unique:

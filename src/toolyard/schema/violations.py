@@ -17,7 +17,7 @@ from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import IN_PLACE, json_type, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.schema.patterns import pattern_steps
-from toolyard.schema.subschemas import References, SubSchema, allowed_values, children, types_of
+from toolyard.schema.subschemas import References, SubSchema, allowed_values, iter_children, types_of
 from toolyard.schema.weight import Weight, own_steps, weigh
 
 MAX_VIOLATIONS = 100
@@ -145,7 +145,7 @@ CompilePart: TypeAlias = Callable[..., jsonschema_rs.Validator]
 FALSE_SCHEMA = Misfit((), "False schema does not allow value", "falseSchema")
 
 
-class Own:
+class OwnRules:
     """The rules of a schema without its subschemas."""
 
     __slots__ = ("accepts", "errors", "is_all", "is_unique", "options", "pattern", "steps", "types", "words")
@@ -185,20 +185,20 @@ class Explainer:
         self.is_old = isinstance(self.draft, str) and any(f"draft-0{number}" in self.draft for number in (4, 6, 7))
         self.is_2019 = isinstance(self.draft, str) and "2019-09" in self.draft
         self._compile = compile_part
-        self._own: dict[int, Own] = {}
+        self._own: dict[int, OwnRules] = {}
         self._judges: dict[int, Callable[[Any], bool] | None] = {}
         self._weights: dict[int, Weight] = {}
         self._targets: dict[int, SubSchema] = {}
         self._patterns: dict[str, Callable[[Any], bool]] = {}
 
-    def own(self, node: Schema) -> Own:
+    def own(self, node: Schema) -> OwnRules:
         """The rules of a schema without its subschemas, compiled on first use."""
         found = self._own.get(id(node))
         if found is None:
             leads_out = self.references.leads_out(node)
             # Older drafts ignore keywords beside a reference.
             alone = {"$ref": node["$ref"]} if self.is_old and "$ref" in node else node
-            found = self._own[id(node)] = Own(alone, self.compile_part, leads_out)
+            found = self._own[id(node)] = OwnRules(alone, self.compile_part, leads_out)
         return found
 
     def compile_part(self, part: Schema, around: tuple[str, Schema] | None = None) -> jsonschema_rs.Validator:
@@ -251,7 +251,7 @@ class Explainer:
             path, node = stack.pop()
             if isinstance(node, dict) and id(node) not in found:
                 found[id(node)] = pointer_of(path)
-                stack.extend((path + step, sub) for step, sub in children(node))
+                stack.extend((path + step, sub) for step, sub in iter_children(node))
         return found
 
     def matches(self, pattern: str, name: str) -> bool:

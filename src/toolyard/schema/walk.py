@@ -24,7 +24,7 @@ from toolyard.schema.violations import (
     FALSE_SCHEMA,
     Explainer,
     Misfit,
-    Own,
+    OwnRules,
     Path,
     Wanted,
     quote_names,
@@ -112,7 +112,7 @@ class Walk:
         if self.left < 0:
             raise StepsSpent
 
-    def _spend_own(self, own: Own, value: Any) -> None:
+    def _spend_own(self, own: OwnRules, value: Any) -> None:
         """Charge the validator's cost of checking the schema's own rules."""
         steps = own.steps
         if type(value) is int:
@@ -179,7 +179,7 @@ class Walk:
             self._known[(*pair, frame.limit)] = found
         return found
 
-    def _examine(self, frame: Frame, own: Own) -> Steps:
+    def _examine(self, frame: Frame, own: OwnRules) -> Steps:
         node, value = frame.node, frame.value
         is_reference = self._explainer.is_old and "$ref" in node
         if type(value) is dict and not is_reference:
@@ -207,7 +207,7 @@ class Walk:
         if not frame.found and ("unevaluatedProperties" in node or "unevaluatedItems" in node):
             yield from self._unevaluated(frame)
 
-    def _list_own(self, frame: Frame, own: Own) -> None:
+    def _list_own(self, frame: Frame, own: OwnRules) -> None:
         node, value = frame.node, frame.value
         if own.options is not None and not own.options(value):
             message, types = own.words

@@ -18,7 +18,7 @@ from toolyard.model.names import IN_PLACE
 from toolyard.model.tool import Schema
 from toolyard.model.tree_size import TooManyValues, iter_levels
 from toolyard.schema.patterns import pattern_steps
-from toolyard.schema.subschemas import References, children, prefix_items
+from toolyard.schema.subschemas import References, iter_children, prefix_items
 
 STEPS = 2_000_000
 """The limit for one verdict: at worst 50 milliseconds, far less with real schemas."""
@@ -164,7 +164,7 @@ def _compared_steps(values: list[Any], each: int) -> int:
     return steps
 
 
-class InPlace:
+class InPlaceSchemas:
     """Finds the schemas that apply to the same value as another schema."""
 
     def __init__(self, root: Schema) -> None:
@@ -177,7 +177,7 @@ class InPlace:
         """The schemas that a schema applies to its own value."""
         found = self._known.get(id(node))
         if found is None:
-            found = [sub for step, sub in children(node) if step[0] in IN_PLACE and isinstance(sub, dict)]
+            found = [sub for step, sub in iter_children(node) if step[0] in IN_PLACE and isinstance(sub, dict)]
             for target in self.references.targets(node):
                 if isinstance(target, dict):
                     found.append(target)
@@ -238,8 +238,8 @@ def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
     """Estimate the weight of a schema, or a part of it, until no new level appears or one value exceeds the limit."""
     if not isinstance(schema, dict):
         return Weight((1,), is_bounded=True)
-    in_place, start = InPlace(schema), schema if part is None else part
-    nodes = [start, *_below(in_place, start)]
+    in_place, start = InPlaceSchemas(schema), schema if part is None else part
+    nodes = [start, *_iter_reachable(in_place, start)]
     compares = any(not _COMPARING.isdisjoint(node) for node in nodes)
     unique = [node for node in nodes if node.get("uniqueItems") is True]
     patterns = _sum_patterns((node, 1) for node in nodes)
@@ -247,7 +247,7 @@ def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
     if any(in_place.references.leads_out(node) and _META_SCHEMAS not in node["$ref"] for node in nodes):
         # The validator can resolve the reference and this module cannot, so its cost is unknown.
         return Weight((STEPS,), False, len(unique), True, compares, *patterns)
-    recursive = any(node is around for around in unique for node in _below(in_place, around))
+    recursive = any(node is around for around in unique for node in _iter_reachable(in_place, around))
     frontier: list[tuple[Judges, int]] = [({id(start): (start, 1)}, 0)]
     known: set[frozenset[tuple[int, int]]] = set()
     levels: list[int] = []
@@ -258,7 +258,7 @@ def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
             judges = in_place.close(starts)
             worst = max(worst, extra + sum(count * in_place.steps(node) for node, count in judges.values()))
             most = _most_patterns(most, judges) if patterns[0] else most
-            for members, more in _children(judges):
+            for members, more in _judges_of_parts(judges):
                 if all(_LEADING.isdisjoint(node) for node, _ in members.values()):
                     worst = max(worst, more + sum(count * in_place.steps(node) for node, count in members.values()))
                     most = _most_patterns(most, members) if patterns[0] else most
@@ -291,7 +291,7 @@ def _most_patterns(most: tuple[float, float], judges: Judges) -> tuple[float, fl
     return max(most[0], letters), max(most[1], restarts)
 
 
-def _children(judges: Judges) -> Iterator[tuple[Judges, int]]:
+def _judges_of_parts(judges: Judges) -> Iterator[tuple[Judges, int]]:
     """The schemas for each kind of member and item, with the steps for matching property names."""
     nodes = [(node, count) for node, count in judges.values() if not _HOLDING.isdisjoint(node)]
     names: dict[str | None, None] = dict.fromkeys(name for node, _ in nodes for name in node.get("properties") or ())
@@ -322,13 +322,13 @@ def _add_judge(judges: Judges, sub: Any, count: int) -> None:
         judges[id(sub)] = (sub, count + (judges[id(sub)][1] if id(sub) in judges else 0))
 
 
-def _below(in_place: InPlace, root: Schema) -> Iterator[Schema]:
+def _iter_reachable(in_place: InPlaceSchemas, root: Schema) -> Iterator[Schema]:
     """All schemas reachable from the root; includes the root only if it is recursive."""
     seen: set[int] = set()
     stack = [root]
     while stack:
         node = stack.pop()
-        subs = [sub for _, sub in children(node) if isinstance(sub, dict)]
+        subs = [sub for _, sub in iter_children(node) if isinstance(sub, dict)]
         for sub in (*subs, *in_place.below(node)):
             if id(sub) not in seen:
                 seen.add(id(sub))

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, JsonValue, StringConstraints, TypeAd
 from typing_extensions import TypeAliasType
 
 from schema.derive.derive_cases import Box, Colour, Node, Options, Point
-from toolyard.schema.derive.types import accepts_none, is_plain, portable, wants_int, with_none
+from toolyard.schema.derive.types import accepts_none, is_plain, make_optional, make_portable, wants_int
 
 T = TypeVar("T")
 Bound = TypeVar("Bound", bound=dt.date)
@@ -98,7 +98,7 @@ def test_none_fits_these(annotation: Any) -> None:
 
 
 def test_none_can_be_added_without_losing_what_annotated_says() -> None:
-    wider = with_none(Annotated[int, Field(ge=1)])
+    wider = make_optional(Annotated[int, Field(ge=1)])
 
     assert accepts_none(wider)
     assert not accepts_none(int)
@@ -109,7 +109,7 @@ def test_none_can_be_added_without_losing_what_annotated_says() -> None:
     "annotation", [Tree, list[Tree], Tree | None, dict[str, Tree | int], Annotated[Tree, "x"], tuple[Tree, ...]]
 )
 def test_typed_dicts_of_the_standard_library_can_be_read_on_every_python(annotation: Any) -> None:
-    schema = TypeAdapter(portable(annotation)).json_schema()
+    schema = TypeAdapter(make_portable(annotation)).json_schema()
 
     tree = schema["$defs"]["Tree"]
     assert tree["required"] == ["name"]
@@ -119,4 +119,4 @@ def test_typed_dicts_of_the_standard_library_can_be_read_on_every_python(annotat
 
 @pytest.mark.parametrize("annotation", [int, list[int], Literal["a"], Node, dict[str, Point], collections.abc.Callable])
 def test_all_else_is_left_as_it_is(annotation: Any) -> None:
-    assert portable(annotation) is annotation
+    assert make_portable(annotation) is annotation

@@ -25,7 +25,7 @@ from toolyard.model.names import IN_PLACE, json_type
 from toolyard.model.tool import Schema, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.schema.compile import CompiledSchema, compile_schema
-from toolyard.schema.subschemas import REFERENCES, declared_properties, rebuild
+from toolyard.schema.subschemas import REFERENCES, declared_properties, map_children
 from toolyard.schema.violations import Violation, describe
 from toolyard.sessions.history import read_entry
 
@@ -202,7 +202,7 @@ def _bound_schema(node: Schema, bounds: Bounds, root: str, bounding: bool) -> Sc
 
     out: Schema = {}
     for key, value in node.items():
-        out |= rebuild({key: value}, keep_inside if key in _UNBOUNDED else bound_inside)
+        out |= map_children({key: value}, keep_inside if key in _UNBOUNDED else bound_inside)
         if key in REFERENCES and isinstance(value, str) and (value == "#" or value.startswith("#/")):
             out[key] = root + value[1:]
     if bounding and _FIXED.isdisjoint(node):

@@ -18,7 +18,7 @@ from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import json_type
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
-from toolyard.schema.subschemas import SubSchema, allowed_values, rebuild, resolve_pointer
+from toolyard.schema.subschemas import SubSchema, allowed_values, map_children, resolve_pointer
 from toolyard.words.identifiers import plain_letters
 
 _OBJECT = frozenset({"properties", "required", "additionalProperties", "patternProperties", "minProperties"})
@@ -425,7 +425,7 @@ def _list_references(node: Any) -> Iterator[str]:
 
 
 def _move_references(node: dict[str, Any]) -> dict[str, Any]:
-    made = rebuild(node, _move_references)
+    made = map_children(node, _move_references)
     ref = node.get("$ref")
     if isinstance(ref, str) and ref.startswith("#"):
         made["$ref"] = f"#/$defs/{_ROOT.replace(' ', '%20')}{ref[1:]}"

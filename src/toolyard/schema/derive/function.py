@@ -23,19 +23,27 @@ from toolyard.model.errors import DefinitionError, InvalidArguments, InvalidOutp
 from toolyard.model.tool import Schema
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.derive.docstring import DocInfo, read_docstring
-from toolyard.schema.derive.signature import EMPTY, Outline, Parameter, cover_call, label_of, outline, read_parameters
+from toolyard.schema.derive.signature import (
+    EMPTY,
+    Outline,
+    Parameter,
+    label_of,
+    read_outline,
+    read_parameters,
+    wrap_callable,
+)
 from toolyard.schema.derive.types import (
     NO_SCHEMA,
     accepts_none,
+    find_non_finite,
     is_plain,
-    not_finite,
-    ordered,
-    portable,
+    make_optional,
+    make_portable,
+    order_keywords,
     schema_of,
     wants_int,
-    with_none,
 )
-from toolyard.schema.strict import StrictModel, read_violations, without_input
+from toolyard.schema.strict import StrictModel, hide_input, read_violations
 from toolyard.schema.violations import Violation, describe
 
 Arguments = dict[str, Any]
@@ -55,7 +63,7 @@ class Derived(msgspec.Struct, frozen=True, eq=False):
     output_parameters: Schema
     description: str
     call: Callable[..., Any]
-    """The callable itself, or a thin wrapper; see `cover_call`."""
+    """The callable itself, or a thin wrapper; see `wrap_callable`."""
     prepare: Prepare | None
     """Converts JSON arguments to positional and keyword arguments; None if `call(**arguments)` is enough."""
     finish: Finish
@@ -88,7 +96,7 @@ def derive(fn: Callable[..., Any], *, parameters: Schema | None = None) -> Deriv
     if isinstance(fn, type) and issubclass(fn, BaseModel):
         derived = _derive_constructor(fn)
     else:
-        read, doc = outline(fn), read_docstring(fn)
+        read, doc = read_outline(fn), read_docstring(fn)
         derived = _assemble_schema(fn, read, doc, _plan_arguments(read, doc, lenient=parameters is not None))
     return derived if parameters is None else msgspec.structs.replace(derived, parameters=parameters)
 
@@ -98,14 +106,14 @@ def derive_model(fn: Callable[..., Any], input_model: type[BaseModel]) -> Derive
 
     `prepare` validates once; the cause of its `InvalidArguments` is pydantic's error without input values.
     """
-    read = outline(fn)
+    read = read_outline(fn)
     by_name = _input_name(fn, read)
 
     def place(model: Any) -> tuple[tuple[Any, ...], Arguments]:
         return ((model,), {}) if by_name is None else ((), {by_name: model})
 
     def prepare(arguments: Arguments) -> tuple[tuple[Any, ...], Arguments]:
-        return place(validated(input_model, arguments))
+        return place(validate_arguments(input_model, arguments))
 
     plan = ArgumentPlan(_model_schema(input_model), prepare, ())
     return msgspec.structs.replace(_assemble_schema(fn, read, read_docstring(fn), plan), place=place)
@@ -128,7 +136,7 @@ def _derive_constructor(model: type[BaseModel]) -> Derived:
         output_parameters=output.schema,
         description=read_docstring(model).description,
         call=lambda model: model,
-        prepare=lambda arguments: ((validated(model, arguments),), {}),
+        prepare=lambda arguments: ((validate_arguments(model, arguments),), {}),
         finish=output.finish,
         returns=model,
     )
@@ -146,7 +154,7 @@ def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: 
         parameters=plan.schema,
         output_parameters=schema,
         description=description,
-        call=cover_call(fn, read),
+        call=wrap_callable(fn, read),
         prepare=plan.prepare,
         finish=output.finish,
         takes_ctx=read.ctx is not None,
@@ -162,16 +170,16 @@ def _output_schema(label: str, annotation: Any) -> _Output:
     returns = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
     # A bare base class stands for any subclass; its own schema would drop their fields.
     if annotation is EMPTY or annotation in (Any, BaseModel, StrictModel):
-        return _Output({}, finisher(label, None, plain=True), returns, plain=True)
+        return _Output({}, make_finisher(label, None, plain=True), returns, plain=True)
     if get_origin(annotation) in _ITERATORS:
         annotation = types.GenericAlias(Iterable, get_args(annotation)[:1])  # pydantic only supports Iterable
     try:
-        adapter = _make_adapter(portable(annotation))
+        adapter = _make_adapter(make_portable(annotation))
         schema = schema_of(adapter, mode="serialization")
     except NO_SCHEMA:
-        return _Output({}, finisher(label, None, plain=True), returns, plain=True)
+        return _Output({}, make_finisher(label, None, plain=True), returns, plain=True)
     plain = is_plain(annotation)
-    return _Output(schema, finisher(label, adapter, plain=plain), returns, plain=plain)
+    return _Output(schema, make_finisher(label, adapter, plain=plain), returns, plain=plain)
 
 
 def _make_adapter(annotation: Any) -> TypeAdapter[Any]:
@@ -209,7 +217,7 @@ def _input_name(fn: Callable[..., Any], read: Outline) -> str | None:
     return None if by_position else needed[0].name
 
 
-def validated(model: type[_M], arguments: Arguments, *, sent: Arguments | None = None) -> _M:
+def validate_arguments(model: type[_M], arguments: Arguments, *, sent: Arguments | None = None) -> _M:
     """The arguments as an instance of the model, or `InvalidArguments`.
 
     The cause of that error is pydantic's own, without input values. Its pointers refer to `sent`, in case the arguments
@@ -220,7 +228,7 @@ def validated(model: type[_M], arguments: Arguments, *, sent: Arguments | None =
         # Validate as JSON: only from JSON does a strict model accept a date written as text.
         return model.model_validate_json(to_json(arguments))
     except ValidationError as error:
-        failure, violations = without_input(error), read_violations(error, arguments if sent is None else sent)
+        failure, violations = hide_input(error), read_violations(error, arguments if sent is None else sent)
     except PydanticSerializationError as error:
         violations = [Violation("", f"is not JSON: {error}", "type")]
     # Raised outside the except block, so that the error that still holds the values does not become the context.
@@ -229,7 +237,7 @@ def validated(model: type[_M], arguments: Arguments, *, sent: Arguments | None =
     ) from failure
 
 
-def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Finish:
+def make_finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Finish:
     """A function that converts the results of one callable to plain JSON, or raises `InvalidOutput`.
 
     `adapter` serialises by the return annotation. `plain` means that the adapter leaves scalars unchanged, so they need
@@ -247,7 +255,7 @@ def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Fi
                 f"{label} returned {kind.__name__}, which cannot be written as JSON: {error}",
                 hint="return JSON values, a pydantic model or a dataclass; pictures and other bytes as Content([...])",
             ) from error
-        place = not_finite(result)
+        place = find_non_finite(result)
         if place is not None:
             raise InvalidOutput(
                 f"{label} returned NaN or an infinity at {place or '(root)'}, which JSON has no word for",
@@ -325,23 +333,23 @@ def _describe_parameters(read: Outline, doc: DocInfo) -> ArgumentPlan:
         schema = schema_of(model)
         _refuse_other_qualifiers(model, fields)
     except NO_SCHEMA as error:
-        raise _no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
+        raise _explain_no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
     untyped = {item.name for item in read.parameters if item.annotation is EMPTY}
     told: dict[str, Schema] = {}
     for field in fields:
         if field.parameter.name in untyped:
             told[field.key] = doc.read_type_of(field.parameter.name, field.default)
             schema["properties"][field.key] |= told[field.key]
-        _show_default(schema, field)
+        _write_default(schema, field)
     if rest is not None:
-        _open_schema(schema, rest, closed_to={*read.hidden, *(field.parameter.name for field in fields)})
+        _allow_other_keywords(schema, rest, closed_to={*read.hidden, *(field.parameter.name for field in fields)})
     if all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation)):
         whole = {
             key for key, said in told.items() if "integer" in said.get("type", ()) and "number" not in said["type"]
         }
         integers = tuple(field.key for field in fields if wants_int(field.annotation) or field.key in whole)
-        return ArgumentPlan(ordered(schema), None, integers)
-    return ArgumentPlan(ordered(schema), _make_prepare(model, fields, rest), ())
+        return ArgumentPlan(order_keywords(schema), None, integers)
+    return ArgumentPlan(order_keywords(schema), _make_prepare(model, fields, rest), ())
 
 
 def _make_field(label: str, slot: str, parameter: Parameter) -> _Field:
@@ -355,7 +363,7 @@ def _make_field(label: str, slot: str, parameter: Parameter) -> _Field:
         default = info.default
     if default is None and not accepts_none(annotation):
         # By convention `limit: int = None` means an optional limit, although type checkers reject it.
-        annotation = with_none(annotation)
+        annotation = make_optional(annotation)
         info = FieldInfo.from_annotation(annotation)
     alias = info.validation_alias
     if alias is not None and not isinstance(alias, str):
@@ -379,7 +387,7 @@ def _make_model(label: str, fields: Sequence[_Field], rest: _Field | None, doc: 
     for field in [*fields, *([rest] if rest else [])]:
         described = field.info.description or _read_remark(field.info) or doc.params.get(field.parameter.name)
         metadata = Field(validation_alias=field.key, description=described)
-        named: Any = Annotated[portable(field.annotation, portables), metadata]
+        named: Any = Annotated[make_portable(field.annotation, portables), metadata]
         # The default here has no effect: arguments that are not given are not passed on.
         definitions[field.slot] = named if field.required or field.filled else (named, None)
     # Dataclasses and typed dicts among the parameters inherit "forbid", so no key is dropped silently.
@@ -400,10 +408,10 @@ def _refuse_other_qualifiers(model: type[BaseModel], fields: Sequence[_Field]) -
             raise TypeError(f"{inspect.formatannotation(field.annotation)} annotates no parameter")
 
 
-def _no_schema(label: str, parameters: Sequence[Parameter], error: Exception) -> DefinitionError:
+def _explain_no_schema(label: str, parameters: Sequence[Parameter], error: Exception) -> DefinitionError:
     for parameter in parameters:
         try:
-            schema_of(TypeAdapter(portable(parameter.annotation)))
+            schema_of(TypeAdapter(make_portable(parameter.annotation)))
         except NO_SCHEMA as refusal:
             # The rest of pydantic's message is advice for authors of models.
             reason = str(refusal).partition("\n")[0].partition(". ")[0]
@@ -415,7 +423,7 @@ def _no_schema(label: str, parameters: Sequence[Parameter], error: Exception) ->
     return DefinitionError(f"{label}: no JSON Schema describes its parameters: {error}")
 
 
-def _open_schema(schema: Schema, rest: _Field, *, closed_to: set[str]) -> None:
+def _allow_other_keywords(schema: Schema, rest: _Field, *, closed_to: set[str]) -> None:
     """Let the schema accept what `**kwargs` accepts, except names that are bound, injected or aliased."""
     kwargs = schema["properties"].pop(rest.key)
     values = kwargs.get("additionalProperties", True)
@@ -426,16 +434,16 @@ def _open_schema(schema: Schema, rest: _Field, *, closed_to: set[str]) -> None:
         schema["propertyNames"] = {"not": {"enum": names}}
 
 
-def _show_default(schema: Schema, field: _Field) -> None:
+def _write_default(schema: Schema, field: _Field) -> None:
     shown = schema["properties"][field.key]
     shown.pop("default", None)
-    default = _as_json(field)
+    default = _json_default(field)
     # A default that violates its own schema (`limit: int = "all"`) is only for Python callers.
     if default is not EMPTY and compile_schema({**shown, "$defs": schema.get("$defs", {})}).is_valid(default):
         shown["default"] = default
 
 
-def _as_json(field: _Field) -> Any:
+def _json_default(field: _Field) -> Any:
     """The default in JSON, or EMPTY unless it survives the round trip.
 
     Callers may fill in defaults that a schema shows, and the callable must receive an equal value.
@@ -447,12 +455,12 @@ def _as_json(field: _Field) -> Any:
         # Sets are unordered, but a schema must be the same in every process.
         written = to_jsonable_python(sorted(default) if isinstance(default, (set, frozenset)) else default)
         # Without metadata that only makes sense on a field of a model, such as an alias.
-        bare = portable(field.info.rebuild_annotation())
+        bare = make_portable(field.info.rebuild_annotation())
         read = written if is_plain(field.annotation) else TypeAdapter(bare).validate_python(written)
         same = type(read) is type(default) and bool(read == default)
     except (ValueError, TypeError):
         return EMPTY
-    return written if same and not_finite(written) is None else EMPTY
+    return written if same and find_non_finite(written) is None else EMPTY
 
 
 def _make_prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field | None) -> Prepare:
@@ -465,7 +473,7 @@ def _make_prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field
         if rest is not None:
             arranged = {key: value for key, value in arguments.items() if key in keys}
             arranged[rest.key] = {key: value for key, value in arguments.items() if key not in keys}
-        values = vars(validated(model, arranged, sent=arguments))
+        values = vars(validate_arguments(model, arranged, sent=arguments))
         keywords = {name: values[slot] for name, slot, key, filled in by_name if filled or key in arguments}
         if rest is not None:
             keywords |= values[rest.slot]

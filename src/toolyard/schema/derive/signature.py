@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import sys
+import types
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,19 +66,12 @@ class _Scope(msgspec.Struct, frozen=True, eq=False):
 
     def resolve(self, annotation: Any) -> Any:
         """The annotation with strings evaluated and `Annotated` kept; raises one of `_UNRESOLVED`."""
-        holder = _Holder({"it": annotation})
+        holder = types.SimpleNamespace(__annotations__={"it": annotation})
         found = typing.get_type_hints(holder, self.names, self.closure, include_extras=True)["it"]
         return found.type if isinstance(found, dataclasses.InitVar) else found
 
 
-class _Holder:
-    """An object with annotations, as `get_type_hints` requires."""
-
-    def __init__(self, annotations: dict[str, Any]) -> None:
-        self.__annotations__ = annotations
-
-
-def outline(fn: Callable[..., Any]) -> Outline:
+def read_outline(fn: Callable[..., Any]) -> Outline:
     """Inspect a callable; `DefinitionError` if it has no signature or cannot be a tool."""
     label = label_of(fn)
     try:
@@ -125,21 +119,21 @@ def read_parameters(read: Outline) -> tuple[tuple[Parameter, ...], Parameter | N
     return tuple(named), extra
 
 
-def cover_call(fn: Callable[..., Any], read: Outline) -> Callable[..., Any]:
+def wrap_callable(fn: Callable[..., Any], read: Outline) -> Callable[..., Any]:
     """A wrapper that passes the context as `ctx` and collects the items of an async generator, if either is needed."""
     if read.ctx not in (None, "ctx"):
-        fn = _renaming_ctx(fn, read.ctx)
-    return _collecting(fn) if read.generates else fn
+        fn = _rename_ctx(fn, read.ctx)
+    return _collect_items(fn) if read.generates else fn
 
 
-def _renaming_ctx(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _rename_ctx(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(*args: Any, ctx: Any, **keywords: Any) -> Any:
         return fn(*args, **keywords, **{name: ctx})
 
     return call
 
 
-def _collecting(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _collect_items(fn: Callable[..., Any]) -> Callable[..., Any]:
     async def call(*args: Any, **keywords: Any) -> list[Any]:
         return [item async for item in fn(*args, **keywords)]
 
@@ -148,7 +142,7 @@ def _collecting(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def label_of(fn: Any) -> str:
     """The name of a callable in error messages: module and qualified name, without `functools.partial`."""
-    fn = unpartial(fn)
+    fn = unwrap_partial(fn)
     named = fn if hasattr(fn, "__qualname__") else type(fn)
     module = getattr(named, "__module__", None)
     home = sys.modules.get(module or "")
@@ -157,7 +151,7 @@ def label_of(fn: Any) -> str:
     return f"{module}.{named.__qualname__}" if module else str(named.__qualname__)
 
 
-def unpartial(fn: Any) -> Any:
+def unwrap_partial(fn: Any) -> Any:
     """The callable inside any number of `functools.partial`s."""
     while isinstance(fn, functools.partial):
         fn = fn.func
@@ -207,7 +201,7 @@ def _show_annotation(annotation: Any) -> str:
 
 
 def _return_hint(fn: Any, signature: inspect.Signature, scope: _Scope) -> Any:
-    target = unpartial(fn)
+    target = unwrap_partial(fn)
     if isinstance(target, type):
         return target
     try:
@@ -244,7 +238,7 @@ def _refuse_unbound_method(fn: Any, label: str, parameters: list[inspect.Paramet
 
 
 def _is_or_calls(fn: Any, is_kind: Callable[[Any], bool]) -> bool:
-    fn = unpartial(fn)
+    fn = unwrap_partial(fn)
     return is_kind(fn) or is_kind(type(fn).__call__)
 
 
@@ -258,7 +252,7 @@ def _bound_keywords(fn: Any) -> set[str]:
 
 def _source_of(fn: Any) -> tuple[Any, type | None]:
     """The function that carries the annotations, and its class."""
-    fn = inspect.unwrap(unpartial(fn))
+    fn = inspect.unwrap(unwrap_partial(fn))
     owner: type | None = None
     if isinstance(fn, type):
         owner = fn

@@ -54,7 +54,7 @@ def is_plain(annotation: Any, *, within: frozenset[Any] = frozenset()) -> bool:
     annotation = _bare_annotation(annotation)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        return all(_is_declared(item, args[0]) for item in args[1:]) and is_plain(args[0], within=within)
+        return all(_is_in_schema(item, args[0]) for item in args[1:]) and is_plain(args[0], within=within)
     if annotation in (Any, object) or annotation in _PLAIN:
         return True
     if origin is typing.Literal:
@@ -85,32 +85,32 @@ def accepts_none(annotation: Any) -> bool:
     return any(kind in (Any, object, types.NoneType) for kind in _list_alternatives(annotation))
 
 
-def with_none(annotation: Any) -> Any:
+def make_optional(annotation: Any) -> Any:
     """The annotation or None; `Annotated` metadata still applies to the whole."""
     if typing.get_origin(annotation) is Annotated:
-        return Annotated[with_none(annotation.__origin__), *annotation.__metadata__]
+        return Annotated[make_optional(annotation.__origin__), *annotation.__metadata__]
     return typing.Optional[annotation]  # noqa: UP045 - `|` is not defined for every annotation
 
 
-def portable(annotation: Any, made: dict[Any, Any] | None = None) -> Any:
+def make_portable(annotation: Any, made: dict[Any, Any] | None = None) -> Any:
     """The annotation with each `typing.TypedDict` converted to a form that pydantic can read before Python 3.12."""
     made = {} if made is None else made
     if typing.is_typeddict(annotation):
-        return made.get(annotation) or _portable_dict(annotation, made)
+        return made.get(annotation) or _make_portable_dict(annotation, made)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if not args or origin in (typing.Literal, collections.abc.Callable):
         return annotation
     if origin is Annotated:
-        return Annotated[portable(args[0], made), *args[1:]]
+        return Annotated[make_portable(args[0], made), *args[1:]]
     if origin in _QUALIFIERS:
-        return origin[portable(args[0], made)]
-    changed = tuple(portable(arg, made) for arg in args)
+        return origin[make_portable(args[0], made)]
+    changed = tuple(make_portable(arg, made) for arg in args)
     if all(new is old for new, old in zip(changed, args, strict=True)):
         return annotation
     return typing.Union[changed] if origin in _UNIONS else origin[changed]  # noqa: UP007 - built at run time
 
 
-def _portable_dict(typed_dict: Any, made: dict[Any, Any]) -> Any:
+def _make_portable_dict(typed_dict: Any, made: dict[Any, Any]) -> Any:
     if type(typed_dict).__module__ != "typing":
         return typed_dict
     make: Any = typing_extensions.TypedDict
@@ -118,7 +118,7 @@ def _portable_dict(typed_dict: Any, made: dict[Any, Any]) -> Any:
     # Registered before its fields are converted, because they may refer to it.
     made[typed_dict] = copy
     hints = typing.get_type_hints(typed_dict, include_extras=True)
-    copy.__annotations__ = {name: portable(hint, made) for name, hint in hints.items()}
+    copy.__annotations__ = {name: make_portable(hint, made) for name, hint in hints.items()}
     copy.__required_keys__, copy.__optional_keys__ = typed_dict.__required_keys__, typed_dict.__optional_keys__
     copy.__doc__, copy.__module__, copy.__qualname__ = (
         typed_dict.__doc__,
@@ -162,12 +162,12 @@ def _list_alternatives(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def _is_declared(item: Any, annotation: Any) -> bool:
+def _is_in_schema(item: Any, annotation: Any) -> bool:
     """True if the JSON Schema expresses everything that this piece of `Annotated` metadata does."""
     kinds = {typing.get_origin(kind) or kind for kind in _list_alternatives(annotation)} - {types.NoneType}
     if isinstance(item, FieldInfo):
         by_name = item.is_required() and item.validation_alias is None
-        return by_name and all(_is_declared(constraint, annotation) for constraint in item.metadata)
+        return by_name and all(_is_in_schema(constraint, annotation) for constraint in item.metadata)
     if isinstance(item, _LIMITS):
         return kinds <= {int, float}
     if isinstance(item, _LENGTHS):
@@ -188,7 +188,7 @@ _OPEN_CLASSES = frozenset({"dataclass", "typed-dict"})
 _ORDER = ("title", "description", "type", "properties", "required", "additionalProperties", "propertyNames")
 
 
-class _Tidy(GenerateJsonSchema):
+class _SchemaGenerator(GenerateJsonSchema):
     """Writes no title that merely repeats a name, and no default that is not JSON."""
 
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}
@@ -232,7 +232,7 @@ class _Tidy(GenerateJsonSchema):
     def encode_default(self, dft: Any) -> Any:
         """Treat NaN and the infinities as not serialisable, so that the default is left out."""
         encoded = super().encode_default(dft)
-        if not_finite(encoded) is not None:
+        if find_non_finite(encoded) is not None:
             raise PydanticSerializationError("not a finite number")
         return encoded
 
@@ -244,29 +244,29 @@ class _Tidy(GenerateJsonSchema):
 def schema_of(adapter: TypeAdapter[Any] | type[BaseModel], *, mode: JsonSchemaMode = "validation") -> Schema:
     """The schema of a type, keyed by alias; raises one of `NO_SCHEMA`."""
     if isinstance(adapter, TypeAdapter):
-        schema = adapter.json_schema(mode=mode, schema_generator=_Tidy)
+        schema = adapter.json_schema(mode=mode, schema_generator=_SchemaGenerator)
     else:
-        schema = adapter.model_json_schema(mode=mode, schema_generator=_Tidy)
+        schema = adapter.model_json_schema(mode=mode, schema_generator=_SchemaGenerator)
     # The root of a recursive model is only a reference; consumers of a tool expect the properties there.
     target = resolve_pointer(schema, schema.pop("$ref", None))
-    return ordered({**target, **schema} if target else schema)
+    return order_keywords({**target, **schema} if target else schema)
 
 
-def ordered(schema: Schema) -> Schema:
+def order_keywords(schema: Schema) -> Schema:
     """The schema with its keywords in reading order, definitions last."""
     defs = schema.pop("$defs", None)
     known = {key: schema[key] for key in _ORDER if key in schema}
     return known | schema | ({"$defs": defs} if defs else {})
 
 
-def not_finite(value: Any) -> str | None:
+def find_non_finite(value: Any) -> str | None:
     """JSON pointer of the first NaN or infinity in plain JSON; None if there is none."""
     if isinstance(value, float):
         return None if math.isfinite(value) else ""
     if not isinstance(value, (dict, list)):
         return None
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        below = not_finite(item)
+        below = find_non_finite(item)
         if below is not None:
             return pointer_of([key]) + below
     return None

@@ -24,7 +24,7 @@ from toolyard.parsing import paused_gc
 from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.common_options import McpServerOptions
-from toolyard.schema.definition import hinted_effects, note_lost_parameters, read_input, trim_name
+from toolyard.schema.definition import note_lost_parameters, read_effects, read_input, trim_name
 from toolyard.schema.normalise import Change
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
@@ -310,7 +310,7 @@ def read_entry(raw: Any, *, namespace: str, source: str, server: McpServer) -> t
         given,
         answer,
         metadata,
-        effects=hinted_effects(annotations if isinstance(annotations, dict) else {}),
+        effects=read_effects(annotations if isinstance(annotations, dict) else {}),
         source=source,
         binding=McpBinding(server.name, name, server, _read_mirrored(given)),
     )

@@ -10,7 +10,7 @@ import msgspec
 
 from toolyard.model.names import JSON_TYPES
 from toolyard.schema.compile import read_pattern, usable_pattern
-from toolyard.schema.typenames import join, read_type
+from toolyard.schema.typenames import join_fragments, read_type
 from toolyard.sources.rest.document import Notes
 
 Node = dict[str, Any]
@@ -53,7 +53,11 @@ def read_type_of(work: SchemaReader, raw: Node, out: Node, value: Any) -> None:
         out["type"] = list(dict.fromkeys(names))
         return
     known = [read_type(name) for name in names if type(name) is str]
-    merged = join([fragment for fragment in known if fragment is not None]) if known and None not in known else None
+    merged = (
+        join_fragments([fragment for fragment in known if fragment is not None])
+        if known and None not in known
+        else None
+    )
     if raw:
         shown = repr(value)[:80]
         work.notes.at(raw, f"type {shown} read as {merged.get('type', 'anything') if merged else 'anything'!r}")

@@ -20,7 +20,7 @@ from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import copied
 from toolyard.model.tool import DeferredTool, Schema
 from toolyard.schema.admission import DEFAULT_BUDGET, SchemaBudget, check_budget
-from toolyard.schema.subschemas import children
+from toolyard.schema.subschemas import iter_children
 from toolyard.sources.rest.bodies import RequestBody
 from toolyard.sources.rest.parameters import OperationParameter
 from toolyard.sources.rest.schemas import Node, SchemaPart
@@ -195,7 +195,7 @@ def list_references(node: Node) -> tuple[list[str], int]:
             ref = item.get("$ref")
             if type(ref) is str:
                 found[ref[8:]] = None
-            stack.extend([sub for _, sub in children(item)])
+            stack.extend([sub for _, sub in iter_children(item)])
     return list(found), count
 
 
