@@ -16,8 +16,8 @@ from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
 from toolyard.serving.identity import Principal
-from toolyard.serving.invoke import CurrentNames
 from toolyard.serving.scopes import ALL
+from toolyard.serving.served_names import CurrentNames
 
 NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")
 TOOLS = [

@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from toolyard import Tool, ToolRegistry
-from toolyard.serving.invoke import ServedNames
+from toolyard.serving.served_names import ServedNames
 
 
 def names_of(*qualified, domains=("core",)):

@@ -24,9 +24,9 @@ from toolyard.registry.bind import hint_missing
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
 from toolyard.serving.identity import Principal
-from toolyard.serving.invoke import TOOL_ID, CurrentNames
 from toolyard.serving.routing import JsonResponse, caller_of
 from toolyard.serving.scopes import Scopes
+from toolyard.serving.served_names import TOOL_ID, CurrentNames
 
 T = TypeVar("T")
 Shows = Callable[[Tool], bool]

@@ -1,117 +1,33 @@
-"""`Invoker`: runs calls from every wire on the engine; `ServedNames`: the names that tools have on the wires.
-
-A tool of an enabled domain goes by its bare name, any other by its qualified name.
-"""
+"""`Invoker`: runs calls from every wire on the engine."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.batch import CallRequest, Listener
-from toolyard.constants import TOOL_NAMESPACE_SEP
-from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Held, Interrupted, UnknownToolError
-from toolyard.model.tool import Effects, Tool
-from toolyard.registry import ToolRegistry
-from toolyard.registry.bind import find_overloads
-from toolyard.registry.snapshot import Snapshot
+from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Interrupted
+from toolyard.model.tool import Effects
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import NOBODY, Caller, Principal
 from toolyard.serving.metrics import Metrics
+from toolyard.serving.result_view import find_approval_id
+from toolyard.serving.served_names import CurrentNames
 from toolyard.serving.stored_answers import StoredAnswer
 
-TOOL_ID = "tool_"
-
-Sees = Callable[[Tool], bool]
-
-
-class ServedNames:
-    """The wire names of one snapshot. A tool id is `tool_` followed by the wire name."""
-
-    def __init__(self, snapshot: Snapshot, domains: Iterable[str]) -> None:
-        self.snapshot = snapshot
-        enabled = set(domains)
-        self._bare: dict[str, str] = {}
-        self._spelt: dict[str, str] = {}
-        for qualified, candidates in snapshot.names.items():
-            tool = candidates[0].tool
-            # If two domains share a tool name, the first gets the bare name. It must not hide another tool's wire name.
-            taken = tool.name in self._bare or tool.name.replace("__", TOOL_NAMESPACE_SEP, 1) in snapshot.names
-            if tool.namespace in enabled and not taken and not candidates[0].qualified_only:
-                self._bare[tool.name] = qualified
-                self._spelt[qualified] = tool.name
-
-    def spell_name(self, qualified: str) -> str:
-        """Return the name that listings show."""
-        return self._spelt.get(qualified, qualified)
-
-    def qualify_name(self, name: str) -> str:
-        """Return the qualified name for the bare name of a domain's tool; any other name unchanged."""
-        return self._bare.get(name, name)
-
-    def read_call(self, call: ToolCall) -> ToolCall:
-        """Return the call with the tool's qualified name, given any name that a listing has for it."""
-        if call.name in self.snapshot.names:
-            return call
-        qualified = self._bare.get(call.name)
-        return read_wire_call(self.snapshot, call) if qualified is None else replace(call, name=qualified)
-
-    def find_name(self, name: str, sees: Sees | None = None) -> str | None:
-        """Return the qualified name of the tool with this name in any spelling; None if there is none, or several.
-
-        Tools for which `sees` is false are ignored.
-        """
-        for spelling in dict.fromkeys((self.read_call(ToolCall(name)).name, name)):
-            try:
-                return find_overloads(self.snapshot, spelling, sees=sees, hints=False)[0].tool.qualified_name
-            except UnknownToolError:
-                continue
-        return None
-
-    def find_id(self, tool_id: str, sees: Sees | None = None) -> str | None:
-        """Return the qualified name for a tool id; None if there is none."""
-        return self.find_name(tool_id[len(TOOL_ID) :], sees) if tool_id.startswith(TOOL_ID) else None
-
-    def tool_id(self, qualified: str) -> str:
-        """Return the tool id for a qualified name."""
-        return TOOL_ID + self.spell_name(qualified)
-
-
-class CurrentNames:
-    """The wire names of the registry's current snapshot, computed again when that changes."""
-
-    def __init__(self, registry: ToolRegistry, domains: Iterable[str]) -> None:
-        self._registry = registry
-        self._domains = tuple(domains)
-        self._names = ServedNames(registry.snapshot, self._domains)
-
-    @property
-    def now(self) -> ServedNames:
-        """The names of the current snapshot. Thread-safe."""
-        # Work on local variables: another thread may replace `_names` with those of another snapshot meanwhile.
-        snapshot, names = self._registry.snapshot, self._names
-        if names.snapshot is not snapshot:
-            names = self._names = ServedNames(snapshot, self._domains)
-        return names
-
-
-T = TypeVar("T")
-
-_NOTHING: Mapping[str, Any] = {}
-_LOGGED = 200
+_NO_VALUES: Mapping[str, Any] = {}
+_MAX_LOGGED_NAME = 200
 _KEY = re.compile(rb"[!-~]{1,512}")
 _WAIT = re.compile(rb'(?:^|,)\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?:[;,]|$)')
 _INTERRUPTED = Interrupted(
@@ -154,8 +70,8 @@ class Invoker:
         session_id: str | None = None,
         mode: Mode = "execute",
         timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for all together
-        context: Mapping[str, Any] = _NOTHING,
-        trace: Mapping[str, Any] = _NOTHING,
+        context: Mapping[str, Any] = _NO_VALUES,
+        trace: Mapping[str, Any] = _NO_VALUES,
         definitions: frozenset[str] | None = None,
         notify: Listener | None = None,
     ) -> list[ToolResult]:
@@ -187,11 +103,11 @@ class Invoker:
             )
         )
         self._count(results, mode, time.perf_counter() - began)
-        caller.tool = results[0].name[:_LOGGED] if len(results) == 1 else f"{len(results)} calls"
+        caller.tool = results[0].name[:_MAX_LOGGED_NAME] if len(results) == 1 else f"{len(results)} calls"
         if caller.unfinished:
             answered = iter(results)
-            results = [next(answered) if held_by(result) else result for result in caller.unfinished]
-        caller.unfinished = tuple(results) if any(map(held_by, results)) else ()
+            results = [next(answered) if find_approval_id(result) else result for result in caller.unfinished]
+        caller.unfinished = tuple(results) if any(map(find_approval_id, results)) else ()
         return results
 
     def _count(self, results: Sequence[ToolResult], mode: Mode, seconds: float) -> None:
@@ -204,7 +120,7 @@ class Invoker:
         """Return the held calls, to run them again. Where the approval has expired, that becomes the call's result."""
         results, held = list(caller.unfinished), []
         for number, call in enumerate(calls):
-            approval_id = held_by(results[number])
+            approval_id = find_approval_id(results[number])
             if approval_id is not None:
                 try:
                     approval = await self._yard.tool_engine.approvals.aget(approval_id)
@@ -244,7 +160,7 @@ class Invoker:
         elif b"prefer" not in caller.headers:
             return await make()
         response = await send()
-        seconds = min(wait_seconds(caller), self._call_timeout) if caller.unfinished else 0.0
+        seconds = min(read_wait_seconds(caller), self._call_timeout) if caller.unfinished else 0.0
         if seconds:
             until = time.monotonic() + seconds
             while caller.unfinished and await self._await_decisions(caller, until):
@@ -303,7 +219,7 @@ class Invoker:
 
     async def _await_each(self, results: Sequence[ToolResult], until: float) -> bool:
         decided = False
-        for approval_id in filter(None, map(held_by, results)):
+        for approval_id in filter(None, map(find_approval_id, results)):
             seconds = max(until - time.monotonic(), 0.0)
             approval = await self._yard.tool_engine.approvals.await_for(approval_id, seconds)
             decided = decided or approval.state != "pending"
@@ -315,61 +231,13 @@ class Invoker:
             waiting.cancel()
 
 
-def held_by(result: ToolResult) -> str | None:
-    """Return the id of the approval that a call is held for; None if it is not held."""
-    info = result.error_info
-    if info is None or info.code != Held.code:
-        return None
-    approval_id: str | None = info.details.get("approval", _NOTHING).get("id")
-    return approval_id
-
-
-def tell_address(result: ToolResult, find_address: Callable[[], str]) -> ToolResult:
-    """Return the result of a held call with the absolute URL of its approval; any other result unchanged."""
-    approval_id, info = held_by(result), result.error_info
-    if approval_id is None or info is None:
-        return result
-    path, base = f"/v1/approvals/{approval_id}", find_address()
-    approval = {**info.details["approval"], "url": f"{base}{path}"}
-    hint = None if info.hint is None else info.hint.replace(f" {path}", f" {base}{path}")
-    return replace(result, error_info=replace(info, hint=hint, details={**info.details, "approval": approval}))
-
-
-def wait_seconds(caller: Caller) -> float:
+def read_wait_seconds(caller: Caller) -> float:
     """Return the `wait` of the `Prefer` header in seconds, or 0."""
     found = _WAIT.search(caller.headers.get(b"prefer", b"").lower())
     return 0.0 if found is None else float(found[1])
 
 
-def locate_approval(root: str, results: Sequence[ToolResult]) -> dict[str, str] | None:
-    """Return a `Location` header for the approval of a held call; None if it is not held or there are several calls."""
-    approval_id = held_by(results[0]) if len(results) == 1 else None
-    return None if approval_id is None else {"location": f"{root}/v1/approvals/{approval_id}"}
-
-
-def or_default(value: T | UnsetType, default: T) -> T:
-    """Return a field's value, or the default if the field was left out."""
-    return default if value is UNSET else value
-
-
-def as_object(value: Any) -> dict[str, Any]:
-    """Return a result as an object, for wires that need one; other values go under the key `result`."""
-    return value if type(value) is dict else {"result": value}
-
-
-def collect_details(info: ErrorInfo) -> dict[str, Any]:
-    """Return everything an error has beyond code and message as one object, for wires with a single details field."""
-    details = {key: value for key, value in info.details.items() if key != "violations"}
-    if info.effect != "none":
-        details["effect"] = info.effect
-    if info.hint is not None:
-        details["hint"] = info.hint
-    if info.retry_after is not None:
-        details["retry_after"] = info.retry_after
-    return details
-
-
-def idempotency_key(caller: Caller) -> str | None:
+def read_idempotency_key(caller: Caller) -> str | None:
     """Return the `Idempotency-Key` header, marked as from a header; None if there is none, 400 if it is malformed."""
     key = caller.headers.get(b"idempotency-key")
     if key is None:

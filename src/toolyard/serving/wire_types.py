@@ -5,7 +5,7 @@ Optional fields are `UNSET`, never null: absent fields are omitted from response
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,6 +16,7 @@ from toolyard.model.call import ToolResult
 
 SCHEMA_VERSION = "0.1.0"
 
+T = TypeVar("T")
 Json = dict[str, Any]
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -29,6 +30,11 @@ Score = Annotated[float, Meta(ge=0, le=1, description="Estimated probability tha
 Fit = Annotated[
     Literal["sure", "likely", "nearest"], Meta(description="The score in words; a `nearest` tool may not fit.")
 ]
+
+
+def or_default(value: T | UnsetType, default: T) -> T:
+    """Return a field's value, or the default if the field was left out."""
+    return default if value is UNSET else value
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -17,8 +17,8 @@ from toolyard.calls.approvals import Approvals
 from toolyard.model.errors import ApprovalError
 from toolyard.serving.approval_view import decider_of
 from toolyard.serving.identity import Caller
-from toolyard.serving.invoke import held_by
 from toolyard.serving.mcp.json_rpc import Json, encode
+from toolyard.serving.result_view import find_approval_id
 
 AskClient = Callable[[Json], Awaitable[Json]]
 """Sends the client an elicitation with these parameters; returns its result."""
@@ -77,7 +77,7 @@ def can_elicit(capabilities: Any) -> bool:
 
 async def find_own_question(approvals: Approvals, caller: Caller) -> Approval | None:
     """The approval of the first held call of a request that its caller may decide on; None if there is none."""
-    for approval_id in filter(None, map(held_by, caller.unfinished)):
+    for approval_id in filter(None, map(find_approval_id, caller.unfinished)):
         with suppress(ApprovalError):
             approval = await approvals.aget(approval_id, decider_of(caller.principal))
             if approval.self_allowed and approval.state == "pending":

@@ -17,7 +17,6 @@ from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
 from toolyard.serving.admission import Place
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.invoke import or_default
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.listing import make_call_result
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
@@ -25,7 +24,7 @@ from toolyard.serving.request_body import read_shape
 from toolyard.serving.routes.sessions import SessionBody
 from toolyard.serving.search import MAX_QUERY, search_tools as search_catalog
 from toolyard.serving.session_view import check_initial_state, check_may_begin, describe_session, read_state
-from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall
+from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall, or_default
 
 Work = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
 """Returns a complete `CallToolResult`; raises the same errors as the HTTP API."""

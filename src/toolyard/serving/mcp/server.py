@@ -34,7 +34,7 @@ from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
-from toolyard.serving.invoke import Invoker, tell_address
+from toolyard.serving.invoke import Invoker
 from toolyard.serving.keys import KeyRing
 from toolyard.serving.mcp.approving import (
     AskClient,
@@ -62,6 +62,7 @@ from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_cal
 from toolyard.serving.mcp.mailbox import MailTaker, StreamClient, collect_mail, forget_lost
 from toolyard.serving.mcp.notices import NoticeRelay, Tell
 from toolyard.serving.mcp.sessions import McpSession, McpSessions
+from toolyard.serving.result_view import add_approval_url
 from toolyard.serving.routing import JsonResponse
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.streams import Subscribers
@@ -347,7 +348,7 @@ class McpEndpoint:
         async with Place(self._admission, caller.principal, caller.abandoned):
             results = await self._invoker.run_calls(caller, calls, **options)
         if caller.unfinished and find_address is not None:
-            results = [tell_address(result, find_address) for result in results]
+            results = [add_approval_url(result, find_address) for result in results]
         return results
 
     async def _ping(self, turn: RequestContext) -> bytes:

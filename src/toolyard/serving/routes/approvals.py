@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from toolyard.calls.approval import ApprovalState
 from toolyard.serving.approval_view import ApprovalView
-from toolyard.serving.invoke import or_default, wait_seconds
+from toolyard.serving.invoke import read_wait_seconds
 from toolyard.serving.query import QueryParameter, query_int, query_str
 from toolyard.serving.request_body import BODY, read_json
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody, ErrorEnvelope
+from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody, ErrorEnvelope, or_default
 
 _PAGE = 1000
 _QUERY = (
@@ -65,7 +65,7 @@ class ApprovalRoutes:
     async def show_approval(self, request: Request) -> Response:
         """The call, what it would change, and its outcome. `Prefer: wait=30` waits for the decision."""
         caller = caller_of(request)
-        seconds = min(wait_seconds(caller), self._longest_wait)
+        seconds = min(read_wait_seconds(caller), self._longest_wait)
         shown = await self._view.show(caller.principal, path_value(request), seconds)
         headers = {"preference-applied": f"wait={int(seconds)}"} if seconds else None
         return JsonResponse(shown, headers=headers)

@@ -20,12 +20,14 @@ from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import NOBODY, Principal
-from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, as_object, collect_details, or_default
+from toolyard.serving.invoke import Invoker
 from toolyard.serving.query import query_str
 from toolyard.serving.request_body import read_json
+from toolyard.serving.result_view import collect_error_details, wrap_result
 from toolyard.serving.routes.tools import FINGERPRINT
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape
+from toolyard.serving.served_names import TOOL_ID, ServedNames
+from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape, or_default
 
 
 class ArpResourceRef(Shape):
@@ -210,13 +212,13 @@ def _answer_call(body: ArpInvocation, result: ToolResult, duration: int) -> Resp
         if info.code == UnknownToolError.code:
             info = msgspec.structs.replace(info, details={**info.details, **_show_given(body)})
         return _answer_failure(body.invocation_id, info, duration)
-    answer = {"invocation_id": body.invocation_id, "ok": True, "result": as_object(result.result)}
+    answer = {"invocation_id": body.invocation_id, "ok": True, "result": wrap_result(result.result)}
     return JsonResponse({**answer, "duration_ms": duration})
 
 
 def _answer_failure(invocation_id: str, info: ErrorInfo, duration: int) -> Response:
     error: dict[str, Any] = {"code": info.code, "message": info.message, "retryable": info.retryable}
-    details = collect_details(info)
+    details = collect_error_details(info)
     if "violations" in info.details:
         details["issues"] = [_show_violation(item) for item in info.details["violations"]]
     if details:

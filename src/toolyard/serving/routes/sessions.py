@@ -16,9 +16,10 @@ from toolyard.model.errors import ErrorInfo
 from toolyard.serving.cursors import digest_json, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Caller
-from toolyard.serving.invoke import Invoker, idempotency_key, locate_approval, or_default
+from toolyard.serving.invoke import Invoker, read_idempotency_key
 from toolyard.serving.query import QueryParameter, query_int, query_str
 from toolyard.serving.request_body import read_json
+from toolyard.serving.result_view import make_approval_location
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.session_view import (
     SessionQuota,
@@ -41,6 +42,7 @@ from toolyard.serving.wire_types import (
     Shape,
     Text,
     WireCall,
+    or_default,
 )
 from toolyard.sessions.state import initial_schema
 from toolyard.sessions.world_diff import hash_world, plain_world
@@ -245,7 +247,7 @@ class SessionRoutes:
                 trace=or_default(body.trace, {}),
                 definitions=None if body.definitions is UNSET else frozenset(body.definitions),
             )
-            held = locate_approval(request.scope.get("root_path", ""), results)
+            held = make_approval_location(request.scope.get("root_path", ""), results)
             shown = {"results": [result.to_dict() for result in results]}
             return JsonResponse(shown, 200 if held is None else 202, headers=held)
 
@@ -261,7 +263,7 @@ class SessionRoutes:
 
         caller = caller_of(request)
         return await self._invoker.run_idempotent(
-            caller, idempotency_key(caller), find_digest, make, _answer_interrupted
+            caller, read_idempotency_key(caller), find_digest, make, _answer_interrupted
         )
 
     @operation(f"GET {_ONE}", "One session", answers={200: SessionView, 404: ErrorEnvelope})

@@ -22,19 +22,13 @@ from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Caller, Principal
-from toolyard.serving.invoke import (
-    Invoker,
-    ServedNames,
-    as_object,
-    collect_details,
-    idempotency_key,
-    locate_approval,
-    or_default,
-)
+from toolyard.serving.invoke import Invoker, read_idempotency_key
 from toolyard.serving.query import QueryParameter, query_fraction, query_int, query_str, read_query
 from toolyard.serving.request_body import read_json
+from toolyard.serving.result_view import collect_error_details, make_approval_location, wrap_result
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.search import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
+from toolyard.serving.served_names import ServedNames
 from toolyard.serving.wire_types import (
     SCHEMA_VERSION,
     ErrorEnvelope,
@@ -45,6 +39,7 @@ from toolyard.serving.wire_types import (
     V0Listed,
     V0Result,
     V0Trace,
+    or_default,
 )
 
 _MOST = 1000
@@ -102,7 +97,7 @@ class ToolRoutes:
         context: dict[str, Any] = or_default(body.context, {})
         make = partial(self._run_call, caller, call, context, trace, request.scope.get("root_path", ""))
         return await self._invoker.run_idempotent(
-            *(caller, idempotency_key(caller)),
+            *(caller, read_idempotency_key(caller)),
             lambda: digest_json(request.method, request.scope["path"], call.overload, plain),
             *(make, lambda info: _answer_failure(info, {"latency_ms": 0})),
             tool_name=call.name,
@@ -208,8 +203,8 @@ def _check_trace(trace: dict[str, Any]) -> None:
 def _answer_call(result: ToolResult, seconds: float, root: str) -> Response:
     metrics = {"latency_ms": int(seconds * 1000)}
     if result.error_info is not None:
-        return _answer_failure(result.error_info, metrics, locate_approval(root, (result,)))
-    answer = {"schema_version": SCHEMA_VERSION, "ok": True, "result": as_object(result.result), "metrics": metrics}
+        return _answer_failure(result.error_info, metrics, make_approval_location(root, (result,)))
+    answer = {"schema_version": SCHEMA_VERSION, "ok": True, "result": wrap_result(result.result), "metrics": metrics}
     return JsonResponse(answer)
 
 
@@ -220,7 +215,7 @@ def _answer_failure(info: ErrorInfo, metrics: dict[str, int], headers: dict[str,
         "message": info.message,
         "retryable": info.retryable,
     }
-    details = collect_details(info)
+    details = collect_error_details(info)
     if "violations" in info.details:
         details["issues"] = [
             {"path": violation["pointer"], "message": violation["message"], "rule": violation["keyword"]}
