@@ -26,8 +26,8 @@ from toolyard.model.names import nearest, suggest
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 
-Policy = Literal["raise", "skip"]
-_MEANT = {
+FailurePolicy = Literal["raise", "skip"]
+_KIND_ALIASES = {
     **dict.fromkeys(("openapi", "swagger", "http", "api"), "rest"),
     **dict.fromkeys(("stdio", "sse", "streamable-http", "mcp_server"), "mcp"),
     **dict.fromkeys(("yaml", "json", "jsonl", "catalog"), "file"),
@@ -40,8 +40,8 @@ _MEANT = {
 class Loader(Protocol):
     """A source of tools, as the registry sees it."""
 
-    on_error: Policy
-    on_duplicate: Policy
+    on_error: FailurePolicy
+    on_duplicate: FailurePolicy
 
     @property
     def source(self) -> str:
@@ -88,7 +88,7 @@ class ToolSearch(Protocol):
         """As `ToolRegistry.search`, with the snapshot as an additional first argument."""
 
 
-def new_search() -> ToolSearch:
+def create_searcher() -> ToolSearch:
     """A new searcher, with the default model if that is installed."""
     module, _, name = SEARCHER.partition(":")
     made: ToolSearch = getattr(importlib.import_module(module), name)()
@@ -149,13 +149,13 @@ class PluginTable(Generic[T]):
     """
 
     def __init__(
-        self, kind: str, group: str, builtins: dict[str, str], *, method: str = "", names_it: str = ""
+        self, kind: str, group: str, builtins: dict[str, str], *, method: str = "", name_attribute: str = ""
     ) -> None:
         self.kind = kind
         self.group = group
         self.method = method
         """The method that every class of this kind must have; "" to accept any class."""
-        self.names_it = names_it
+        self.name_attribute = name_attribute
         """The class attribute that `register` sets to the name; "" for none."""
         self.problems: dict[str, str] = {}
         self._known: dict[str, str | type[T]] = dict(builtins)
@@ -173,8 +173,8 @@ class PluginTable(Generic[T]):
         def claim(cls: C) -> C:
             if not isinstance(cls, type):
                 raise PluginError(f"{self.kind} {name!r} must be a class, not {cls!r}; write {written}")
-            if not self._fits_kind(cls):
-                raise PluginError(f"{self.kind} {name!r}: {cls.__module__}:{cls.__qualname__} {self._lacking}")
+            if not self._has_method(cls):
+                raise PluginError(f"{self.kind} {name!r}: {cls.__module__}:{cls.__qualname__} {self._method_hint}")
             with self._lock:
                 old = self._known.get(name)
                 if old is not None and not _same_class(old, cls):
@@ -183,8 +183,8 @@ class PluginTable(Generic[T]):
                         f"{self.kind} {name!r} is already registered by {owner}; pick another name"
                     )
                 self._known[name] = cls
-            if self.names_it:
-                setattr(cls, self.names_it, name)
+            if self.name_attribute:
+                setattr(cls, self.name_attribute, name)
             return cls
 
         return claim
@@ -234,21 +234,21 @@ class PluginTable(Generic[T]):
         if not isinstance(cls, type):
             self.problems[name] = f"{target}: not a class"
             raise PluginError(f"{self.kind} {name!r} ({target}) is not a class")
-        if not self._fits_kind(cls):
-            self.problems[name] = f"{target}: {self._lacking}"
-            raise PluginError(f"{self.kind} {name!r} ({target}) {self._lacking}")
+        if not self._has_method(cls):
+            self.problems[name] = f"{target}: {self._method_hint}"
+            raise PluginError(f"{self.kind} {name!r} ({target}) {self._method_hint}")
         return cls
 
-    def _fits_kind(self, cls: type) -> bool:
+    def _has_method(self, cls: type) -> bool:
         return not self.method or callable(getattr(cls, self.method, None))
 
     @property
-    def _lacking(self) -> str:
+    def _method_hint(self) -> str:
         base = self.kind.title().replace(" ", "")
         return f"has no method `{self.method}`, so it is no {self.kind}; derive it from toolyard.{base}"
 
     def _explain_unknown(self, name: str) -> str:
-        near = [_MEANT[name]] if _MEANT.get(name) in self._known else nearest(name, self._known, count=3)
+        near = [_KIND_ALIASES[name]] if _KIND_ALIASES.get(name) in self._known else nearest(name, self._known, count=3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(self.names())}"
         return f"no {self.kind} is called {name!r}; {hint}"
 
@@ -350,7 +350,7 @@ SAMPLERS: PluginTable[Any] = PluginTable(
         "tc/sparse": "toolyard.insight.samplers.mix:SparseSampler",
     },
     method="sample",
-    names_it="sampler_name",
+    name_attribute="sampler_name",
 )
 
 SESSION_STORES: PluginTable[Any] = PluginTable(

@@ -16,7 +16,7 @@ from toolyard import (
     ToolRegistry,
 )
 from toolyard.insight.embeddings.vectors import Embeddings
-from toolyard.registry.enriching import in_order
+from toolyard.registry.enriching import order_enrichments
 
 TOOLS = [
     Tool(name, "n", "", {"type": "object", "properties": {"user_id": {"type": "string"}}})
@@ -89,7 +89,7 @@ def test_dataflow_reads_descriptions_that_another_writes(place):
 
 def test_every_order_of_the_built_in_ones_and_a_writer_of_descriptions_runs_in_one():
     for given in itertools.permutations([Describe(), *built_in(HashEmbedder())]):
-        ran = [type(one).__name__ for one in in_order(given)]
+        ran = [type(one).__name__ for one in order_enrichments(given)]
         assert ran[:2] == ["Describe", "OutputParametersEnrichment"]
         assert ran.index("EmbeddingsEnrichment") < ran.index("NeighborsEnrichment")
 
@@ -102,6 +102,6 @@ def test_neighbors_that_go_by_given_vectors_wait_for_no_text():
         def enrich(self, snapshot):
             return snapshot.tools, {}
 
-    ran = in_order([Rewrites(), NeighborsEnrichment(cache=False), Vectors()])
+    ran = order_enrichments([Rewrites(), NeighborsEnrichment(cache=False), Vectors()])
     assert [type(one).__name__ for one in ran] == ["Vectors", "NeighborsEnrichment", "Rewrites"]
     assert "tool.description" not in NeighborsEnrichment.reads

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
-from toolyard.model.tree_size import LEAVES, fits, is_small
+from toolyard.model.tree_size import LEAVES, is_small, is_within_limits
 
 leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
 values = st.recursive(
@@ -59,11 +59,11 @@ def test_what_holds_itself_or_very_many_values_is_not_small():
 @given(values)
 def test_the_size_is_what_a_walk_over_everything_finds(value):
     count, levels = measured(value)
-    assert fits(value, max_values=count, max_depth=max(levels, 1))
+    assert is_within_limits(value, max_values=count, max_depth=max(levels, 1))
     if count > 1:
-        assert not fits(value, max_values=count - 1, max_depth=levels)
+        assert not is_within_limits(value, max_values=count - 1, max_depth=levels)
     if levels > 1:
-        assert not fits(value, max_values=count, max_depth=levels - 1)
+        assert not is_within_limits(value, max_values=count, max_depth=levels - 1)
 
 
 def doubled(value, levels=200):
@@ -101,27 +101,27 @@ def test_what_doubles_through_objects_is_found_at_once(make):
     value = "x"
     for _ in range(200):
         value = make(value, value)
-    assert not fits(value, max_values=10**7, max_depth=500)
+    assert not is_within_limits(value, max_values=10**7, max_depth=500)
 
 
 def test_what_doubles_is_found_without_following_every_reference():
-    assert not fits(doubled(1), max_values=10**7, max_depth=500)
-    assert fits(doubled(1, 20), max_values=2**22, max_depth=500)
-    assert not fits(doubled([1], 20), max_values=2**21, max_depth=500)
+    assert not is_within_limits(doubled(1), max_values=10**7, max_depth=500)
+    assert is_within_limits(doubled(1, 20), max_values=2**22, max_depth=500)
+    assert not is_within_limits(doubled([1], 20), max_values=2**21, max_depth=500)
 
 
 def test_what_holds_itself_does_not_fit():
     circle = [1]
     circle.append({"again": (circle,)})
-    assert not fits(circle, max_values=10**9, max_depth=10**9)
+    assert not is_within_limits(circle, max_values=10**9, max_depth=10**9)
     box = Pair(1, [])
     box.right.append(box)
-    assert not fits(box, max_values=10**9, max_depth=10**9)
+    assert not is_within_limits(box, max_values=10**9, max_depth=10**9)
 
 
 def test_what_is_there_twice_but_not_inside_itself_fits():
     shared = [[1]]
-    assert fits([shared, shared, {"a": shared}], max_values=100, max_depth=10)
+    assert is_within_limits([shared, shared, {"a": shared}], max_values=100, max_depth=10)
 
 
 def test_fields_that_are_not_written_do_not_count():
@@ -131,20 +131,20 @@ def test_fields_that_are_not_written_do_not_count():
 
     child = Child(name="a")
     child.parent = [child]
-    assert fits(child, max_values=10, max_depth=5)
+    assert is_within_limits(child, max_values=10, max_depth=5)
 
 
 def test_a_deep_value_needs_no_recursion():
     value = []
     for _ in range(20_000):
         value = [value]
-    assert not fits(value, max_values=10**9, max_depth=500)
-    assert fits(value, max_values=10**9, max_depth=10**9)
+    assert not is_within_limits(value, max_values=10**9, max_depth=500)
+    assert is_within_limits(value, max_values=10**9, max_depth=10**9)
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", 2.5, object(), b"x", len])
 def test_what_holds_nothing_fits(value):
-    assert fits(value, max_values=1, max_depth=1)
+    assert is_within_limits(value, max_values=1, max_depth=1)
 
 
 def test_small_knows_exact_types_only():

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from toolyard.parsing.lines import LineReader, TooLong
+from toolyard.parsing.lines import LineReader, SkippedLine
 
 
 @given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line), max_size=8), st.data())
@@ -15,7 +15,7 @@ def test_lines_are_the_same_however_they_arrive(lines, data):
         found += reader.feed(text[:size])
         text = text[size:]
     found += reader.finish()
-    shown = [None if isinstance(line, TooLong) else line for line in found]
+    shown = [None if isinstance(line, SkippedLine) else line for line in found]
     assert shown == [line if len(line) <= most else None for line in lines if line]
 
 

@@ -16,7 +16,7 @@ from toolyard import (
     ToolRegistry,
     function_tool,
 )
-from toolyard.registry.enriching import in_order
+from toolyard.registry.enriching import order_enrichments
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -34,7 +34,7 @@ def stage(name, reads=(), writes=(), log=None, change=None):
 
 
 def names(enrichments):
-    return [type(one).__name__ for one in in_order(enrichments)]
+    return [type(one).__name__ for one in order_enrichments(enrichments)]
 
 
 def test_whoever_reads_runs_after_whoever_writes_whatever_the_order_given():

@@ -338,7 +338,9 @@ def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsB
 def _located_defaults(options: Mapping[str, ConfigOption]) -> dict[str, Any]:
     """Default paths, so that they are resolved against the config's folder as well."""
     return {
-        key: option.default for key, option in options.items() if option.type.noted("locate") and not option.required
+        key: option.default
+        for key, option in options.items()
+        if option.type.extra_value("locate") and not option.required
     }
 
 

@@ -48,8 +48,8 @@ from toolyard.plugins import (
     parameters_of,
 )
 from toolyard.registry import ToolRegistry
-from toolyard.registry.enriching import in_order
-from toolyard.registry.snapshot import prepare_all
+from toolyard.registry.enriching import order_enrichments
+from toolyard.registry.snapshot import prepare_loaders
 from toolyard.schema.options import check_kinds
 from toolyard.sessions.sessions import Sessions
 from toolyard.sources.domains import DomainToolLoader
@@ -146,10 +146,10 @@ def load_sources(config: Config, *, lenient: bool = False, enrich: bool = True) 
     if not lenient:
         return ToolRegistry.from_loaders(loaders, enrichments, clean_report=clean), loaders
     if enrichments:
-        in_order(enrichments)  # raise early, since loading may take long
+        order_enrichments(enrichments)  # raise early, since loading may take long
     registry = ToolRegistry()
     registry.clean_report = clean
-    prepare_all(loaders)
+    prepare_loaders(loaders)
     for loader in loaders:
         registry.attach(loader, keep_failed=True)
     if enrichments and enrich:
@@ -192,7 +192,9 @@ def _check_files(entry: PluginEntry, base: Path) -> None:
     """Check that files and folders of a source exist; module names and URLs are not paths."""
     cls = LOADERS.get(entry.type)
     read = read_plugin_options(cls, entry.options, entry.where, base.resolve())
-    located = [name for name, option in plugin_options(cls).items() if option.required and option.type.noted("locate")]
+    located = [
+        name for name, option in plugin_options(cls).items() if option.required and option.type.extra_value("locate")
+    ]
     for name in located:
         place = Path(str(read.get(name, "")))
         if place.is_absolute() and not place.exists():

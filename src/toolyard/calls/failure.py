@@ -21,7 +21,7 @@ from toolyard.calls.result import call_metadata
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, ToolFailed
 from toolyard.model.tool import Effects, Tool
-from toolyard.model.tree_size import fits
+from toolyard.model.tree_size import is_within_limits
 from toolyard.registry.bind import Bound
 from toolyard.sessions.history import any_call_text, call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
@@ -173,7 +173,7 @@ def _bound_info(info: ErrorInfo) -> ErrorInfo:
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[:_LONGEST_MESSAGE]}... ({len(message):,} characters, the first {_LONGEST_MESSAGE:,} shown)"
     details = info.details
-    if details and not fits(details, max_values=_MOST_DETAILS, max_depth=_DEEPEST_DETAILS):
+    if details and not is_within_limits(details, max_values=_MOST_DETAILS, max_depth=_DEEPEST_DETAILS):
         details = {"left_out": "the details are too large or too deep"}
     elif details and _encoded_size(details) > _LONGEST_DETAILS:
         details = {"left_out": f"the details are over {_LONGEST_DETAILS:,} bytes"}

@@ -16,7 +16,7 @@ from toolyard.calls.settings import Settings, count_values
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import CONTENT, Content, ToolResult
 from toolyard.model.errors import CallError, InvalidOutput, SessionError, ToolFailed
-from toolyard.model.tree_size import LEAVES, fits, is_small
+from toolyard.model.tree_size import LEAVES, is_small, is_within_limits
 from toolyard.registry.bind import Bound
 from toolyard.registry.function_call import make_tool_error
 from toolyard.schema.violations import describe
@@ -199,13 +199,13 @@ def _is_large(value: Any) -> bool:
     """True if an answer has too many values, or an unknown number, to be examined on an event loop."""
     if type(value) in _LEAVES or _is_flat(value) or is_small(value):
         return False
-    return hasattr(type(value), "__next__") or not fits(value, max_values=_QUICK, max_depth=_MAX_DEPTH)
+    return hasattr(type(value), "__next__") or not is_within_limits(value, max_values=_QUICK, max_depth=_MAX_DEPTH)
 
 
 def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
     # Before encoding: a cyclic value, or one that doubles at every level, would use up all memory.
     max_values = count_values(max_bytes)
-    if not fits(value, max_values=max_values, max_depth=_MAX_DEPTH):
+    if not is_within_limits(value, max_values=max_values, max_depth=_MAX_DEPTH):
         raise InvalidOutput(
             f"{invocation.tool.qualified_name} answered with over {max_values:,} values, or over {_MAX_DEPTH} levels",
             hint="ask for less, or raise max_result_bytes (32 bytes for each value); nothing was cut",

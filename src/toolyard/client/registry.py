@@ -26,7 +26,7 @@ from toolyard.model.errors import (
 from toolyard.model.names import check_namespace, check_tool_name
 from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
-from toolyard.plugins import Enrichment, Loader, Policy
+from toolyard.plugins import Enrichment, FailurePolicy, Loader
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find_overloads
 from toolyard.registry.prepared import RawArguments, json_text, read_arguments
@@ -112,8 +112,8 @@ class Catalog(ToolLoader):
     against it here would not be the calls that the server accepts.
     """
 
-    on_error: Policy = "skip"
-    on_duplicate: Policy = "skip"
+    on_error: FailurePolicy = "skip"
+    on_duplicate: FailurePolicy = "skip"
 
     def __init__(self, wire: ServerWire) -> None:
         self._wire = wire

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 
-class _Shown:
+class _DataclassAttribute:
     """Descriptor that forwards to the attribute of the same name on the equivalent dataclass."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -33,8 +33,8 @@ class DataclassStruct(msgspec.Struct, frozen=True):
     not_data: ClassVar[tuple[str, ...]] = ()
     """Fields that `asdict` and `fields` omit and `replace` carries over."""
 
-    __dataclass_fields__ = _Shown()
-    __dataclass_params__ = _Shown()
+    __dataclass_fields__ = _DataclassAttribute()
+    __dataclass_params__ = _DataclassAttribute()
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:

@@ -60,27 +60,27 @@ def check_namespace(namespace: object) -> None:
     """Raise `InvalidNameError` unless `namespace` may qualify a tool."""
     if type(namespace) is str and _PLAIN.fullmatch(namespace):
         return
-    _check(namespace, "namespace")
+    _check_grammar(namespace, "namespace")
 
 
 def check_tool_name(name: object) -> None:
     """Raise `InvalidNameError` unless `name` may name a tool."""
     if type(name) is str and _PLAIN.fullmatch(name):
         return
-    _check(name, "tool name")
+    _check_grammar(name, "tool name")
     if str(name).endswith(":invoke"):
         raise InvalidNameError(f"tool name {show(name)} may not end in ':invoke'; the HTTP wire uses that suffix")
 
 
-def _check(name: object, what: str) -> None:
+def _check_grammar(name: object, what: str) -> None:
     if not isinstance(name, str):
         raise InvalidNameError(f"{what} must be text, not {show(name)}")
-    problem = _problem(name)
+    problem = _find_problem(name)
     if problem:
         raise InvalidNameError(f"{what} {show(name[: MAX_NAME_LENGTH + 16])} {problem}")
 
 
-def _problem(name: str) -> str | None:
+def _find_problem(name: str) -> str | None:
     if not name:
         return "is empty"
     if len(name) > MAX_NAME_LENGTH:

@@ -35,13 +35,13 @@ def digest(*parts: object) -> str:
 
 def json_digest(value: object) -> str:
     """Hex SHA-256 of the canonical JSON of one plain value."""
-    return hashlib.sha256(_encode(_data(value))).hexdigest()
+    return hashlib.sha256(_encode(_plain_data(value))).hexdigest()
 
 
 def canonical(schema: Any) -> Any:
     """The schema with set-like lists sorted; the encoder sorts the keys."""
     if not isinstance(schema, dict):
-        return _data(schema)
+        return _plain_data(schema)
     out: dict[str, Any] = {}
     for key, value in schema.items():
         if key in SCHEMA_MAPS and isinstance(value, dict):
@@ -51,19 +51,19 @@ def canonical(schema: Any) -> Any:
         elif key in SCHEMA_SINGLES:
             out[key] = [canonical(sub) for sub in value] if isinstance(value, list) else canonical(value)
         elif key in ("required", "enum", "type") and isinstance(value, list):
-            out[key] = value[0] if key == "type" and len(value) == 1 else sorted(map(_data, value), key=_encode)
+            out[key] = value[0] if key == "type" and len(value) == 1 else sorted(map(_plain_data, value), key=_encode)
         else:
-            out[key] = _data(value)
+            out[key] = _plain_data(value)
     return out
 
 
-def _data(value: Any) -> Any:
+def _plain_data(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {key: _data(item) for key, item in value.items()}
+        return {key: _plain_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_data(item) for item in value]
+        return [_plain_data(item) for item in value]
     return value
 
 
@@ -82,7 +82,7 @@ EffectsLike = Effects | Literal["read", "write", "unknown"]
 """Accepted spellings; a `Tool` always holds the enum."""
 
 
-class _Core(DataclassStruct, frozen=True):
+class _PositionalFields(DataclassStruct, frozen=True):
     """The positional fields of `Tool`, in the order of its contract; `Tool` adds the keyword-only ones."""
 
     name: str
@@ -93,7 +93,7 @@ class _Core(DataclassStruct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
-class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
+class Tool(_PositionalFields, frozen=True, kw_only=True, dict=True, eq=False):
     """A tool definition. Frozen: use `replace` for a changed copy.
 
     `metadata` belongs to the user; toolyard passes it on and never acts on it. `binding` says how the tool is
@@ -113,11 +113,11 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
         if not (type(self.name) is type(self.namespace) is type(self.description) is str):
             _check_texts(self)
         if type(self.tags) is not tuple:
-            msgspec.structs.force_setattr(self, "tags", _names(self.tags, "tags"))
+            msgspec.structs.force_setattr(self, "tags", _read_names(self.tags, "tags"))
         if type(self.aliases) is not tuple:
-            msgspec.structs.force_setattr(self, "aliases", _names(self.aliases, "aliases"))
+            msgspec.structs.force_setattr(self, "aliases", _read_names(self.aliases, "aliases"))
         if type(self.effects) is not Effects:
-            msgspec.structs.force_setattr(self, "effects", _effects(self.effects))
+            msgspec.structs.force_setattr(self, "effects", _read_effects(self.effects))
 
     @property
     def qualified_name(self) -> str:
@@ -183,10 +183,10 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
             raise DefinitionError(f"tool {data['name']!r} has no namespace; pass namespace=... or set the key")
         # `to_dict(qualified=True)` repeats the namespace in the name.
         known["name"] = known["name"].removeprefix(qualify(known["namespace"], ""))
-        for field, kind in _SHAPES.items():
+        for field, kind in _FIELD_TYPES.items():
             if field in known and not isinstance(known[field], kind):
                 raise DefinitionError(
-                    f"{field!r} of tool {data['name']!r} must be {_JSON_NAMES[kind]}, not {type(known[field]).__name__}"
+                    f"{field!r} of tool {data['name']!r} must be {_TYPE_NAMES[kind]}, not {type(known[field]).__name__}"
                 )
         return cls(**known)
 
@@ -203,7 +203,7 @@ FIELDS = Tool.__struct_fields__
 _FIELDS = frozenset(FIELDS)
 _COMPARED = tuple(field for field in FIELDS if field not in ("binding", "source"))
 _FROM_DICT = frozenset(FIELDS) - {"binding"}
-_SHAPES: dict[str, type] = {
+_FIELD_TYPES: dict[str, type] = {
     "description": str,
     "parameters": dict,
     "output_parameters": dict,
@@ -211,7 +211,7 @@ _SHAPES: dict[str, type] = {
     "version": str,
     "source": str,
 }
-_JSON_NAMES: dict[type, str] = {str: "text", dict: "a mapping"}
+_TYPE_NAMES: dict[type, str] = {str: "text", dict: "a mapping"}
 
 
 def _check_texts(tool: Tool) -> None:
@@ -221,7 +221,7 @@ def _check_texts(tool: Tool) -> None:
             raise DefinitionError(f"{field} of tool {tool.name!r} must be text, not {kind}")
 
 
-def _names(values: Iterable[str] | str, field: str) -> tuple[str, ...]:
+def _read_names(values: Iterable[str] | str, field: str) -> tuple[str, ...]:
     if not isinstance(values, (str, list, tuple, set, frozenset)):
         raise DefinitionError(f"{field} must be a list of text, not {type(values).__name__}")
     names = (values,) if isinstance(values, str) else tuple(values)
@@ -230,7 +230,7 @@ def _names(values: Iterable[str] | str, field: str) -> tuple[str, ...]:
     return names
 
 
-def _effects(value: object) -> Effects:
+def _read_effects(value: object) -> Effects:
     try:
         return Effects(str(value).lower())
     except ValueError:
@@ -259,10 +259,10 @@ class DeferredTool(Tool, frozen=True, kw_only=True, dict=True, eq=False):
 
     def __reduce__(self) -> Any:
         # Pickle as a plain `Tool`, without the raw material.
-        return _make_whole, ({field: getattr(self, field) for field in FIELDS},)
+        return _unpickle_tool, ({field: getattr(self, field) for field in FIELDS},)
 
 
-def _make_whole(fields: dict[str, Any]) -> Tool:
+def _unpickle_tool(fields: dict[str, Any]) -> Tool:
     return Tool(**fields)
 
 

@@ -86,21 +86,21 @@ def nests_deeper(value: Any, limit: int) -> bool:
     return any(type(child) in _CONTAINERS for child in gc.get_referents(*level))
 
 
-def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
+def is_within_limits(value: Any, *, max_values: int, max_depth: int) -> bool:
     """True if the serialised value has at most `max_values` values and `max_depth` levels.
 
     Safe for heavily shared values such as `x = [x, x]` repeated forty times, which no serialiser would finish: each
     object is visited once a level, and counted once per reference. Structs, dataclasses and models count with the
     fields that would be serialised. A value that contains itself does not fit.
     """
-    verdict = _fits_plain(value, min(max_values, _PLAIN_VALUES), max_depth)
+    verdict = _is_plain_within_limits(value, min(max_values, _PLAIN_VALUES), max_depth)
     if verdict is not None:
         return verdict
     level, values, seen = {id(value): [value, 1]}, 1, set[int]()
     for depth in range(max_depth + 1):
         below: dict[int, list[Any]] = {}
         for item, times in level.values():
-            inside = _inside(item)
+            inside = _contents_of(item)
             if inside is None:
                 continue
             seen.add(id(item))
@@ -119,8 +119,8 @@ def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
     return True
 
 
-def _fits_plain(value: Any, max_values: int, max_depth: int) -> bool | None:
-    """`fits` for plain JSON values without heavy sharing, the common case; None if it cannot tell."""
+def _is_plain_within_limits(value: Any, max_values: int, max_depth: int) -> bool | None:
+    """`is_within_limits` for plain JSON values without heavy sharing, the common case; None if it cannot tell."""
     try:
         for depth, level in enumerate(iter_levels(value, max_values)):
             kinds = set(map(type, level))
@@ -147,7 +147,7 @@ def written_size(value: Any, *, most: int) -> int:
     return size
 
 
-def _inside(item: Any) -> Collection[Any] | None:
+def _contents_of(item: Any) -> Collection[Any] | None:
     """The values that are serialised inside the item; None for a leaf."""
     kind = type(item)
     if issubclass(kind, dict):

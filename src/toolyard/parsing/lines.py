@@ -19,7 +19,7 @@ EDGE = 256
 """Bytes kept from each end of a line that is too long, to identify what it was."""
 
 
-class TooLong:
+class SkippedLine:
     """Both ends of a line that was skipped because of its length."""
 
     __slots__ = ("head", "tail")
@@ -35,19 +35,19 @@ class LineReader:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._rest = bytearray()
-        self._skipped: TooLong | None = None
+        self._skipped: SkippedLine | None = None
 
-    def feed(self, data: bytes) -> list[bytes | TooLong]:
+    def feed(self, data: bytes) -> list[bytes | SkippedLine]:
         """The lines completed by `data`, in order, without empty ones."""
         *pieces, last = data.split(b"\n")
-        found: list[bytes | TooLong] = []
+        found: list[bytes | SkippedLine] = []
         for piece in pieces:
             self._keep(piece)
             found += self.finish()
         self._keep(last)
         return found
 
-    def finish(self) -> list[bytes | TooLong]:
+    def finish(self) -> list[bytes | SkippedLine]:
         """The last line, if it has no line feed; empty if there is none."""
         line = self._skipped or bytes(self._rest)
         self._rest, self._skipped = bytearray(), None
@@ -59,7 +59,7 @@ class LineReader:
             return
         self._rest += piece
         if len(self._rest) > self._limit:
-            self._skipped = TooLong(bytes(self._rest[:EDGE]), bytes(self._rest[-EDGE:]))
+            self._skipped = SkippedLine(bytes(self._rest[:EDGE]), bytes(self._rest[-EDGE:]))
             self._rest = bytearray()
 
 
@@ -135,7 +135,7 @@ def _json_offset(text: str, parts: list[str]) -> int | None:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenContainer:
     """A container that is still open: its current key or index, and whether the pointer leads through it."""
 
     is_mapping: bool
@@ -164,7 +164,7 @@ def _yaml_line(text: str, parts: list[str]) -> int | None:
 def _find_line(next_event: NextEvent, safe: Substitution, parts: list[str]) -> int | None:
     from yaml.events import CollectionEndEvent, MappingStartEvent, NodeEvent, ScalarEvent, SequenceStartEvent
 
-    stack: list[_Open] = []
+    stack: list[_OpenContainer] = []
     while (event := next_event()) is not None:
         top = stack[-1] if stack else None
         if isinstance(event, CollectionEndEvent):
@@ -180,7 +180,7 @@ def _find_line(next_event: NextEvent, safe: Substitution, parts: list[str]) -> i
                 top.place = safe.restore(event.value, event.style)
             if isinstance(event, MappingStartEvent | SequenceStartEvent):
                 is_mapping = isinstance(event, MappingStartEvent)
-                stack.append(_Open(is_mapping, on_path=here, at_key=is_mapping))
+                stack.append(_OpenContainer(is_mapping, on_path=here, at_key=is_mapping))
             elif top is not None:
                 top.passed_node()
     return None

@@ -12,7 +12,7 @@ from toolyard.model.errors import ConfigError
 
 VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${NAME}`, `${NAME:-default}`, and `${env:NAME}`, which other programs use."""
-Found = Callable[[str, str, bool], None]
+OnVariable = Callable[[str, str, bool], None]
 
 
 def expand(
@@ -20,7 +20,7 @@ def expand(
     *,
     where: str = "config",
     env: Mapping[str, str] | None = None,
-    found: Found | None = None,
+    found: OnVariable | None = None,
     whole: Callable[[str], Any] = str,
 ) -> Any:
     """The value with variables replaced in every text inside; `ConfigError` for an unset one without default.
@@ -51,7 +51,7 @@ def expand_place(place: Place, option: str) -> Place:
     return type(place)(expand(text, where=option)) if "${" in text else place
 
 
-def _replace_variable(match: re.Match[str], where: str, env: Mapping[str, str], found: Found | None) -> str:
+def _replace_variable(match: re.Match[str], where: str, env: Mapping[str, str], found: OnVariable | None) -> str:
     name, default = match.group(1), match.group(2)
     value = env.get(name, default)
     if value is None:

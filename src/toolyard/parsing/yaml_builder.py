@@ -135,7 +135,7 @@ def build_document(text: str, what: str, max_depth: int, repeated: list[str] | N
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenContainer:
     """A sequence or mapping that has not ended."""
 
     container: Any
@@ -174,7 +174,7 @@ class _Builder:
         self.allowance = ALIAS_ALLOWANCE + len(text.text)
         self.size = 0
         self.anchors: dict[str, _Anchored | None] = {}
-        self.stack: list[_Open] = []
+        self.stack: list[_OpenContainer] = []
         self.documents = 0
         self.root: Any = None
 
@@ -255,7 +255,7 @@ class _Builder:
             raise self.refusal(event, "a key must be a scalar, not a list or a mapping; write it as text")
         if event.anchor is not None:
             self.anchors[event.anchor] = None
-        self.stack.append(_Open({} if is_mapping else [], event, event.anchor, self.size - 1, is_mapping))
+        self.stack.append(_OpenContainer({} if is_mapping else [], event, event.anchor, self.size - 1, is_mapping))
 
     def close(self, event: MappingEndEvent | SequenceEndEvent) -> None:
         done = self.stack.pop()

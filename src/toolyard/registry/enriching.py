@@ -15,7 +15,7 @@ from toolyard.model.tool import FIELDS, Schema, Tool, is_guess
 from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment
 from toolyard.registry.prepared import PreparedTool
-from toolyard.registry.snapshot import Index, Snapshot, renewed
+from toolyard.registry.snapshot import Index, Snapshot, replace_candidates
 from toolyard.schema.admission import admit_schema, admit_tool, is_plain, keep_schema
 from toolyard.schema.compile import CompiledSchema, compile_schema
 
@@ -29,7 +29,7 @@ _REACHED = ("binding", "source")
 _fields = attrgetter(*FIELDS)
 
 
-def in_order(enrichments: Iterable[Enrichment]) -> tuple[Enrichment, ...]:
+def order_enrichments(enrichments: Iterable[Enrichment]) -> tuple[Enrichment, ...]:
     """Sort enrichments so that each follows the writers of what it reads; otherwise in the order given.
 
     Raises `EnrichmentError` for a cycle, for an artifact that is read but not written, and for one with two writers.
@@ -74,23 +74,23 @@ def _predecessors(given: Sequence[Enrichment]) -> list[set[int]]:
             continue
         needed: set[int] = set()
         for what in reads:
-            needed.update(_before(place, enrichment, what, writers))
+            needed.update(_required_before(place, enrichment, what, writers))
         after.append(needed)
     return after
 
 
-def _before(place: int, enrichment: Enrichment, what: str, writers: Mapping[str, list[int]]) -> list[int]:
+def _required_before(place: int, enrichment: Enrichment, what: str, writers: Mapping[str, list[int]]) -> list[int]:
     """The positions of the enrichments that must run first because of one item in `reads`."""
     places = writers.get(what.removesuffix(IF_THERE), [])
     if not what.startswith(FIELD):
         if not places and not what.endswith(IF_THERE):
-            raise EnrichmentError(missing(label(enrichment), what))
+            raise EnrichmentError(explain_missing_artifact(label(enrichment), what))
         return places
     # An enrichment that also writes the field follows earlier writers only; a mere reader follows all of them.
     return [other for other in places if other < place] if place in places else places
 
 
-def missing(who: str, artifact: str) -> str:
+def explain_missing_artifact(who: str, artifact: str) -> str:
     """The error text for an artifact that `who` needs and no enrichment writes."""
     text = f"{who} needs the artifact {artifact!r}, which no enrichment of this registry writes"
     known = ENRICHMENTS.names()
@@ -130,8 +130,8 @@ class Enricher:
         """The snapshot with the results of all enrichments. If one raises, nothing is kept."""
         seen: dict[int, tuple[Tool, PreparedTool, PreparedTool]] = {}
         for enrichment in enrichments:
-            tools, artifacts = _enriched(enrichment, snapshot)
-            merged = {**snapshot.artifacts, **_checked(enrichment, artifacts, snapshot)}
+            tools, artifacts = _run_enrichment(enrichment, snapshot)
+            merged = {**snapshot.artifacts, **_check_artifacts(enrichment, artifacts, snapshot)}
             with paused_gc():
                 snapshot = self._with_tools(enrichment, tools, merged, snapshot, seen)
         self._known = seen
@@ -157,17 +157,17 @@ class Enricher:
                 continue
             known = self._known.get(id(tool))
             if known is None or known[0] is not tool or known[1] is not candidate:
-                known = (tool, candidate, _readmitted(enrichment, declared, candidate, tool))
+                known = (tool, candidate, _readmit_tool(enrichment, declared, candidate, tool))
             seen[id(tool)] = known
             made.append(known[2])
         if all(new.tool.aliases == before.tool.aliases for new, before in zip(made, old, strict=True)):
-            return Snapshot(tuple(made), renewed(snapshot.names, old, made), snapshot.aliases, **rest)
+            return Snapshot(tuple(made), replace_candidates(snapshot.names, old, made), snapshot.aliases, **rest)
         index = Index()
         index.add(made)
         return index.freeze(**rest)
 
 
-def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool], Mapping[str, Any]]:
+def _run_enrichment(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool], Mapping[str, Any]]:
     try:
         given = enrichment.enrich(snapshot)
         if not isinstance(given, tuple | list) or len(given) != 2:
@@ -192,7 +192,7 @@ def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool
     return tools, artifacts
 
 
-def _checked(enrichment: Enrichment, artifacts: Any, snapshot: Snapshot) -> Mapping[str, Any]:
+def _check_artifacts(enrichment: Enrichment, artifacts: Any, snapshot: Snapshot) -> Mapping[str, Any]:
     """Return the artifacts; `EnrichmentError` unless they are those declared and no other enrichment's."""
     if not isinstance(artifacts, Mapping):
         raise EnrichmentError(f"{label(enrichment)} returned {type(artifacts).__name__} for artifacts, not a mapping")
@@ -210,7 +210,7 @@ def _checked(enrichment: Enrichment, artifacts: Any, snapshot: Snapshot) -> Mapp
     return artifacts
 
 
-def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: PreparedTool, tool: Tool) -> PreparedTool:
+def _readmit_tool(enrichment: Enrichment, declared: Sequence[str], old: PreparedTool, tool: Tool) -> PreparedTool:
     """The candidate for a changed tool; it reuses the compiled input schema."""
     before = old.tool
     changed = _check_change(enrichment, declared, before, tool)
@@ -220,7 +220,7 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: PreparedTo
             # The input schema and name were admitted before; this checks aliases and the other fields.
             admit_tool(tool.replace(parameters={}, output_parameters={}))
         if "output_parameters" in changed:
-            changes["output_parameters"] = _answer(tool)
+            changes["output_parameters"] = _admit_output(tool)
     except InvalidSchemaError as error:
         raise EnrichmentError(f"{label(enrichment)}, output_parameters of {before.qualified_name}: {error}") from error
     except DefinitionError as error:
@@ -236,11 +236,11 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: PreparedTo
     if "fingerprint" in before.__dict__:
         made.tool.__dict__["fingerprint"] = before.fingerprint  # same parameters, and expensive to compute
     if is_guess(made.tool):
-        made.output = _anything()
+        made.output = _accept_anything()
     return made
 
 
-def _answer(tool: Tool) -> Schema:
+def _admit_output(tool: Tool) -> Schema:
     """The admitted output schema; `x-` keywords at its root are not checked."""
     schema = tool.output_parameters
     if is_plain(schema, is_input=False):
@@ -253,7 +253,7 @@ def _answer(tool: Tool) -> Schema:
 
 
 @cache
-def _anything() -> CompiledSchema:
+def _accept_anything() -> CompiledSchema:
     """A schema that accepts every output."""
     return compile_schema({})
 

@@ -80,8 +80,8 @@ def function_tool(
         output_parameters=derived.output_parameters if output_parameters is None else output_parameters,
         metadata=dict(metadata or {}),
         version=version,
-        tags=_listed(tags),
-        aliases=_listed(aliases),
+        tags=_as_tuple(tags),
+        aliases=_as_tuple(aliases),
         effects=cast("Effects", effects),  # `Tool` reads both spellings
         binding=_make_binding(derived, blocking, simulates),
     )
@@ -119,7 +119,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
     for name in options.keys() - ToolOptions.__annotations__.keys():
         raise TypeError(f"Unexpected keyword argument {name!r}")
     # Exhaust iterators now, since the options may be read for a second tool.
-    listed = {name: _listed(options[name]) for name in ("tags", "aliases") if name in options}
+    listed = {name: _as_tuple(options[name]) for name in ("tags", "aliases") if name in options}
     spec = cast("ToolOptions", {**options, **listed})
 
     def mark(target: _F) -> _F:
@@ -134,10 +134,10 @@ def spec_of(obj: object) -> ToolOptions | None:
 
     Marks are not inherited: neither by a class from its base nor by an instance from its class.
     """
-    spec = _own_dict(obj).get(_MARK)
+    spec = _instance_dict(obj).get(_MARK)
     if spec is None:
         behind = _function_behind(unwrap_partial(obj))
-        spec = _own_dict(behind).get(_MARK)
+        spec = _instance_dict(behind).get(_MARK)
     return cast("ToolOptions", spec) if isinstance(spec, dict) else None
 
 
@@ -166,7 +166,7 @@ def _function_behind(obj: Any) -> Any:
     return obj.__func__ if isinstance(obj, (staticmethod, classmethod, MethodType)) else obj
 
 
-def _own_dict(obj: Any) -> Mapping[str, Any]:
+def _instance_dict(obj: Any) -> Mapping[str, Any]:
     own = getattr(obj, "__dict__", None)
     return own if isinstance(own, Mapping) else {}
 
@@ -179,5 +179,5 @@ def _name_of(fn: Any) -> str:
     return name if isinstance(name, str) else snake_case(type(fn).__name__)
 
 
-def _listed(names: Iterable[str]) -> tuple[str, ...]:
+def _as_tuple(names: Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)

@@ -26,23 +26,23 @@ from toolyard.model.names import show
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
-from toolyard.plugins import Enrichment, Loader, ToolSearch, check_loader, get_tool_loader, new_search
+from toolyard.plugins import Enrichment, Loader, ToolSearch, check_loader, create_searcher, get_tool_loader
 from toolyard.registry.bind import Bound, bind, choose_overload, find_overloads, pin_overload
-from toolyard.registry.enriching import Enricher, in_order
+from toolyard.registry.enriching import Enricher, order_enrichments
 from toolyard.registry.function_call import check_dispatch, settle_function
 from toolyard.registry.prepared import RawArguments, read_arguments
 from toolyard.registry.snapshot import (
     Index,
     Part,
     Snapshot,
-    failed,
-    joined,
-    prepare_all,
-    read_all,
+    failed_part,
+    join_parts,
+    mark_stale,
+    prepare_loaders,
     read_loader,
+    read_loaders,
     read_tools,
-    stale,
-    without,
+    remove_tools,
 )
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class ToolRegistry(Closing):
         self._change = ChangeLock()
         self._reload = ChangeLock()
         self._searching = threading.Lock()
-        self._enrichments = in_order(enrichments) if enrichments else ()
+        self._enrichments = order_enrichments(enrichments) if enrichments else ()
         self._enricher: Enricher | None = None
         self._removed: dict[int, frozenset[str]] = {}
         """Names removed from a loader's tools, by the loader's `id`."""
@@ -163,10 +163,10 @@ class ToolRegistry(Closing):
         for loader in kept:
             check_loader(loader)
         try:
-            registry._enrichments = in_order(enrichments) if enrichments else ()
-            prepare_all(kept)
+            registry._enrichments = order_enrichments(enrichments) if enrichments else ()
+            prepare_loaders(kept)
             with paused_gc():
-                index, parts = registry._build(read_all(kept))
+                index, parts = registry._build(read_loaders(kept))
             registry._install(parts, index)
         except BaseException:
             for loader in kept:
@@ -253,7 +253,7 @@ class ToolRegistry(Closing):
         if self._search is None:
             with self._searching:  # a separate lock: enrichments may hold the change lock for long
                 if self._search is None:
-                    self._search = new_search()
+                    self._search = create_searcher()
         return self._search
 
     def add(self, *tools: Tool) -> None:
@@ -280,7 +280,7 @@ class ToolRegistry(Closing):
                     if not keep_failed:
                         raise
                     with self._change:
-                        self._append(failed(loader, error))
+                        self._append(failed_part(loader, error))
         except BaseException:
             loader.close()
             raise
@@ -293,7 +293,7 @@ class ToolRegistry(Closing):
             if not removed:
                 raise UnknownToolError(f"no tool is called {show(name)}")
             name = removed[0].qualified_name
-            kept = [without(part, {name}) for part in self._parts]
+            kept = [remove_tools(part, {name}) for part in self._parts]
             changed = [old for old, new in zip(self._parts, kept, strict=True) if new is not old and old.loader]
             self._swap([part for part in kept if part.loader is not None or part.candidates])
             for part in changed:
@@ -304,7 +304,7 @@ class ToolRegistry(Closing):
         """Add enrichments, which run now and after every change, in the order they need."""
         with self._change:
             before = self._enrichments
-            self._enrichments = in_order((*before, *enrichments))
+            self._enrichments = order_enrichments((*before, *enrichments))
             try:
                 self._install(list(self._parts), Index(self._loaded))
             except BaseException:
@@ -323,7 +323,7 @@ class ToolRegistry(Closing):
             loaded = {id(part.loader): _reload(part, strict) for part in chosen}
             with self._change:
                 fresh = [loaded.get(id(part.loader), part) for part in self._parts]
-                kept = [without(part, self._removed.get(id(part.loader), frozenset())) for part in fresh]
+                kept = [remove_tools(part, self._removed.get(id(part.loader), frozenset())) for part in fresh]
                 self._refresh_to(kept, strict)
         return self.report
 
@@ -343,16 +343,16 @@ class ToolRegistry(Closing):
                 self._build([*accepted, part, *rest])
                 accepted.append(part)
             except DefinitionError as error:
-                accepted.append(stale(old.get(id(part.loader), part), error))
+                accepted.append(mark_stale(old.get(id(part.loader), part), error))
         self._swap(accepted)
 
     def _append(self, part: Part) -> None:
         index = Index(self._loaded)
         with paused_gc():
-            part = _take_in(index, part)
+            part = _add_part(index, part)
         earlier = self._parts
         if part.loader is None and earlier and earlier[-1].loader is None:
-            earlier, part = earlier[:-1], joined(earlier[-1], part)
+            earlier, part = earlier[:-1], join_parts(earlier[-1], part)
         self._install([*earlier, part], index)
 
     def _swap(self, parts: list[Part]) -> None:
@@ -362,7 +362,7 @@ class ToolRegistry(Closing):
     def _build(self, parts: list[Part]) -> tuple[Index, list[Part]]:
         index = Index()
         with paused_gc():
-            return index, [_take_in(index, part) for part in parts]
+            return index, [_add_part(index, part) for part in parts]
 
     def _install(self, parts: list[Part], index: Index) -> None:
         report = LoadReport(tuple(part.report for part in parts))
@@ -455,10 +455,10 @@ def _reload(part: Part, strict: bool) -> Part:
     except (ToolyardError, OSError) as error:
         if strict:
             raise
-        return stale(part, error)
+        return mark_stale(part, error)
 
 
-def _take_in(index: Index, part: Part) -> Part:
+def _add_part(index: Index, part: Part) -> Part:
     """Add a part's tools to the index. Returns the part, without duplicates if its loader skips them."""
     skips = part.loader is not None and getattr(part.loader, "on_duplicate", "raise") == "skip"
     rejected = index.add(part.candidates, skip_duplicates=skips)

@@ -118,7 +118,7 @@ class Index:
         tool = candidate.tool
         known = self.names.get(name, ())
         try:
-            _refuse_twin(candidate, known)
+            _refuse_duplicate(candidate, known)
             self._claim_aliases(tool, name)
         except DuplicateToolError as error:
             if not skip_duplicates:
@@ -154,7 +154,7 @@ class Index:
         )
 
 
-def renewed(
+def replace_candidates(
     names: Mapping[str, tuple[PreparedTool, ...]], old: Sequence[PreparedTool], new: Sequence[PreparedTool]
 ) -> Mapping[str, tuple[PreparedTool, ...]]:
     """The name index with each candidate of `old` replaced by the one at the same position in `new`."""
@@ -162,7 +162,7 @@ def renewed(
     return MappingProxyType({name: tuple([instead[id(one)] for one in found]) for name, found in names.items()})
 
 
-def _refuse_twin(candidate: PreparedTool, known: Sequence[PreparedTool]) -> None:
+def _refuse_duplicate(candidate: PreparedTool, known: Sequence[PreparedTool]) -> None:
     tool = candidate.tool
     if len(known) >= MAX_OVERLOADS:
         raise DuplicateToolError(f"{tool.qualified_name} has more than {MAX_OVERLOADS} overloads; give them names")
@@ -206,12 +206,12 @@ def _direct_part(candidates: Sequence[PreparedTool], rewrites: Sequence[Rewrite]
     return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites), warnings=warnings))
 
 
-def joined(first: Part, second: Part) -> Part:
+def join_parts(first: Part, second: Part) -> Part:
     """Merge two parts made by `read_tools`."""
     return _direct_part((*first.candidates, *second.candidates), (*first.report.rewrites, *second.report.rewrites))
 
 
-def prepare_all(loaders: Iterable[Loader]) -> None:
+def prepare_loaders(loaders: Iterable[Loader]) -> None:
     """Let all sources start to connect concurrently, so that one that hangs does not delay the others."""
     for loader in loaders:
         prepare = getattr(loader, "prepare", None)
@@ -219,7 +219,7 @@ def prepare_all(loaders: Iterable[Loader]) -> None:
             prepare()
 
 
-def read_all(loaders: Sequence[Loader]) -> list[Part]:
+def read_loaders(loaders: Sequence[Loader]) -> list[Part]:
     """Run every loader. One that cannot reach its server, and will retry by itself, does not stop the others.
 
     It is listed as failed. Its error is raised only if no other source could be loaded either.
@@ -233,7 +233,7 @@ def read_all(loaders: Sequence[Loader]) -> list[Part]:
             if not getattr(loader, "comes_back", False):
                 raise
             unreached.append(error)
-            parts.append(failed(loader, error))
+            parts.append(failed_part(loader, error))
     if unreached and len(unreached) == len(parts):
         raise unreached[0]
     for missing in unreached:
@@ -254,7 +254,7 @@ def read_loader(loader: Loader, before: Part | None = None) -> Part:
         # A module may call sys.exit() on import; that fails the source, not the program.
         raise SourceError(f"{loader.source}: {type(error).__name__} while loading: {error}") from error
     admitted, rewrites, rejected = _admit_all(loader, tools)
-    candidates = _prepare_all(admitted, before)
+    candidates = _prepare_tools(admitted, before)
     report = loader.report
     full = SourceReport(
         source=loader.source,
@@ -286,7 +286,7 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[AdmittedTool], l
         changes: tuple[Rewrite, ...] = ()
         try:
             if entry is None:
-                entry, changes = admit_tool(_from(loader, tool))
+                entry, changes = admit_tool(_set_source(loader, tool))
         except DefinitionError as error:
             if getattr(loader, "on_error", "raise") != "skip":
                 raise MalformedSource(str(error), where=loader.source) from error
@@ -298,7 +298,7 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[AdmittedTool], l
     return admitted, rewrites, rejected
 
 
-def _prepare_all(admitted: Sequence[AdmittedTool], before: Part | None) -> list[PreparedTool]:
+def _prepare_tools(admitted: Sequence[AdmittedTool], before: Part | None) -> list[PreparedTool]:
     if before is None:
         return [_prepare(entry) for entry in admitted]
     known = {id(candidate.tool): candidate for candidate in before.candidates}
@@ -314,23 +314,23 @@ def _prepare(admitted: AdmittedTool) -> PreparedTool:
     return prepared
 
 
-def _from(loader: Loader, tool: Tool) -> Tool:
+def _set_source(loader: Loader, tool: Tool) -> Tool:
     return tool.replace(source=loader.source) if isinstance(tool, Tool) and tool.source is None else tool
 
 
-def failed(loader: Loader, error: ToolyardError | OSError) -> Part:
+def failed_part(loader: Loader, error: ToolyardError | OSError) -> Part:
     """The empty part of a source that never loaded; `refresh` tries it again."""
     return Part((), SourceReport(loader.source, state="failed", error=str(error)), loader)
 
 
-def stale(part: Part, error: ToolyardError | OSError) -> Part:
+def mark_stale(part: Part, error: ToolyardError | OSError) -> Part:
     """The part with its last good tools, marked as stale; as failed if it never loaded."""
     state: State = "failed" if part.report.state == "failed" else "stale"
     report = msgspec.structs.replace(part.report, state=state, error=str(error))
     return msgspec.structs.replace(part, report=report)
 
 
-def without(part: Part, names: Set[str]) -> Part:
+def remove_tools(part: Part, names: Set[str]) -> Part:
     """The part without the tools of these qualified names."""
     kept = tuple(c for c in part.candidates if c.tool.qualified_name not in names)
     if len(kept) == len(part.candidates):

@@ -64,7 +64,7 @@ class Registry:
             raise DefinitionError(f"input_schema of {name!r} must be a StrictModel class, not {input_schema!r}")
 
         def claim(function: F) -> F:
-            entry = _entry(name, input_schema, function, description)
+            entry = _make_entry(name, input_schema, function, description)
             options = {"effects": effects, "tags": tags, "version": version}
             entry = msgspec.structs.replace(entry, tool=entry.tool.replace(**options))
             with self._lock:
@@ -78,23 +78,23 @@ class Registry:
 
     def dispatch(self, name: str, raw_input: Any) -> Any:
         """Validate the input, call the tool and return its model. Async tools run on the home loop."""
-        entry, model = self._prepared(name, raw_input)
+        entry, model = self._prepare_input(name, raw_input)
         try:
             value = entry.call_function(model, None)
             return wait_for(entry.taker, value) if type(value) is CoroutineType else value
         except ToolFailed as failure:
-            own = _own_exception(failure, entry)
+            own = _unwrap_failure(failure, entry)
         # Raised outside the handler, so that the `ToolFailed` made of it does not become its context.
         raise own
 
     async def adispatch(self, name: str, raw_input: Any) -> Any:
         """`dispatch` for async callers."""
-        entry, model = self._prepared(name, raw_input)
+        entry, model = self._prepare_input(name, raw_input)
         try:
             value = entry.call_function(model, None)
             return await settle_function(entry.taker, value) if type(value) is CoroutineType else value
         except ToolFailed as failure:
-            own = _own_exception(failure, entry)
+            own = _unwrap_failure(failure, entry)
         raise own
 
     def names(self) -> list[str]:
@@ -111,7 +111,7 @@ class Registry:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _prepared(self, name: str, raw_input: Any) -> tuple[TypedEntry, BaseModel]:
+    def _prepare_input(self, name: str, raw_input: Any) -> tuple[TypedEntry, BaseModel]:
         entry = self._entries.get(name)
         if entry is None:
             near = closest(str(name), self._entries)
@@ -119,21 +119,21 @@ class Registry:
             raise UnknownToolError(f"no tool is called {show(name)}", hint=hint)
         failure: ValidationError | None = None
         try:
-            return entry, _validated(entry.input_schema, raw_input)
+            return entry, _validate_input(entry.input_schema, raw_input)
         except ValidationError as error:
             failure = hide_input(error)
         # Raised outside the handler, so that the original error, which holds the values, does not become its context.
         raise failure
 
 
-def _own_exception(failure: ToolFailed, entry: TypedEntry) -> BaseException:
+def _unwrap_failure(failure: ToolFailed, entry: TypedEntry) -> BaseException:
     """The function's own exception, unless callers would mistake it for their error or for a cancellation."""
     cause = failure.__cause__ if failure.raised_in is entry.taker else None
     passes = isinstance(cause, Exception | SystemExit) and not isinstance(cause, ValidationError | KeyError)
     return cause if passes and cause is not None else failure
 
 
-def _validated(model: type[BaseModel], raw_input: Any) -> BaseModel:
+def _validate_input(model: type[BaseModel], raw_input: Any) -> BaseModel:
     if not isinstance(raw_input, BaseModel):
         return model.model_validate(raw_input)
     # An instance may have been changed since it was validated, so its fields are validated again.
@@ -141,7 +141,7 @@ def _validated(model: type[BaseModel], raw_input: Any) -> BaseModel:
     return model.model_validate(values, by_name=True, by_alias=True)
 
 
-def _entry(name: str, model: type[BaseModel], function: Callable[..., Any], description: str | None) -> TypedEntry:
+def _make_entry(name: str, model: type[BaseModel], function: Callable[..., Any], description: str | None) -> TypedEntry:
     derived = derive_model(function, model)
     binding = PythonBinding(
         callable=derived.call,

@@ -38,7 +38,7 @@ Kind = Literal["text", "whole", "number", "flag", "null", "choice", "list", "map
 
 _SHOWN = 80
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_WORDS: dict[Kind, str] = {
+_KIND_NAMES: dict[Kind, str] = {
     "text": "text",
     "whole": "a whole number",
     "number": "a number",
@@ -70,8 +70,8 @@ _PYTHON_TYPES: dict[Kind, tuple[type, ...]] = {
     "options": (Mapping, msgspec.Struct),
 }
 _SCALARS: dict[Any, Kind] = {str: "text", Path: "text", int: "whole", float: "number", bool: "flag"}
-_MADE = (tuple, frozenset, set)
-_LISTS = (list, Sequence, *_MADE)
+_COLLECTIONS = (tuple, frozenset, set)
+_LISTS = (list, Sequence, *_COLLECTIONS)
 _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {"ge": operator.ge, "gt": operator.gt, "le": operator.le}
 _BOUND_WORDS = {"ge": "{} or more", "gt": "above {}", "le": "{} or less"}
 _BOUND_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
@@ -104,12 +104,12 @@ class OptionType(msgspec.Struct, frozen=True):
     """Alternative types; null is always last."""
     make: Callable[[Any], Any] | None = None
 
-    def said(self, name: str) -> Any:
+    def meta_value(self, name: str) -> Any:
         """The value of a field of the annotation's `Meta`, the outermost if several set it; None if none does."""
         found = [getattr(meta, name) for meta in self.metas if getattr(meta, name) is not None]
         return found[-1] if found else None
 
-    def noted(self, name: str) -> Any:
+    def extra_value(self, name: str) -> Any:
         """The value of a key of the annotation's `extra`, or None."""
         found = [meta.extra[name] for meta in self.metas if meta.extra and name in meta.extra]
         return found[-1] if found else None
@@ -131,7 +131,7 @@ class ConfigOption(msgspec.Struct, frozen=True):
     @property
     def description(self) -> str:
         """The description from the annotation, or empty text."""
-        return str(self.type.said("description") or "")
+        return str(self.type.meta_value("description") or "")
 
 
 @lru_cache(maxsize=2048)
@@ -156,7 +156,9 @@ def option_type(annotation: Any) -> OptionType:
         located = (Meta(extra={"locate": locate_file}),) if annotation is Path else ()
         return OptionType(_SCALARS[annotation], located, make=Path if annotation is Path else None)
     if origin in _LISTS:
-        return OptionType("list", item=option_type(args[0] if args else Any), make=origin if origin in _MADE else None)
+        return OptionType(
+            "list", item=option_type(args[0] if args else Any), make=origin if origin in _COLLECTIONS else None
+        )
     if origin in (dict, Mapping):
         key, value = args or (Any, Any)
         return OptionType("mapping", key=option_type(key), item=option_type(value))
@@ -271,12 +273,12 @@ def read_value(wanted: OptionType, value: Any, where: str, *, base: Path | None 
     """Read a value as the option's type; `ConfigError` if it does not fit."""
     if isinstance(value, Variable):
         value = _read_variable(str(value), {branch.kind for branch in wanted.all})
-    if isinstance(value, str) and wanted.noted("split"):
-        value = [part for part in map(str.strip, value.split(wanted.noted("split"))) if part]
-    alone = isinstance(value, str) and bool(wanted.noted("one"))
-    branch = wanted if alone else next((branch for branch in wanted.all if _is_of(branch.kind, value)), None)
+    if isinstance(value, str) and wanted.extra_value("split"):
+        value = [part for part in map(str.strip, value.split(wanted.extra_value("split"))) if part]
+    alone = isinstance(value, str) and bool(wanted.extra_value("one"))
+    branch = wanted if alone else next((branch for branch in wanted.all if _is_of_kind(branch.kind, value)), None)
     if branch is None:
-        words = dict.fromkeys(_words_of(one) for one in wanted.all if one.kind != "null")
+        words = dict.fromkeys(_describe_type(one) for one in wanted.all if one.kind != "null")
         mark = ";" if wanted.kind == "choice" else ","
         raise ConfigError(f"{where}: must be {', or '.join(words)}{mark} not {json_type(value)}")
     if alone:
@@ -284,21 +286,21 @@ def read_value(wanted: OptionType, value: Any, where: str, *, base: Path | None 
         read = items if wanted.make is None else wanted.make(items)
     else:
         read = _read_branch(branch, value, where, base)
-    locate, check = branch.noted("locate"), wanted.noted("check")
+    locate, check = branch.extra_value("locate"), wanted.extra_value("check")
     if locate is not None and base is not None and read is not None:
         read = locate(read, base)
     return read if check is None else check(read, where)
 
 
-def _words_of(wanted: OptionType) -> str:
+def _describe_type(wanted: OptionType) -> str:
     if wanted.kind == "choice":
         return f"one of {', '.join(wanted.choices)}"
-    if wanted.noted("one") or wanted.noted("split"):
+    if wanted.extra_value("one") or wanted.extra_value("split"):
         return "text or a list of text"
-    return _WORDS[wanted.kind]
+    return _KIND_NAMES[wanted.kind]
 
 
-def _is_of(kind: Kind, value: Any) -> bool:
+def _is_of_kind(kind: Kind, value: Any) -> bool:
     if isinstance(value, bool):
         return kind in ("flag", "any")
     if kind == "whole" and isinstance(value, float):
@@ -317,8 +319,8 @@ def _read_branch(branch: OptionType, value: Any, where: str, base: Path | None) 
                 hint = suggest(value.lower(), branch.choices, "write one of ")
                 raise ConfigError(f"{where}: no such choice {value[:_SHOWN]!r}; {hint}")
         case "list":
-            if len(value) < (branch.said("min_length") or 0):
-                raise ConfigError(f"{where}: must be {_words_of(branch)}, not empty")
+            if len(value) < (branch.meta_value("min_length") or 0):
+                raise ConfigError(f"{where}: must be {_describe_type(branch)}, not empty")
             value = [read_value(_item_type(branch), item, f"{where}[{n}]", base=base) for n, item in enumerate(value)]
         case "mapping":
             value = _read_mapping(branch, value, where, base)
@@ -342,18 +344,18 @@ def _read_mapping(branch: OptionType, value: Mapping[Any, Any], where: str, base
 
 
 def _check_text(wanted: OptionType, value: str, where: str) -> None:
-    if len(value) < (wanted.said("min_length") or 0):
+    if len(value) < (wanted.meta_value("min_length") or 0):
         raise ConfigError(f"{where}: must be text, not empty")
-    pattern = wanted.said("pattern")
+    pattern = wanted.meta_value("pattern")
     if pattern is not None and re.search(pattern, value) is None:
-        shown = "it" if wanted.noted("secret") else repr(value[:_SHOWN])
+        shown = "it" if wanted.extra_value("secret") else repr(value[:_SHOWN])
         raise ConfigError(f"{where}: must match {pattern}, and {shown} does not")
 
 
 def _read_number(wanted: OptionType, value: Any, where: str) -> float | int:
     """Read a number within its limits. 100.0 counts as whole: JSON does not distinguish it from 100."""
     for limit, fits in _BOUNDS.items():
-        bound = wanted.said(limit)
+        bound = wanted.meta_value(limit)
         if bound is not None and not fits(value, bound):
             shown = f"{bound:g}" if isinstance(bound, float) else str(bound)
             raise ConfigError(f"{where}: must be {_BOUND_WORDS[limit].format(shown)}, not {str(value)[:_SHOWN]}")
@@ -391,14 +393,14 @@ def option_schema(option: ConfigOption) -> dict[str, Any]:
     schema = type_schema(option.type)
     if option.description:
         schema["description"] = option.description
-    if isinstance(option.default, str | int | float) and not option.type.noted("secret"):
+    if isinstance(option.default, str | int | float) and not option.type.extra_value("secret"):
         schema["default"] = option.default
     return schema
 
 
 def type_schema(wanted: OptionType) -> dict[str, Any]:
     """A type as JSON Schema, without references, so that it can be embedded anywhere."""
-    stated = wanted.said("extra_json_schema")
+    stated = wanted.meta_value("extra_json_schema")
     if stated is not None:
         return dict(stated)
     if wanted.others:
@@ -411,18 +413,18 @@ def type_schema(wanted: OptionType) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": _JSON_TYPES[wanted.kind]} if wanted.kind in _JSON_TYPES else {}
     match wanted.kind:
         case "whole" | "number":
-            bounds = {keyword: wanted.said(name) for name, keyword in _BOUND_KEYWORDS.items()}
+            bounds = {keyword: wanted.meta_value(name) for name, keyword in _BOUND_KEYWORDS.items()}
             schema |= {keyword: bound for keyword, bound in bounds.items() if bound is not None}
         case "text":
-            limits = {"minLength": wanted.said("min_length"), "pattern": wanted.said("pattern")}
+            limits = {"minLength": wanted.meta_value("min_length"), "pattern": wanted.meta_value("pattern")}
             schema |= {keyword: limit for keyword, limit in limits.items() if limit is not None}
         case "list":
             item = type_schema(_item_type(wanted))
             schema |= {"items": item}
-            schema |= {"minItems": wanted.said("min_length")} if wanted.said("min_length") else {}
-            if wanted.noted("split"):
+            schema |= {"minItems": wanted.meta_value("min_length")} if wanted.meta_value("min_length") else {}
+            if wanted.extra_value("split"):
                 return {"anyOf": [{"type": "string"}, schema]}
-            return {"anyOf": [item, schema]} if wanted.noted("one") else schema
+            return {"anyOf": [item, schema]} if wanted.extra_value("one") else schema
         case "mapping":
             if wanted.keys:
                 return {

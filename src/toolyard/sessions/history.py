@@ -17,7 +17,7 @@ import msgspec
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import Interrupted
-from toolyard.model.tree_size import fits
+from toolyard.model.tree_size import is_within_limits
 
 _START = b"\0" * 32
 
@@ -247,7 +247,7 @@ def fill_frame(frame: tuple[bytes, bytes], arguments: bytes, call_id: str | None
 
 def any_call_text(call: ToolCall) -> bytes:
     """A call with arbitrary arguments as JSON text; values that are not JSON are replaced by their type's name."""
-    if not fits(call.arguments, max_values=_MAX_VALUES, max_depth=_MAX_DEPTH):
+    if not is_within_limits(call.arguments, max_values=_MAX_VALUES, max_depth=_MAX_DEPTH):
         return call_text(call, b'"<too large or too deep to record>"')
     try:
         text = _encode(call.arguments, enc_hook=_stand_in)

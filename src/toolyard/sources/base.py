@@ -24,7 +24,7 @@ from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.names import show
 from toolyard.model.report import DefinitionWarning, Rejection, Rewrite, SourceReport, WarningKind, Warnings
 from toolyard.model.tool import Tool
-from toolyard.plugins import Policy
+from toolyard.plugins import FailurePolicy
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.definition import read_definition
 from toolyard.schema.normalise import Change
@@ -53,9 +53,9 @@ class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
 class ToolLoader(ABC):
     """A source of tools. Subclasses override `load`."""
 
-    on_error: Policy = "raise"
+    on_error: FailurePolicy = "raise"
     """raise: an invalid entry is an error. skip: it is rejected and reported."""
-    on_duplicate: Policy = "raise"
+    on_duplicate: FailurePolicy = "raise"
     """raise: a tool that is already registered is an error. skip: it is rejected and reported."""
     label: str = ""
 

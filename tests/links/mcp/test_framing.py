@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.links.mcp.framing import UnreadableError, guess_id, read
 from toolyard.links.mcp.web import EventReader
-from toolyard.parsing.lines import LineReader, TooLong
+from toolyard.parsing.lines import LineReader, SkippedLine
 
 CUTS = st.lists(st.integers(min_value=0, max_value=400), max_size=12)
 STREAM = st.lists(
@@ -27,7 +27,7 @@ def pieces(data, cuts):
 
 
 def shown(item):
-    return "too long" if isinstance(item, TooLong) else item
+    return "too long" if isinstance(item, SkippedLine) else item
 
 
 @given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line), max_size=10), CUTS)

@@ -36,7 +36,7 @@ from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.model.names import nearest, suggest
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
-from toolyard.registry.enriching import missing
+from toolyard.registry.enriching import explain_missing_artifact
 from toolyard.schema.options import ConfigOption, options_of, read_value
 
 if TYPE_CHECKING:
@@ -368,7 +368,7 @@ class ToolSampler(Generic[O]):
         """Raise if a required artifact is missing or lacks methods."""
         for artifact in self.required_artifacts:
             if artifact not in view.artifacts:
-                raise SamplerOptionError(missing(self._called, artifact))
+                raise SamplerOptionError(explain_missing_artifact(self._called, artifact))
             made = view.artifacts[artifact]
             lacks = [name for name in _ASKED_OF.get(artifact, ()) if not callable(getattr(made, name, None))]
             if lacks:

@@ -25,7 +25,7 @@ from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, await_future
 from toolyard.model.call import LogLine, Notify, Progress
 from toolyard.model.errors import CallError, CallTimeout, Denied, Interrupted, Unavailable
-from toolyard.parsing.lines import TooLong
+from toolyard.parsing.lines import SkippedLine
 from toolyard.words.redactor import Redactor, echoes_of
 
 Handler = Callable[[dict[str, Any]], Any]
@@ -391,7 +391,7 @@ class Mailbox:
                 _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
                 self._fail_lost_answer(data, data, unreadable(self._peer.name))
 
-    def skipped(self, line: TooLong) -> None:
+    def skipped(self, line: SkippedLine) -> None:
         """Handle a message that was too long to keep."""
         self._fail_lost_answer(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
 

@@ -21,7 +21,7 @@ from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
 from toolyard.loop.threads import keep_alive
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import Unavailable
-from toolyard.parsing.lines import LineReader, TooLong
+from toolyard.parsing.lines import LineReader, SkippedLine
 
 _log = logging.getLogger("toolyard.mcp")
 
@@ -236,7 +236,7 @@ class StdioWire(asyncio.SubprocessProtocol):
         if self._mailbox.ended is not None:
             return
         for line in self._reader.feed(data):
-            if isinstance(line, TooLong):
+            if isinstance(line, SkippedLine):
                 self._mailbox.skipped(line)
             else:
                 self._mailbox.deliver(line)

@@ -24,7 +24,7 @@ from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import LinkLimits, Lost, Peer
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.parsing.lines import EDGE, TooLong
+from toolyard.parsing.lines import EDGE, SkippedLine
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
@@ -214,7 +214,7 @@ class ServerSentEvent(msgspec.Struct):
 
     data: bytes
     name: str = "message"
-    too_long: TooLong | None = None
+    too_long: SkippedLine | None = None
     """What is known of the data if it exceeds the limit; `data` is then empty."""
 
 
@@ -238,7 +238,7 @@ class EventReader:
         self._size = 0
         self._name = "message"
         self._is_cut = False
-        self._skipped: TooLong | None = None
+        self._skipped: SkippedLine | None = None
 
     @property
     def is_over(self) -> bool:
@@ -300,7 +300,7 @@ class EventReader:
         if self._skipped is not None:
             self._skipped.tail = value[-EDGE:]
         elif is_cut or self._size > self._limit + 1 or len(self._data) > MAX_LINES:
-            self._skipped = TooLong((self._data[0] if self._data else value)[:EDGE], value[-EDGE:])
+            self._skipped = SkippedLine((self._data[0] if self._data else value)[:EDGE], value[-EDGE:])
             self._data.clear()
         else:
             self._data.append(value)

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from toolyard.dialects.mcp_protocol import INVALID_REQUEST, PARSE_ERROR
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
-from toolyard.parsing.lines import LineReader, TooLong
+from toolyard.parsing.lines import LineReader, SkippedLine
 from toolyard.serving.identity import NOBODY
 from toolyard.serving.mcp.json_rpc import RpcFault, encode_error
 from toolyard.serving.mcp.message_client import MessageClient
@@ -77,8 +77,8 @@ class StdioTransport(asyncio.Protocol):
                 self._read_line(line)
             self.over.set_result(None)
 
-    def _read_line(self, line: bytes | TooLong) -> None:
-        if isinstance(line, TooLong):
+    def _read_line(self, line: bytes | SkippedLine) -> None:
+        if isinstance(line, SkippedLine):
             most = self._block.max_body_bytes
             self.write(encode_error(None, RpcFault(INVALID_REQUEST, f"the message is longer than {most:,} bytes")))
         elif not line.isspace():
