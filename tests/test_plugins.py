@@ -38,6 +38,14 @@ def test_a_built_in_is_imported_only_when_asked_for(table, monkeypatch):
     assert table.get("far") is Plain
 
 
+def test_installed_packages_are_searched_only_for_a_name_that_is_not_built_in(table, monkeypatch):
+    searched = []
+    monkeypatch.setattr("toolyard.plugins.entry_points_of", lambda group: searched.append(group) or [("other", "m:C")])
+    [built_in, *_] = table._builtins
+    assert built_in in table and not searched
+    assert "other" in table and "missing" not in table and len(searched) == 1
+
+
 def test_a_registered_class_is_made_with_its_options(table):
     assert table.register("plain")(Plain) is Plain
     made = table.create("plain", path="x", depth=2)

@@ -192,11 +192,9 @@ class PluginTable(Generic[T]):
     def get(self, name: str) -> type[T]:
         """The class of that name; `UnknownPluginError` with the nearest names if there is none."""
         with self._lock:
-            if name not in self._known:
-                self._scan_entry_points()
-            found = self._known.get(name)
-            if found is None:
+            if name not in self:
                 raise UnknownPluginError(self._explain_unknown(name))
+            found = self._known[name]
             if isinstance(found, str):
                 found = self._import_class(name, found)
                 self._known[name] = found
@@ -213,6 +211,13 @@ class PluginTable(Generic[T]):
         with self._lock:
             self._scan_entry_points()
             return sorted(self._known)
+
+    def __contains__(self, name: str) -> bool:
+        # Installed packages are searched, which is slow, only for a name that is not built in.
+        with self._lock:
+            if name not in self._known:
+                self._scan_entry_points()
+            return name in self._known
 
     def _scan_entry_points(self) -> None:
         if self._scanned:

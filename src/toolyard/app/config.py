@@ -318,7 +318,7 @@ def common_options() -> dict[str, ConfigOption]:
 def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsBlock:
     """Check a `sessions` block; relative paths are resolved against `base`."""
     store = str(read_option(SessionsBlock, "store", block.get("store", MEMORY), f"{where}.store"))
-    if store not in store_names():
+    if store != MEMORY and store not in SESSION_STORES:
         raise ConfigError(
             f"{where}.store: no such choice {store[:80]!r}; {suggest(store, store_names(), 'write one of ')}"
         )

@@ -11,7 +11,6 @@ does not become a tool is raised, or listed in `report` when `on_error` is "skip
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any, Literal
@@ -71,6 +70,8 @@ class ToolLoader(ABC):
 
     async def aload(self) -> list[Tool]:
         """`load` for async callers; by default in a thread, since most loading is blocking I/O."""
+        import asyncio
+
         return await asyncio.to_thread(self.load)
 
     @property

@@ -11,7 +11,6 @@ import importlib
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
@@ -157,6 +156,8 @@ def _find_domain(domain: str) -> tuple[str, Any]:
             f"several packages give a domain of this name ({', '.join(sorted(targets))}); name its module instead"
         )
     for target in targets:
+        from importlib.metadata import EntryPoint
+
         if EntryPoint.pattern.match(target) is None:
             raise MalformedSource(f"the entry point of {domain} is {show(target)}; write module or module:object")
         return domain, EntryPoint(domain, target, _GROUP).load()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 import threading
@@ -253,6 +252,8 @@ class ClientCredentials(Credential):
         return outcome
 
     async def _await_token(self, fetch: Future[Outcome], outgoing: Outgoing) -> Outcome:
+        import asyncio
+
         left = None if outgoing.deadline is None else max(outgoing.deadline - time.monotonic(), 0.0)
         try:
             async with asyncio.timeout(left):
