@@ -157,16 +157,6 @@ def test_an_unknown_tool_exits_1_with_a_hint(capsys):
 
 
 @pytest.mark.process
-def test_arguments_come_from_standard_input_and_a_tools_own_prints_stay_out_of_the_answer(tmp_path):
-    text = "from toolyard import tool\n@tool\ndef loud(x: int) -> int:\n    print('noise')\n    return x\n"
-    (tmp_path / "loud.py").write_text(text)
-    (tmp_path / "toolyard.yaml").write_text("tools: [{type: python, target: loud.py}]")
-    done = warm_toolyard().run(["-m", "toolyard", "call", "loud", "-"], input='{"x": 5}')
-    assert (done.returncode, done.stdout) == (0, "5\n")
-    assert "noise" in done.stderr
-
-
-@pytest.mark.process
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_terminal_that_cannot_show_a_character_gets_its_escape(tmp_path, encoding):
     (tmp_path / "x.json").write_text(json.dumps([{"name": "天気", "description": "Wetter – heute"}]))
@@ -254,21 +244,6 @@ def test_a_source_that_is_not_there_is_no_bad_definition(capsys, tmp_path, caplo
     code, _, err = output(capsys, "tools", "-c", "yard.yaml")
     assert (code, err) == (0, "")
     assert [message for message in caplog.messages if "no program 'no-such-program'" in message]
-
-
-def test_call_prints_the_value_or_exits_1_with_the_error(capsys):
-    code, out, _ = output(capsys, "call", "core::echo", '{"text": "hi"}')
-    assert (code, json.loads(out)) == (0, {"text": "hi"})
-    code, result = as_json(capsys, "call", "core::echo", '{"txt": "hi"}')
-    assert (code, result["error_info"]["code"]) == (1, "tool.invalid_args")
-    code, _, err = output(capsys, "call", "core::calc", '{"expression": "2^3"}')
-    assert code == 1
-    assert "at character 2" in err and "hint: write ** for a power" in err
-    code, _, err = output(capsys, "call", "core::echo", "{")
-    assert code == 1
-    assert "not valid JSON" in err
-    code, result = as_json(capsys, "call", "weather_api::other", "-c", "good.yaml")
-    assert (code, result["result"]) == (0, {"status": "success"})  # nothing is behind it, so it is simulated
 
 
 def test_the_environment_and_the_folder_name_a_default_config(capsys, tmp_path, monkeypatch):
@@ -382,12 +357,6 @@ def test_check_says_where_a_definition_was_rewritten(capsys, tmp_path):
     out = output(capsys, "check", "yard.yaml")[1]
     assert "type 'integr' read as 'anything'" in out and "typo.json#/paths/~1a/get/parameters/0/schema" in out
     assert "weather_api::get_weather/type" in output(capsys, "check", "good.yaml")[1]
-
-
-def test_a_tool_that_fails_says_where_if_one_wants_to_know(capsys, caplog, tmp_path):
-    (tmp_path / "mine.py").write_text("def halve(n: int) -> int:\n    return n // 0\n")
-    assert output(capsys, "call", "mine.py", "halve", "n=1")[0] == 1 and "mine.py:2" not in caplog.text
-    assert output(capsys, "call", "mine.py", "halve", "n=1", "-v")[0] == 1 and "mine.py:2 halve" in caplog.text
 
 
 def test_the_first_bad_entry_says_how_to_see_the_rest_or_go_on_without(capsys, tmp_path):

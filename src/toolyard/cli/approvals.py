@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -16,7 +15,7 @@ from toolyard.calls.approval import Approval, ApprovalState, Preview, format_tim
 from toolyard.calls.approvals import Approvals
 from toolyard.calls.policy import Ask
 from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import print_json, print_list, print_text, shorten, visible, warn
+from toolyard.cli.output import print_json, print_list, print_text, shorten, visible, warn, write_command
 from toolyard.cli.yard import describe_store, open_sessions
 from toolyard.model.errors import UnknownApprovalError
 from toolyard.sessions.records import open_records
@@ -87,8 +86,7 @@ def ask_at_terminal(ask: Ask) -> bool:
 
 def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
     """The command that approves a held call, with its deadline."""
-    file = [] if config is None else ["-c", str(config)]
-    command = shlex.join(["toolyard", "approvals", "approve", approval["id"], *file])
+    command = write_command(config, "approvals", "approve", approval["id"])
     return f"approve it before {approval['expires']}, or deny it:\n    {command}"
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 
 from toolyard.cli.help_text import HelpText, show_default
-from toolyard.cli.options import OUTPUT, VerbOptions, describe_unused, name_file
+from toolyard.cli.options import OUTPUT, VerbOptions, YardOptions, describe_unused, name_file
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_either, set_verbosity, warn
 from toolyard.constants import VERSION
 from toolyard.model.errors import (
@@ -46,7 +46,7 @@ _VERBS = {
     "catalog:tools": "List the tools.",
     "catalog:show": "Show the definition of a tool.",
     "catalog:search": "Search tools by what they do.",
-    "calls:call": "Call a tool and print its result.",
+    "call:call": "Call a tool and print its result.",
     "calls:calls": "List past calls, newest last.",
     "sample:sample": "Draw sets of related tools.",
     "graph:graph": "Export the data flow between tools: as a page, or for Graphviz, Mermaid or another program.",
@@ -149,18 +149,20 @@ def run(arguments: Sequence[str]) -> int:
     interrupt.
     """
     prepare_streams()
-    as_json = "--json" in arguments
+    as_json, config = "--json" in arguments, None
     try:
         command, bound, _ = app.parse_args(name_file(app, arguments), exit_on_error=False, print_error=False)
         for value in bound.arguments.values():
             if isinstance(value, VerbOptions):
                 set_verbosity(quiet=value.quiet, verbose=value.verbose)
+            if isinstance(value, YardOptions):
+                config = value.config
         answer = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
         fail(_describe_usage(error), as_json=as_json)
         return 2
     except ToolyardError as error:
-        fail(error, as_json=as_json)
+        fail(error, as_json=as_json, config=config)
         if isinstance(error, MalformedSource) and ": tool '" in str(error) and "--skip-bad" not in arguments:
             warn("`toolyard check` lists all that is wrong; with --skip-bad a verb goes on without it")
         return 1 if isinstance(error, _NOT_FOUND) else 2

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -151,7 +152,12 @@ def visible(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
-def fail(error: Exception, *, as_json: bool = False) -> None:
+def write_command(config: Path | None, *words: str) -> str:
+    """A command to type, on the same file."""
+    return shlex.join(["toolyard", *words, *(() if config is None else ("-c", str(config)))])
+
+
+def fail(error: Exception, *, as_json: bool = False, config: Path | None = None) -> None:
     """Print an error: on standard error with its hint, or as one JSON document on standard output."""
     if as_json:
         info = error.info.to_dict() if isinstance(error, CallError) else {"message": str(error)}
@@ -159,20 +165,20 @@ def fail(error: Exception, *, as_json: bool = False) -> None:
         return
     sys.stderr.write(f"toolyard: {visible(str(error))}\n")
     if isinstance(error, CallError):
-        _print_hint(error.info)
+        _print_hint(error.info, "NAME", config)
 
 
-def fail_call(info: ErrorInfo) -> None:
+def fail_call(info: ErrorInfo, tool: str, config: Path | None) -> None:
     """Print a failed call for a person: on standard error with its code and hint."""
     effect = "" if info.effect == "none" else f" (effect: {info.effect})"
     sys.stderr.write(f"toolyard: {info.code}: {visible(info.message)}{effect}\n")
-    _print_hint(info)
+    _print_hint(info, tool, config)
 
 
-def _print_hint(info: ErrorInfo) -> None:
+def _print_hint(info: ErrorInfo, tool: str, config: Path | None) -> None:
     others = {
-        UnknownToolError.code: "`toolyard tools` lists those there are",
-        InvalidArguments.code: "`toolyard show NAME` shows the arguments of a tool",
+        UnknownToolError.code: f"`{write_command(config, 'tools')}` lists those there are",
+        InvalidArguments.code: f"`{write_command(config, 'show', tool)}` shows its arguments",
     }
     if hint := info.hint or others.get(info.code):
         sys.stderr.write(f"  hint: {visible(hint)}\n")
