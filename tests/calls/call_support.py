@@ -5,6 +5,7 @@ import threading
 
 from waiting import SOON, Hung, until  # noqa: F401 - handed on
 
+from toolyard.calls.call_event import CallEvent
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
@@ -70,6 +71,12 @@ def in_threads(*work):
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     return values
+
+
+def make_event(**changes):
+    """The event of a call, with these fields changed."""
+    fields = {"time": 1.5, "latency": 0.25, "mode": "execute", "session_id": "s1", "name": "weather::get"}
+    return CallEvent(**{**fields, "definition_hash": "h", **changes})
 
 
 class Listener:

@@ -1,4 +1,4 @@
-"""What whoever decides is shown: what the call would change, by whom that is foreseen, and what then happened."""
+"""What whoever decides is shown: what the call would change, who predicted that, and what then happened."""
 
 import threading
 from contextlib import closing
@@ -173,7 +173,7 @@ def finish(engine, held):
     return engine.approvals.get(held.id).outcome
 
 
-def test_the_change_of_the_world_is_foreseen_in_words_and_the_session_is_as_it_was(shop):
+def test_the_change_of_the_world_is_predicted_in_words_and_the_session_is_as_it_was(shop):
     before = shop.state_hash("s")
     held = held_by(shop, "refunded", order=1042)
     assert shop.state_hash("s") == before
@@ -183,13 +183,13 @@ def test_the_change_of_the_world_is_foreseen_in_words_and_the_session_is_as_it_w
     assert (outcome.code, outcome.changes, outcome.differences) == ("ok", held.preview.changes, ())
 
 
-def test_what_happened_stands_beside_what_was_foreseen_where_they_differ(shop):
+def test_what_happened_stands_beside_what_was_predicted_where_they_differ(shop):
     held = held_by(shop, "refunded", order=1042)
     shop.execute("s", [call("shipped", order=1042)])
     outcome = finish(shop, held)
     assert outcome.differences == (
-        "foreseen, but did not happen: orders.1042.status: paid -> refunded",
-        "happened, but was not foreseen: orders.1042.status: shipped -> refunded",
+        "predicted, but did not happen: orders.1042.status: paid -> refunded",
+        "happened, but was not predicted: orders.1042.status: shipped -> refunded",
     )
 
 
@@ -228,10 +228,10 @@ def test_so_does_an_end_that_nobody_foresaw(shop):
     held, gone = held_by(shop, "refunded", order=7), held_by(shop, "drop", order=7)
     assert gone.preview.changes == ('orders.7: removed {"status":"paid"}',)
     assert finish(shop, gone).differences == ()
-    assert finish(shop, held).differences[0] == "foreseen to end with ok, and ended with tool.execution_error"
+    assert finish(shop, held).differences[0] == "predicted to end with ok, and ended with tool.execution_error"
 
 
-def test_a_tool_that_the_simulator_plays_in_earnest_is_foreseen_by_it():
+def test_a_tool_that_the_simulator_plays_for_real_is_predicted_by_it():
     registry = registry_of(touch, effects="write")
     with closing(LMToolEngine(registry, policy=ASK)) as engine:
         engine.setup("s")
@@ -240,7 +240,7 @@ def test_a_tool_that_the_simulator_plays_in_earnest_is_foreseen_by_it():
         assert finish(engine, held).differences == ()
 
 
-async def test_a_task_foresees_the_same_way():
+async def test_a_task_predicts_the_same_way():
     with closing(engine_of(touch, effects="read", policy=ASK)) as engine:
         [held] = await engine.aexecute("s", [call("touch")])
         preview = engine.approvals.get(held.error_info.details["approval"]["id"]).preview

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 from call_support import call, engine_of
 from waiting import until
@@ -11,7 +10,6 @@ from toolyard.calls.batch import CallRequest
 from toolyard.calls.call_log import CallFilter
 from toolyard.calls.journal import CallLogOptions
 from toolyard.calls.policy import Policy, Rule
-from toolyard.calls.sql_journal import _read_row
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionError
 from toolyard.sessions.sessions import Sessions
@@ -123,9 +121,3 @@ def test_a_log_that_fails_fails_no_call(engine):
     (result,) = engine.execute("t", [call("add", x=1)])
     assert result.result == 2
     assert "journal" in engine._tracer.failures
-
-
-def test_a_row_that_was_written_before_steps_were_is_read_without_them():
-    written = msgspec.msgpack.encode((1.0, 0.5, "hash", None, 2, 3, None, None, 7))
-    row = _read_row((1_500_000, 9, "", "s", "n::add", "execute", None, None, "read", written))
-    assert (row.time, row.duration, row.seq, row.steps) == (1.0, 0.5, 7, ()) and "steps_ms" not in row.to_dict()

@@ -8,13 +8,13 @@ import sys
 import threading
 
 import pytest
+from call_support import make_event
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from toolyard.calls.call_event import CallEvent
 from toolyard.calls.opentelemetry import OpenTelemetrySink
 from toolyard.calls.tracer import Tracer
 from toolyard.model import McpBinding, PythonBinding, RestBinding, ScriptBinding, Tool, ToolCall
@@ -22,11 +22,6 @@ from toolyard.words.redactor import Redactor
 
 TOOL = Tool("get", "weather", "Weather of a place", binding=PythonBinding(print), version="2.1")
 CALL = ToolCall("weather::get", {"q": 1}, "c1")
-
-
-def event(**changes):
-    fields = {"time": 1.5, "latency": 0.25, "mode": "execute", "session_id": "s1", "name": "weather::get"}
-    return CallEvent(**{**fields, "definition_hash": "h", **changes})
 
 
 class Spans:
@@ -54,7 +49,7 @@ def spans():
 def test_a_call_is_a_span_with_the_conventional_names(spans):
     tracer = spans.tracer()
     token = tracer.begin(TOOL, CALL, "s1", "execute")
-    tracer.end(token, event(seq=3, engine="python", tool_version="2.1", coercions=1, attempts=2, call_id="c1"))
+    tracer.end(token, make_event(seq=3, engine="python", tool_version="2.1", coercions=1, attempts=2, call_id="c1"))
     (span,) = spans.exporter.get_finished_spans()
     assert span.name == "execute_tool get"
     assert span.kind is SpanKind.INTERNAL
@@ -90,7 +85,7 @@ def test_a_call_is_a_span_with_the_conventional_names(spans):
 )
 def test_the_binding_says_what_type_of_tool_it_is(spans, binding, kind, method):
     tracer = spans.tracer()
-    tracer.end(tracer.begin(TOOL.replace(binding=binding), CALL, "s1", "execute"), event())
+    tracer.end(tracer.begin(TOOL.replace(binding=binding), CALL, "s1", "execute"), make_event())
     attributes = spans.finished["execute_tool get"].attributes
     assert attributes.get("gen_ai.tool.type") == kind
     assert attributes.get("mcp.method.name") == method
@@ -99,7 +94,7 @@ def test_the_binding_says_what_type_of_tool_it_is(spans, binding, kind, method):
 def test_a_failed_call_is_an_error_span_with_its_code_and_redacted_text(spans):
     tracer = spans.tracer(redactor=Redactor(["hunter22"]))
     token = tracer.begin(TOOL, CALL, "s1", "simulate")
-    tracer.end(token, event(mode="simulate", code="tool.timeout", error="no hunter22", effect="unknown"))
+    tracer.end(token, make_event(mode="simulate", code="tool.timeout", error="no hunter22", effect="unknown"))
     span = spans.finished["execute_tool get"]
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description == "no [redacted]"
@@ -109,7 +104,7 @@ def test_a_failed_call_is_an_error_span_with_its_code_and_redacted_text(spans):
 
 
 def test_arguments_and_result_are_json_text_only_when_switched_on(spans):
-    told = event(arguments={"q": "hunter22", "n": 2**70}, result={"t": [1, None]})
+    told = make_event(arguments={"q": "hunter22", "n": 2**70}, result={"t": [1, None]})
     for options in ({}, {"arguments": True, "results": True}):
         tracer = spans.tracer(redactor=Redactor(["hunter22"]), **options)
         tracer.end(tracer.begin(TOOL, CALL, "s1", "execute"), told)
@@ -123,7 +118,7 @@ def test_an_unknown_name_is_an_attribute_and_never_a_span_name(spans):
     tracer = spans.tracer()
     for name in ("weather::gte", "gte" * 500):
         token = tracer.begin(None, ToolCall(name), "s1", "execute")
-        tracer.end(token, event(name=name, definition_hash=None, code="tool.not_found"))
+        tracer.end(token, make_event(name=name, definition_hash=None, code="tool.not_found"))
     first, second = spans.exporter.get_finished_spans()
     assert first.name == second.name == "execute_tool"
     assert first.attributes["gen_ai.tool.name"] == "gte"
@@ -141,7 +136,7 @@ def test_what_a_tool_does_is_a_child_of_its_call_and_the_caller_s_span_comes_bac
         token = tracer.begin(TOOL, CALL, "s1", "execute")
         with spans.own.start_as_current_span("inside"):
             pass
-        tracer.end(token, event())
+        tracer.end(token, make_event())
         assert trace.get_current_span() is caller
     finished = spans.finished
     assert is_child(finished["inside"], finished["execute_tool get"])
@@ -152,8 +147,8 @@ def test_calls_that_nest_are_spans_that_nest(spans):
     tracer = spans.tracer()
     outer = tracer.begin(TOOL, CALL, "s1", "execute")
     inner = tracer.begin(TOOL.replace(name="part"), CALL, "s1", "execute")
-    tracer.end(inner, event())
-    tracer.end(outer, event())
+    tracer.end(inner, make_event())
+    tracer.end(outer, make_event())
     finished = spans.finished
     assert is_child(finished["execute_tool part"], finished["execute_tool get"])
     assert trace.get_current_span() is trace.INVALID_SPAN
@@ -172,7 +167,7 @@ async def test_concurrent_tasks_do_not_see_each_other_s_spans(spans):
                 await asyncio.sleep(0)
 
         await asyncio.create_task(inside())
-        tracer.end(token, event())
+        tracer.end(token, make_event())
 
     tasks = [asyncio.create_task(call(number)) for number in range(3)]
     await asyncio.sleep(0)
@@ -192,7 +187,7 @@ async def test_a_cancelled_call_ends_its_span(spans):
         try:
             await asyncio.sleep(60)
         finally:
-            tracer.end(token, event(code="tool.execution_error", error="cancelled", effect="unknown"))
+            tracer.end(token, make_event(code="tool.execution_error", error="cancelled", effect="unknown"))
 
     task = asyncio.create_task(call())
     await asyncio.sleep(0)
@@ -213,7 +208,7 @@ def test_a_thread_that_runs_in_a_copy_of_the_context_makes_children(spans):
     thread = threading.Thread(target=contextvars.copy_context().run, args=(inside,))
     thread.start()
     thread.join()
-    tracer.end(token, event())
+    tracer.end(token, make_event())
     assert is_child(spans.finished["inside"], spans.finished["execute_tool get"])
 
 
@@ -222,7 +217,7 @@ def test_an_end_in_another_thread_still_ends_the_span_and_logs_no_error(spans, c
     tokens = []
     for target in (
         lambda: tokens.append(tracer.begin(TOOL, CALL, "s1", "execute")),
-        lambda: tracer.end(tokens[0], event()),
+        lambda: tracer.end(tokens[0], make_event()),
     ):
         thread = threading.Thread(target=target)
         thread.start()
@@ -237,7 +232,7 @@ def test_an_end_in_a_copied_context_logs_no_error(spans, caplog):
 
     def both():
         token = tracer.begin(TOOL, CALL, "s1", "execute")
-        contextvars.copy_context().run(tracer.end, token, event())
+        contextvars.copy_context().run(tracer.end, token, make_event())
 
     contextvars.copy_context().run(both)
     assert "execute_tool get" in spans.finished
@@ -245,7 +240,7 @@ def test_an_end_in_a_copied_context_logs_no_error(spans, caplog):
 
 
 def test_an_event_that_was_not_begun_is_a_span_with_the_times_of_the_call(spans):
-    spans.tracer().end(None, event(time=1000.0, latency=0.5))
+    spans.tracer().end(None, make_event(time=1000.0, latency=0.5))
     (span,) = spans.exporter.get_finished_spans()
     assert span.start_time == 1000 * 10**9
     assert span.end_time - span.start_time == 5 * 10**8
@@ -257,7 +252,7 @@ def test_an_event_that_was_not_begun_is_a_span_with_the_times_of_the_call(spans)
 def test_broken_text_from_a_caller_is_made_fit_for_an_exporter(spans):
     tracer = spans.tracer()
     token = tracer.begin(None, ToolCall("a::\ud800", {}, "c\udfff"), "s\ud800", "execute")
-    tracer.end(token, event(name="a::\ud800", definition_hash=None, code="tool.not_found", error="no \ud800"))
+    tracer.end(token, make_event(name="a::\ud800", definition_hash=None, code="tool.not_found", error="no \ud800"))
     (span,) = spans.exporter.get_finished_spans()
     for text in [*span.attributes.values(), span.status.description]:
         assert str(text).encode("utf-8")
@@ -266,8 +261,8 @@ def test_broken_text_from_a_caller_is_made_fit_for_an_exporter(spans):
 def test_without_an_sdk_nothing_is_recorded_and_nothing_fails():
     tracer = Tracer([OpenTelemetrySink(trace.NoOpTracerProvider())], arguments=True)
     token = tracer.begin(TOOL, CALL, "s1", "execute")
-    tracer.end(token, event(arguments={}))
-    tracer.end(None, event(code="tool.denied"))
+    tracer.end(token, make_event(arguments={}))
+    tracer.end(None, make_event(code="tool.denied"))
     tracer.close()
     assert tracer.failures == {}
 
@@ -292,7 +287,7 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch):
 
 
 def test_what_a_script_printed_is_told_from_its_end(spans):
-    for told in (event(stdout="x" * 5000 + "end\n", stderr="hunter22\n"), event()):
+    for told in (make_event(stdout="x" * 5000 + "end\n", stderr="hunter22\n"), make_event()):
         tracer = spans.tracer(redactor=Redactor(["hunter22"]))
         tracer.end(tracer.begin(TOOL, CALL, "s1", "execute"), told)
     with_them, without = (span.attributes for span in spans.exporter.get_finished_spans())

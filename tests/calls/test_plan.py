@@ -272,22 +272,6 @@ def test_named_cases_are_the_same_both_ways(check):
     assert engines[0].state_hash("s") == engines[1].state_hash("s")
 
 
-def test_a_plan_is_made_once_for_each_mode_and_anew_for_another_snapshot():
-    registry = named()
-    engine = PythonToolEngine(registry)
-    engine.setup("s")
-    engine.execute("s", [call("add", x=1), ToolCall("n::add", {"x": 2}, "id")])
-    engine.simulate("s", [call("add", x=1)])
-    executed, simulated = (
-        engine._path.plans["execute", engine.tool_registry.snapshot],
-        engine._path.plans["simulate", engine.tool_registry.snapshot],
-    )
-    assert [plan.name for plan in executed.values()] == [plan.name for plan in simulated.values()] == ["n::add"]
-    assert executed is engine._path.plans["execute", engine.tool_registry.snapshot] and executed is not simulated
-    registry.remove("n::half")
-    assert engine._path.plans["execute", engine.tool_registry.snapshot] is not executed
-
-
 def test_a_plan_leaves_out_what_a_tool_and_its_engine_do_not_need():
     def read(x: int) -> str:
         return str(x)

@@ -7,17 +7,12 @@ import stat
 import threading
 
 import pytest
+from call_support import make_event
 from warm_python import warm_toolyard
 
-from toolyard.calls.call_event import CallEvent
 from toolyard.calls.sinks import JsonlSink, LoggingSink
 from toolyard.calls.tracer import Tracer
 from toolyard.model.errors import ConfigError
-
-
-def event(**changes):
-    fields = {"time": 1.5, "latency": 0.25, "mode": "execute", "session_id": "s1", "name": "weather::get"}
-    return CallEvent(**{**fields, "definition_hash": "h", **changes})
 
 
 def lines(path):
@@ -26,7 +21,7 @@ def lines(path):
 
 def test_a_call_is_one_readable_line_and_carries_the_event(caplog):
     caplog.set_level(logging.DEBUG, "toolyard.calls")
-    LoggingSink().emit(event(seq=3, engine="python", call_id="c1", attempts=2))
+    LoggingSink().emit(make_event(seq=3, engine="python", call_id="c1", attempts=2))
     (record,) = caplog.records
     assert record.levelno == logging.INFO
     assert record.getMessage() == (
@@ -39,7 +34,7 @@ def test_a_call_is_one_readable_line_and_carries_the_event(caplog):
 
 def test_a_failed_call_is_a_warning_that_says_code_and_effect(caplog):
     caplog.set_level(logging.DEBUG, "mine")
-    LoggingSink("mine", "debug").emit(event(code="tool.timeout", error="too slow", effect="unknown"))
+    LoggingSink("mine", "debug").emit(make_event(code="tool.timeout", error="too slow", effect="unknown"))
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage().endswith("250.0ms tool.timeout effect=unknown too slow")
@@ -47,7 +42,7 @@ def test_a_failed_call_is_a_warning_that_says_code_and_effect(caplog):
 
 def test_a_sink_at_error_level_does_not_lower_failures_to_warnings(caplog):
     sink = LoggingSink(logging.getLogger("mine"), "error")
-    sink.emit(event(code="tool.timeout"))
+    sink.emit(make_event(code="tool.timeout"))
     assert caplog.records[0].levelno == logging.ERROR
     sink.close()
 
@@ -55,7 +50,7 @@ def test_a_sink_at_error_level_does_not_lower_failures_to_warnings(caplog):
 def test_no_text_of_a_call_can_forge_a_log_line_or_fill_the_log(caplog):
     caplog.set_level(logging.INFO)
     LoggingSink().emit(
-        event(name="a\nb", session_id="s\r\u2028", code="tool.not_found", error="\x1b[2J" + "x" * 100_000)
+        make_event(name="a\nb", session_id="s\r\u2028", code="tool.not_found", error="\x1b[2J" + "x" * 100_000)
     )
     message = caplog.records[0].getMessage()
     assert message.isprintable()
@@ -65,7 +60,7 @@ def test_no_text_of_a_call_can_forge_a_log_line_or_fill_the_log(caplog):
 
 def test_nothing_is_formatted_when_the_logger_does_not_listen(caplog):
     caplog.set_level(logging.ERROR)
-    LoggingSink().emit(event())
+    LoggingSink().emit(make_event())
     assert caplog.records == []
 
 
@@ -77,8 +72,8 @@ def test_an_unknown_level_is_told():
 def test_each_event_is_a_json_line_in_a_private_file_in_a_new_folder(tmp_path):
     path = tmp_path / "a" / "b" / "calls.jsonl"
     sink = JsonlSink(path)
-    sink.emit(event(arguments={"q": "zwei\nZeilen"}))
-    sink.emit(event(code="tool.denied", error="no", effect="none"))
+    sink.emit(make_event(arguments={"q": "zwei\nZeilen"}))
+    sink.emit(make_event(code="tool.denied", error="no", effect="none"))
     sink.close()
     first, second = lines(path)
     assert first["arguments"] == {"q": "zwei\nZeilen"}
@@ -90,7 +85,7 @@ def test_a_file_that_is_there_is_appended_to(tmp_path):
     path = tmp_path / "calls.jsonl"
     for seq in range(3):
         sink = JsonlSink(path)
-        sink.emit(event(seq=seq))
+        sink.emit(make_event(seq=seq))
         sink.close()
     assert [line["seq"] for line in lines(path)] == [0, 1, 2]
 
@@ -105,7 +100,7 @@ def test_many_threads_write_whole_lines_and_lose_none(tmp_path):
     path = tmp_path / "calls.jsonl"
     sink = JsonlSink(path)
     threads = [
-        threading.Thread(target=lambda n: [sink.emit(event(seq=n * 100 + m)) for m in range(100)], args=(n,))
+        threading.Thread(target=lambda n: [sink.emit(make_event(seq=n * 100 + m)) for m in range(100)], args=(n,))
         for n in range(8)
     ]
     for thread in threads:
@@ -121,7 +116,7 @@ def test_after_close_an_event_is_counted_as_lost_and_the_call_goes_on(tmp_path):
     tracer = Tracer([sink])
     tracer.close()
     tracer.close()
-    tracer.end(None, event())
+    tracer.end(None, make_event())
     assert tracer.failures == {"jsonl:calls.jsonl": 1}
     assert lines(tmp_path / "calls.jsonl") == []
 
@@ -130,7 +125,7 @@ def test_a_full_file_is_moved_aside_once_and_no_line_is_cut(tmp_path):
     path = tmp_path / "calls.jsonl"
     sink = JsonlSink(path, max_bytes=500)
     for seq in range(20):
-        sink.emit(event(seq=seq))
+        sink.emit(make_event(seq=seq))
     sink.close()
     old = lines(tmp_path / "calls.jsonl.1")
     new = lines(path)
@@ -145,8 +140,8 @@ def test_a_full_file_is_moved_aside_once_and_no_line_is_cut(tmp_path):
 def test_a_line_longer_than_the_limit_goes_in_whole(tmp_path):
     path = tmp_path / "calls.jsonl"
     sink = JsonlSink(path, max_bytes=10)
-    sink.emit(event(seq=1))
-    sink.emit(event(seq=2))
+    sink.emit(make_event(seq=1))
+    sink.emit(make_event(seq=2))
     sink.close()
     assert [line["seq"] for line in lines(path)] == [2]
     assert [line["seq"] for line in lines(tmp_path / "calls.jsonl.1")] == [1]
@@ -155,10 +150,10 @@ def test_a_line_longer_than_the_limit_goes_in_whole(tmp_path):
 def test_a_sink_follows_when_another_has_moved_the_file(tmp_path):
     path = tmp_path / "calls.jsonl"
     mine, other = JsonlSink(path, max_bytes=10_000), JsonlSink(path, max_bytes=10_000)
-    mine.emit(event(seq=1))
+    mine.emit(make_event(seq=1))
     os.replace(path, f"{path}.1")
-    other.emit(event(seq=2))
-    mine.emit(event(seq=3))
+    other.emit(make_event(seq=2))
+    mine.emit(make_event(seq=3))
     assert [line["seq"] for line in lines(path)] == [2, 3]
     mine.close()
     other.close()
@@ -188,7 +183,7 @@ def test_several_processes_share_a_file_and_move_it_without_losing_more_than_the
 
 def test_a_full_disk_is_a_counted_failure_and_no_error_of_the_call():
     tracer = Tracer([JsonlSink("/dev/full")])
-    tracer.end(None, event())
+    tracer.end(None, make_event())
     assert sum(tracer.failures.values()) == 1
     tracer.close()
 
@@ -199,9 +194,9 @@ def test_after_half_a_line_the_next_begins_on_a_new_one(tmp_path, monkeypatch):
     real = os.write
     monkeypatch.setattr("os.write", lambda fd, data: real(fd, data[:7]))
     with pytest.raises(OSError, match="only 7 of"):
-        sink.emit(event(seq=1))
+        sink.emit(make_event(seq=1))
     monkeypatch.setattr("os.write", real)
-    sink.emit(event(seq=2))
+    sink.emit(make_event(seq=2))
     sink.close()
     half, whole = path.read_text().splitlines()
     assert len(half) == 7

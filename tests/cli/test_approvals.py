@@ -166,7 +166,7 @@ def test_the_list_shows_what_waits_or_what_was_asked_for_and_no_secret(capsys):
     listed = as_json(capsys, "approvals", "list", "yard.yaml", "--state", "all")[1]
     assert [each["state"] for each in listed] == ["pending", "denied"]
     told = output(capsys, "approvals", "show", "yard.yaml", second)[1]
-    assert "cannot be foreseen" in told and "ask desk::*" in told and "hunter2" not in told
+    assert "cannot be predicted" in told and "ask desk::*" in told and "hunter2" not in told
 
 
 class Terminal:
@@ -204,7 +204,7 @@ class TestTerminal:
     def test_whoever_sits_there_sees_the_call_and_approves_it(self, capsys, folder):
         terminal = Terminal("yard.yaml", "desk::pay", "amount=5", "password=hunter2hunter2")
         seen = terminal.read_until("[a]pprove / [d]eny: ")
-        assert "desk::pay needs your approval" in seen and '"amount": 5' in seen and "cannot be foreseen" in seen
+        assert "desk::pay needs your approval" in seen and '"amount": 5' in seen and "cannot be predicted" in seen
         # What was typed is echoed; what was given on the command line is redacted.
         assert "hunter2" not in seen and paid(folder) == []
         terminal.type("perhaps\n")

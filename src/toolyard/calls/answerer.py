@@ -73,7 +73,7 @@ class SimulatedAnswerer:
         self.gates, self.threads = self._answerer.gates, self._answerer.threads
         self.idempotent = self._answerer.idempotent
 
-    def foresees(self, tool: Tool) -> str | None:
+    def name_predictor(self, tool: Tool) -> str | None:
         """What makes the preview, in words; None if the answer would be invented or might have effects."""
         if self.stands_in:
             return None if self.name == SCHEMA_SIMULATOR else f"{self.name} (simulate_with)"

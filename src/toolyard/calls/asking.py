@@ -135,7 +135,7 @@ def _obtain_approval(
         standing = yield _use_store(path, partial(approvals.claim, draft), undo=approvals.release)
         if standing is None:
             if draft.preview is None:
-                preview = yield from _foresee_call(run, path, batch, session, call, line, bound)
+                preview = yield from _predict_call(run, path, batch, session, call, line, bound)
                 draft = replace(draft, preview=preview)
             standing = yield _use_store(path, partial(approvals.hold, draft, line.rule.expires), is_long=True)
     if standing.state == "pending" and asked.policy.approver is not None:
@@ -226,7 +226,7 @@ def _tell_approval(approval: Approval) -> dict[str, str]:
     return {"id": approval.id, "state": approval.state, "expires": format_time(approval.expires)}
 
 
-def _foresee_call(
+def _predict_call(
     run: RunCall, path: CallPath, batch: Batch, session: Session, call: ToolCall, line: RuleLine, bound: Bound
 ) -> Flow:
     """The `Preview` of a call that is about to be held. If none can be made, it says why; errors do not propagate."""
@@ -238,7 +238,7 @@ def _foresee_call(
     except CallError as error:
         return Preview(why_not=_show_line(path.redactor.text(str(error))))
     simulated = cast("SimulatedAnswerer", plan.engine)
-    maker = simulated.foresees(bound.tool)
+    maker = simulated.name_predictor(bound.tool)
     if maker is None:
         return Preview(why_not="only running it would show; simulate_with in the config names a simulation that can")
     draft = session.draft() if session.kept else Session.alone(session.key.owner, "simulate")
@@ -248,8 +248,8 @@ def _foresee_call(
         result: ToolResult = yield from run(path.past_policy(), plans, inner, draft, call)
     except Exception as error:  # noqa: BLE001 - the call can be held and decided without a preview
         # Only the type: the message may quote the arguments.
-        _log.warning("%s could not be foreseen: %s", bound.tool.qualified_name, type(error).__name__)
-        return Preview(why_not=f"foreseeing it failed with {type(error).__name__}")
+        _log.warning("%s could not be predicted: %s", bound.tool.qualified_name, type(error).__name__)
+        return Preview(why_not=f"predicting it failed with {type(error).__name__}")
     preview = Preview(maker=maker, is_stand_in=simulated.stands_in, code=_code_of(result))
     return (yield offload(path.threads, _show_effects, path, preview, result, session.state, draft.state))
 
@@ -263,12 +263,12 @@ def _make_outcome(path: CallPath, approval: Approval, result: ToolResult, before
     """What the call did, and how that differs from its preview."""
     info, code = result.error_info, _code_of(result)
     changes = _describe_changes(path, before, after)
-    foreseen, differences = approval.preview or Preview(), []
-    if foreseen.maker is not None and foreseen.code != code:
-        differences.append(f"foreseen to end with {foreseen.code}, and ended with {code}")
-    if foreseen.maker is not None and not foreseen.is_stand_in:
-        differences += [f"foreseen, but did not happen: {line}" for line in foreseen.changes if line not in changes]
-        differences += [f"happened, but was not foreseen: {line}" for line in changes if line not in foreseen.changes]
+    predicted, differences = approval.preview or Preview(), []
+    if predicted.maker is not None and predicted.code != code:
+        differences.append(f"predicted to end with {predicted.code}, and ended with {code}")
+    if predicted.maker is not None and not predicted.is_stand_in:
+        differences += [f"predicted, but did not happen: {line}" for line in predicted.changes if line not in changes]
+        differences += [f"happened, but was not predicted: {line}" for line in changes if line not in predicted.changes]
     effect = None if info is None else info.effect
     return Outcome(code=code, effect=effect, changes=changes, differences=tuple(differences))
 

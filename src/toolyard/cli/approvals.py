@@ -125,9 +125,9 @@ def _describe_call(approval: Approval) -> list[str]:
 
 def _describe_preview(preview: Preview) -> list[str]:
     if preview.maker is None:
-        return [f"  cannot be foreseen: {preview.why_not}"]
+        return [f"  cannot be predicted: {preview.why_not}"]
     return [
-        f"  foreseen by {preview.maker}: {preview.code} {shorten(preview.result, _WIDE)}",
+        f"  predicted by {preview.maker}: {preview.code} {shorten(preview.result, _WIDE)}",
         *(f"    {line}" for line in preview.changes or ("nothing in the session changes",)),
     ]
 

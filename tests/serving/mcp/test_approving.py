@@ -60,7 +60,7 @@ class TestAsked:
             result = await call(f"{yard.url}/mcp", person("accept", asked, reason="fine"), mode)
             assert result.structured_content == {"result": 5} and PAID == [5]
             [message] = asked
-            assert "bank::pay" in message and '"amount":5' in message and "cannot be foreseen" in message
+            assert "bank::pay" in message and '"amount":5' in message and "cannot be predicted" in message
             [record] = yard.service.yard.tool_engine.approvals.list().approvals
             assert (record.state, record.decided_by, record.reason) == ("used", "anonymous", "fine")
 

@@ -86,7 +86,7 @@ def test_a_held_call_is_a_202_with_the_place_of_its_approval_and_runs_when_it_is
             *("pending", 5, "agent"),
             False,
         )
-        assert "why_not" in mine["preview"], "what cannot be foreseen is said"
+        assert "why_not" in mine["preview"], "what cannot be predicted is said"
         decided = decide(yard, approval_id, reason="it is fine").json
         assert (decided["state"], decided["decided_by"], decided["reason"]) == ("approved", "boss", "it is fine")
         assert PAID == [], "approving runs nothing"

@@ -14,9 +14,10 @@ import msgspec
 from msgspec import UNSET, Meta, structs
 
 from toolyard.calls.answerer import Answerer
-from toolyard.calls.attempts import answer_flow, behind_a_cassette
+from toolyard.calls.attempts import answer_flow
 from toolyard.calls.drive import Flow, deadline_error, drive_or_await
 from toolyard.calls.failure import is_own_exception, redact_info
+from toolyard.calls.fault_effects import behind_a_cassette
 from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import plain_answer

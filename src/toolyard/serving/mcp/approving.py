@@ -115,9 +115,9 @@ def describe_question(approval: Approval) -> Json:
     lines = [f"Approve this call of {approval.tool}?", f"arguments: {encode(approval.arguments).decode()}"]
     preview = approval.preview
     if preview is not None and preview.maker is not None:
-        lines += [f"foreseen by {preview.maker}: {preview.code}", *preview.changes]
+        lines += [f"predicted by {preview.maker}: {preview.code}", *preview.changes]
     elif preview is not None:
-        lines.append(f"cannot be foreseen: {preview.why_not}")
+        lines.append(f"cannot be predicted: {preview.why_not}")
     message = "\n".join(lines)
     if len(message) > _LONGEST:
         hidden = f"{len(message) - _LONGEST:,} more characters are NOT shown"

@@ -1,11 +1,13 @@
-"""One event per call, with the facts of that call."""
+"""One event per call, with the facts of that call, and as JSON whatever they are."""
 
 import asyncio
+import json
 
 import pytest
-from call_support import SOON, Hung, Listener, Spans, call, engine_of, registry_of
+from call_support import SOON, Hung, Listener, Spans, call, engine_of, make_event, registry_of
 from msgspec import UNSET
 
+from toolyard.calls.call_event import json_bytes
 from toolyard.calls.policy import Policy, Rule
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.base import ToolEngine
@@ -120,3 +122,19 @@ def test_what_an_engine_notes_is_told_without_secrets():
     engine.execute("s", [call("add", x=1), call("none")])
     assert listener.events[0].notes == {"history": {"dropped": 3}, "server": "of [redacted]"}
     assert listener.events[1].notes is None
+
+
+@pytest.mark.parametrize("value", ["\ud800", 2**64, -(2**64), 10**30, {"a": ["\udfff"]}, float("nan"), [1.5, None]])
+def test_json_is_made_of_any_value(value):
+    assert json_bytes(value).isascii()
+    json.loads(json_bytes(make_event(arguments=value)))
+
+
+def test_json_of_an_event_has_a_form_for_every_value_a_call_can_carry():
+    odd = make_event(arguments={"n": 2**80, "half": "\ud800", "neg": -(2**70)}, error="\udfff")
+    line = json_bytes(odd)
+    assert b"\n" not in line
+    back = json.loads(line)
+    assert back["arguments"] == {"n": 2**80, "half": "\ud800", "neg": -(2**70)}
+    assert back["error"] == "\udfff"
+    assert "result" not in back
