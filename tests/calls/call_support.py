@@ -15,6 +15,10 @@ from toolyard.registry.bind import bind
 from toolyard.registry.functions import function_tool
 from toolyard.sessions.sessions import Sessions
 
+SHORT = 0.25
+"""Long enough for a thread to begin on a busy machine, which these tests count on."""
+TINY = 0.02
+
 
 def registry_of(*functions, namespace="n", **options):
     registry = ToolRegistry()
@@ -55,6 +59,24 @@ def executions(engine, session="s"):
 def codes(engine, session="s"):
     """The error code of every entry; None for success."""
     return [item["tool_output"].get("error_info", {}).get("code") for item in executions(engine, session)]
+
+
+def is_free(engine, session="s"):
+    """True if no caller has the session's turn."""
+    return not engine.sessions.find(session).gate.busy
+
+
+def hanging_engine(**settings):
+    """A function that hangs until it is told to end, and an engine with it and a quick one."""
+    hung = Hung()
+
+    def hang():
+        return hung()
+
+    def quick(x: int) -> int:
+        return x
+
+    return hung, engine_of(hang, quick, **settings)
 
 
 def in_threads(*work):
