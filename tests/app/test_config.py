@@ -2,7 +2,8 @@ import pytest
 
 from toolyard import ConfigError
 from toolyard.app import build_registry
-from toolyard.app.config import read_anything, read_config, read_plugin_options
+from toolyard.app.config import read_anything, read_config
+from toolyard.app.plugin_options import read_plugin_options
 from toolyard.calls.policy import Budget, PolicyOptions, RuleOptions
 from toolyard.calls.tracer import JsonlOptions, TracingOptions
 from toolyard.plugins import LOADERS

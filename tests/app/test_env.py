@@ -2,7 +2,7 @@ import pytest
 
 from toolyard import ConfigError
 from toolyard.app import expand
-from toolyard.app.config import find_defaults
+from toolyard.app.secrets import find_variable_defaults
 from toolyard.schema.options import Variable
 
 
@@ -31,4 +31,4 @@ def test_who_asks_is_told_each_variable_and_whether_its_default_served():
     told = []
     expand("${X}${Y:-d}", env={"X": "3"}, found=lambda *seen: told.append(seen))
     assert told == [("X", "3", False), ("Y", "d", True)]
-    assert find_defaults({"a": ["${X:-one}", "${Y}"], "b": "${Z:-two}${W:-}", "c": 3}) == {"one", "two"}
+    assert find_variable_defaults({"a": ["${X:-one}", "${Y}"], "b": "${Z:-two}${W:-}", "c": 3}) == {"one", "two"}

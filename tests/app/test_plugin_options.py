@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from toolyard import ConfigError, ToolLoader, register_tool_loader
 from toolyard.app import build_registry
-from toolyard.app.config import plugin_options, read_plugin_options
+from toolyard.app.plugin_options import plugin_options, read_plugin_options
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, SESSION_STORES
 from toolyard.schema.options import Variable, option_schema
 

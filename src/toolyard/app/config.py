@@ -1,19 +1,13 @@
 """The config: the `tools:` block and those beside it, with `${VAR}` expanded. Reading is strict and opens nothing.
 
-The options of a plugin are derived from its class (`plugin_options`). Values of variables that are secret are collected
-here and removed from errors (`hide_secrets`).
+Values of variables that are secret are collected on the way, and removed from errors.
 """
 
 from __future__ import annotations
 
-import re
-import typing
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -27,18 +21,16 @@ from toolyard.app.blocks import (
     SessionsBlock,
     is_config,
 )
+from toolyard.app.plugin_options import plugin_options
+from toolyard.app.secrets import find_secrets, find_variable_defaults, hide_secrets
 from toolyard.calls.policy import PolicyOptions
-from toolyard.calls.settings import Settings
 from toolyard.calls.tracer import TracingOptions
-from toolyard.engines.base import ToolEngine
-from toolyard.engines.multi import MultiToolEngine
 from toolyard.links.http.auth_entry import is_blank
-from toolyard.model.errors import CallError, ConfigError, MalformedSource, ToolyardError
+from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.model.names import json_type, nearest, suggest
-from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.variables import VARIABLE, expand, expand_place
-from toolyard.plugins import SESSION_STORES, parameters_of
+from toolyard.parsing.variables import expand, expand_place
+from toolyard.plugins import SESSION_STORES
 from toolyard.schema.options import (
     ConfigOption,
     Text,
@@ -51,160 +43,8 @@ from toolyard.schema.options import (
     read_options,
     read_value,
 )
-from toolyard.sources.base import ToolLoader, recognise_document
-from toolyard.words.redactor import Redactor, looks_secret, names_a_secret
-
-_SHORTEST = 6
-_SHOWN = 60
-_START = 16
-_FLAGS = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null"})
-_WORDS = frozenset(
-    {
-        *("memory", "sqlite", "postgres", "normal", "strict", "release", "session", "python", "inline"),
-        *("warning", "critical", "external", "toolyard", "localhost", "default"),
-    }
-)
-"""Words of the config format itself; hiding one of them as a secret would hide it everywhere."""
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\]):\d{1,5}")
-_IDENTIFIER = re.compile(r"[A-Za-z_][\w.-]*")
-_PASSWORD = re.compile(r"(?i)password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))")
-
-
-def find_secrets(name: str, value: str, *, defaults: Iterable[str] = (), base: Path | None = None) -> list[str]:
-    """Texts to hide for a value that the environment gave for `${name}`; none if it is clearly not secret.
-
-    If the name indicates a secret, almost any value is hidden. Otherwise it is hidden as well, unless its form shows
-    that it is not secret, or the config has the same word as a default.
-    """
-    text = value.strip()
-    if not text or text.lower() in _FLAGS:
-        return []
-    if not looks_secret(name):
-        if _is_place(text, base):
-            return []
-        if not names_a_secret(name) and _is_plain(text, defaults):
-            return []
-    return [value, *_find_passwords(text)]
-
-
-def _is_plain(text: str, defaults: Iterable[str]) -> bool:
-    if len(text) < _SHORTEST or text.lower() in _WORDS or _NUMBER.fullmatch(text) or _HOST_AND_PORT.fullmatch(text):
-        return True
-    return bool(_IDENTIFIER.fullmatch(text)) and text in defaults
-
-
-def _is_place(text: str, base: Path | None) -> bool:
-    """True for a URL without credentials, or a path that exists or could exist."""
-    if "://" in text:
-        try:
-            url = urlsplit(text)
-            return "@" not in text and not url.query and not url.fragment and bool(url.netloc or url.path)
-        except ValueError:
-            return False
-    try:
-        path = Path(text)
-        if path.is_absolute() and len(path.parts) > 2 and path.parent.is_dir():
-            return True
-        return path.exists() or ((base or Path()) / path).exists()
-    except (OSError, ValueError):
-        return False
-
-
-def _find_passwords(text: str) -> list[str]:
-    """The parts of a connection string that errors may quote on their own."""
-    found = [part for match in _PASSWORD.finditer(text) for part in match.groups() if part]
-    if "://" in text and "@" in text:
-        user = text.split("://", 1)[1].rpartition("@")[0]
-        password = user.partition(":")[2]
-        found += [password, unquote(password)]
-    return [part for part in found if len(part) >= _SHORTEST]
-
-
-@contextmanager
-def hide_secrets(secrets: Iterable[str]) -> Iterator[None]:
-    """Remove secrets from any `ToolyardError` raised inside. The error keeps its identity, class and fields.
-
-    `secrets` is read when the error is raised, so it may be extended inside the block.
-    """
-    try:
-        yield
-    except ToolyardError as error:
-        _clean_error(error, _make_redactor(secrets))
-        raise
-
-
-def clean_report(report: LoadReport, secrets: Iterable[str]) -> LoadReport:
-    """The report without secrets in its errors and rejections."""
-    return LoadReport(tuple(_clean_source(source, secrets) for source in report.sources))
-
-
-def _clean_source(report: SourceReport, secrets: Iterable[str]) -> SourceReport:
-    if not report.rejected and report.error is None:
-        return report
-    text = _make_redactor(secrets).text
-    rejected = tuple(
-        msgspec.structs.replace(item, where=text(item.where), reason=text(item.reason)) for item in report.rejected
-    )
-    error = None if report.error is None else text(report.error)
-    return msgspec.structs.replace(report, source=text(report.source), rejected=rejected, error=error)
-
-
-def _make_redactor(secrets: Iterable[str]) -> Redactor:
-    known = list(secrets)
-    # Errors show long values truncated, so match them by their beginning.
-    long = [secret.strip() for secret in known if len(secret.strip()) > _SHOWN]
-    starts = {start for secret in long for start in (secret[:_START], repr(secret)[1:-1][:_START])}
-    return Redactor(known, patterns=[re.escape(start) + r"[^\s'\"]*" for start in sorted(starts)])
-
-
-def _clean_error(error: ToolyardError, redactor: Redactor) -> None:
-    chain = list(_list_chained_errors(error))
-    error.args = tuple(_clean_value(value, redactor) for value in error.args)
-    for name, value in list(vars(error).items()):
-        setattr(error, name, _clean_value(value, redactor))
-    if isinstance(error, CallError):
-        error.info = msgspec.convert(redactor.value(msgspec.to_builtins(error.info)), type(error.info))
-    if any(_shows_secret(other, redactor) for other in chain):
-        error.__cause__ = error.__context__ = None
-        error.__suppress_context__ = True
-
-
-def _clean_value(value: Any, redactor: Redactor) -> Any:
-    if isinstance(value, str):
-        return redactor.text(value)
-    if type(value) in (list, tuple):
-        return type(value)(_clean_value(item, redactor) for item in value)
-    return value
-
-
-def _list_chained_errors(error: BaseException) -> Iterator[BaseException]:
-    """Every exception chained to this one, directly or indirectly."""
-    seen = {id(error)}
-    waiting = [error.__cause__, error.__context__]
-    while waiting:
-        other = waiting.pop()
-        if other is not None and id(other) not in seen:
-            seen.add(id(other))
-            yield other
-            waiting += [other.__cause__, other.__context__]
-
-
-def _shows_secret(error: BaseException, redactor: Redactor) -> bool:
-    try:
-        text = f"{error} {error!r} {vars(error)!r} {getattr(error, 'filename', '')}"
-    except Exception:  # noqa: BLE001 - if it cannot be checked, do not pass it on
-        return True
-    return redactor.text(text) != text
-
-
-def find_defaults(value: Any) -> set[str]:
-    """All defaults of variables in a config."""
-    if isinstance(value, str):
-        return {match[2] for match in VARIABLE.finditer(value) if match[2]}
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return {default for item in items for default in find_defaults(item)}
-
+from toolyard.sources.base import recognise_document
+from toolyard.words.redactor import looks_secret
 
 T = TypeVar("T")
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
@@ -230,70 +70,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Config({self.where!r}, {len(self.loaders)} sources, {len(self.engines)} engines)"
-
-
-WIRED = ("registry", "name", "sessions", "policy", "tracer", "redactor")
-"""Options of engines that are set from other parts of the config."""
-_ROUTES = ("engines", "sources", "bindings", "default")
-
-
-def wired_options(cls: type) -> tuple[str, ...]:
-    """Options of the plugin that a config cannot set, because they come from its other parts."""
-    if not issubclass(cls, ToolEngine):
-        return ()
-    return (*WIRED, *_ROUTES) if issubclass(cls, MultiToolEngine) else WIRED
-
-
-@lru_cache(maxsize=256)
-def plugin_options(cls: Any) -> Mapping[str, ConfigOption]:
-    """The options that a config may give, by name.
-
-    Description and limits come from the field of the same name in one of the class's `option_structs`, else from the
-    annotation: `Annotated[int, Meta(ge=1, description="...")]`.
-    """
-    hints, hidden = _hints_of(cls), wired_options(cls)
-    shared = {key: option for struct in _structs_of(cls) for key, option in options_of(struct).items()}
-    found: dict[str, ConfigOption] = {}
-    for name, parameter in parameters_of(cls).items():
-        if name in hidden or parameter.kind is parameter.VAR_KEYWORD:
-            continue
-        wanted = shared[name].type if name in shared else option_type(hints.get(name, Any))
-        if parameter.default is None and all(branch.kind not in ("null", "any") for branch in wanted.all):
-            wanted = msgspec.structs.replace(wanted, others=(*wanted.others, option_type(None)))
-        needed = parameter.default is parameter.empty
-        found[name] = ConfigOption(name, wanted, msgspec.NODEFAULT if needed else parameter.default, needed)
-    return found
-
-
-def read_plugin_options(cls: type, given: Mapping[str, Any], where: str, base: Path | None = None) -> dict[str, Any]:
-    """The options converted to the class's types; unknown ones are passed on, for the plugin table to refuse."""
-    known = plugin_options(cls)
-    return {
-        name: read_value(known[name].type if name in known else option_type(Any), value, f"{where}.{name}", base=base)
-        for name, value in given.items()
-    }
-
-
-def _structs_of(cls: type) -> tuple[type[msgspec.Struct], ...]:
-    own: tuple[type[msgspec.Struct], ...] = getattr(cls, "option_structs", ())
-    return (Settings, *own) if issubclass(cls, ToolEngine) else own
-
-
-def _hints_of(cls: type) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for owner in reversed(cls.__mro__):
-        init = owner.__dict__.get("__init__")
-        if init is None or owner is object:
-            continue
-        try:
-            found.update(typing.get_type_hints(init, include_extras=True))
-        except (NameError, TypeError):
-            continue  # ignore annotations that only type checkers can resolve
-    if issubclass(cls, ToolLoader):
-        # Their `__init__` accepts any text and checks it; the allowed values are annotated on the attribute.
-        declared = typing.get_type_hints(ToolLoader, include_extras=True)
-        found |= {name: declared[name] for name in ("on_error", "on_duplicate") if found.get(name) is str}
-    return found
 
 
 def store_names() -> list[str]:
@@ -360,7 +136,7 @@ def read_config(document: Any, *, base: Path, where: str = "config", env: Mappin
     """Read a parsed document; relative paths are resolved against `base`."""
     if not isinstance(document, Mapping):
         raise ConfigError(f"{where}: a config is a mapping with a 'tools' key, not {json_type(document)}")
-    reader = _ConfigReader(where, base, env, find_defaults(document))
+    reader = _ConfigReader(where, base, env, find_variable_defaults(document))
     # The list is evaluated when an error is raised, and then contains the secrets found so far.
     with hide_secrets(reader.secrets):
         return reader.read(dict(document))

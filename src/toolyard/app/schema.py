@@ -6,7 +6,8 @@ import inspect
 from typing import Any
 
 from toolyard.app.blocks import MEMORY, ServerBlock, SessionsBlock
-from toolyard.app.config import common_options, options_of_store, plugin_options, store_names, wired_options
+from toolyard.app.config import common_options, options_of_store, store_names
+from toolyard.app.plugin_options import list_wired_options, plugin_options
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import PluginError
@@ -128,7 +129,7 @@ def _plugin_schema(name: str, cls: type, engine: bool) -> dict[str, Any]:
         properties["engine"] = {"type": ["string", "null"], "description": "A name under tools.engines."}
     properties |= {name: _with_variables(option_schema(option)) for name, option in known.items()}
     if open_ended:
-        properties |= dict.fromkeys(wired_options(cls), False)
+        properties |= dict.fromkeys(list_wired_options(cls), False)
     needed = [name for name, option in known.items() if option.required]
     closed = {} if open_ended else {"additionalProperties": False}
     return {

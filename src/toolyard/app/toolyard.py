@@ -11,16 +11,9 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from toolyard.app.blocks import MEMORY, PluginEntry, SessionsBlock
-from toolyard.app.config import (
-    Config,
-    ConfigLike,
-    clean_report,
-    hide_secrets,
-    plugin_options,
-    read_anything,
-    read_plugin_options,
-    wired_options,
-)
+from toolyard.app.config import Config, ConfigLike, read_anything
+from toolyard.app.plugin_options import list_wired_options, plugin_options, read_plugin_options
+from toolyard.app.secrets import clean_report, hide_secrets
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer, read_log_options
 from toolyard.engines.base import ToolEngine
@@ -391,7 +384,7 @@ def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
 
 def _check_not_wired(entry: PluginEntry) -> None:
     try:
-        wired = wired_options(ENGINES.get(entry.type))
+        wired = list_wired_options(ENGINES.get(entry.type))
     except PluginError as error:
         raise ConfigError(f"{entry.where}: {error}") from None
     for option in entry.options:
