@@ -174,6 +174,7 @@ def test_properties_beside_the_name_are_the_parameters():
     [
         {"form": [{"name": "a", "type": "string"}]},
         {"fields": {"a": {"type": "string"}}},
+        {"description": "d", "fields": {"a": {"description": "Which one.", "example": 1}}},
         {"signature": SCHEMA},
         {"description": "d", "signature": "t(a: str, b: int = 3) -> str"},
         {"arguments": "a: string"},
@@ -359,3 +360,31 @@ def test_parameters_told_by_sentences_that_begin_with_a_type_keep_type_text_and_
         "required": ["id"],
     }
     assert not read({"name": "t", "description": "d", "parameters": {"description": "Note: x", "type": "object"}})[1]
+
+
+def test_the_fields_of_a_home_assistant_action_are_its_parameters_with_types_from_their_selectors():
+    fields = {
+        "level": {"description": "How bright.", "required": True, "selector": {"number": {"min": 0, "max": 255}}},
+        "flash": {"selector": {"select": {"options": ["long", {"label": "Short", "value": "short"}]}}},
+        "areas": {"example": "[kitchen]", "selector": {"text": {"multiple": True}}},
+        "color": {"selector": {"color_rgb": None}},
+        "advanced": {
+            "collapsed": True,
+            "fields": {"white": {"description": "Only white.", "selector": {"boolean": None}}},
+        },
+    }
+    raw = {"name": "turn_on", "description": "Turn on a light.", "target": {"entity": {}}, "fields": fields}
+    tool, changes = read(raw)
+    assert tool.metadata == {"target": {"entity": {}}}
+    assert [change.what for change in changes] == ["'fields' read as 'parameters'"]
+    assert admit_schema(tool.parameters).schema == {
+        "type": "object",
+        "properties": {
+            "level": {"type": "number", "minimum": 0, "maximum": 255, "description": "How bright."},
+            "flash": {"type": "string", "enum": ["long", "short"]},
+            "areas": {"type": "array", "items": {"type": "string"}, "example": "[kitchen]"},
+            "color": {},
+            "white": {"type": "boolean", "description": "Only white."},
+        },
+        "required": ["level"],
+    }

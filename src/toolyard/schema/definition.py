@@ -1,7 +1,8 @@
 """Read catalog entries of any dialect into the fields of a `Tool`, with a note of every change.
 
 OpenAI wraps a function, Anthropic writes `input_schema`, MCP `inputSchema` and `annotations`, ARP `returns`; other
-catalogs list parameters under `arguments`, `inputs`, `input_parameters`, or in two lists, of which one is optional.
+catalogs list parameters under `arguments`, `inputs`, `input_parameters`, in two lists, of which one is optional, or as
+Home Assistant's `fields`, whose selectors are types.
 Unknown keys belong to the user and go to `metadata`; one that looks like parameters is noted, so that no parameters are
 lost silently. The contents of the schemas are handled by `normalise`.
 """
@@ -62,6 +63,12 @@ _EMPTY_KEYWORDS = SCHEMA_MAPS | {"type", "required", "additionalProperties", "$s
 _PARAMETER_KEYWORDS = frozenset(
     {"type", "description", "desc", "enum", "default", "required", "schema", "$ref", "anyOf"}
 )
+_SELECTED_TYPES = {
+    "boolean": "boolean",
+    "number": "number",
+    **dict.fromkeys(("text", "template", "select", "date", "time", "datetime", "icon"), "string"),
+}
+"""Types of the values that a selector of Home Assistant offers; those of other selectors are left open."""
 _PARAMETERS_IN_TEXT = re.compile(
     r"^[ \t]*[#* ]*(?:Args|Arguments|Params|Parameters|Inputs?)[:* ]*\n\s*(?:[-*`]|\w+ ?[:(])"
     r"|[:@]param(?:eter)?\s+\S"
@@ -253,11 +260,43 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
         changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key, _ in halves)
         items = [_flag_required(item, match[1] != "optional") for key, match in halves for item in entry[key]]
         return items, used | {key for key, _ in halves}
+    fields = _list_fields(entry.get("fields"))
+    if any("selector" in field for field in fields.values()):
+        changes.append(Change("/fields", "'fields' read as 'parameters'"))
+        return {name: _read_field(field) for name, field in fields.items()}, used | {"fields"}
     if isinstance(entry.get("properties"), (dict, list)):
         changes.append(Change("/properties", "'properties' beside the name read as 'parameters'"))
         own = {key: entry[key] for key in ("type", "required", "additionalProperties", "$defs") if key in entry}
         return {**own, "type": "object", "properties": entry["properties"]}, used | own.keys() | {"properties"}
     return schema, used
+
+
+def _list_fields(fields: Any) -> dict[str, dict[str, Any]]:
+    """The fields of a Home Assistant action, those of collapsed groups among them; empty for anything else."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, field in fields.items() if isinstance(fields, dict) else ():
+        if not isinstance(field, dict):
+            return {}
+        found |= _list_fields(field["fields"]) if isinstance(field.get("fields"), dict) else {name: field}
+    return found
+
+
+def _read_field(field: dict[str, Any]) -> dict[str, Any]:
+    selector = field.get("selector")
+    rest = {key: value for key, value in field.items() if key != "selector"}
+    return {**_read_selector(selector), **rest} if isinstance(selector, dict) else rest
+
+
+def _read_selector(selector: dict[str, Any]) -> dict[str, Any]:
+    kind, said = next(iter(selector.items()), ("", None))
+    options = said if isinstance(said, dict) else {}
+    schema: dict[str, Any] = {"type": _SELECTED_TYPES[kind]} if kind in _SELECTED_TYPES else {}
+    if kind == "number":
+        schema |= {limit: options[key] for key, limit in (("min", "minimum"), ("max", "maximum")) if key in options}
+    listed = options.get("options")
+    if kind == "select" and isinstance(listed, list) and listed and options.get("custom_value") is not True:
+        schema["enum"] = [item.get("value") if isinstance(item, dict) else item for item in listed]
+    return {"type": "array", "items": schema} if options.get("multiple") is True else schema
 
 
 def _join_locations(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]] | None:
@@ -388,7 +427,8 @@ def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, descripti
     """Note parameters that seem to be in another place than where they were looked for."""
     for key, value in metadata.items():
         within = value.values() if isinstance(value, dict) and not parameters else ()
-        if any(map(looks_like_parameters, (value, *within))) or (value and _INPUT.fullmatch(_fold_key(key))):
+        lost = any(map(looks_like_parameters, (value, *within))) or (value and _INPUT.fullmatch(_fold_key(key)))
+        if lost or (key == "fields" and isinstance(value, dict) and looks_like_parameters(value, named=True)):
             changes.append(Change(pointer_of((key,)), f"{key!r} looks like parameters; it is kept as metadata"))
     unread = find_unknown_keys(parameters) if isinstance(parameters, dict) and "properties" not in parameters else ()
     for key in unread:
