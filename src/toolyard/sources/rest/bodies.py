@@ -15,7 +15,6 @@ from toolyard.links.http.media import MediaKind, bare_media_type, choose_media_t
 from toolyard.model.bindings import OTHER_PARTS, RestPart
 from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
-from toolyard.sources.rest.swagger2 import Swagger
 
 BASE64: Node = {
     "type": "string",
@@ -378,9 +377,7 @@ def _first_type(value: Any) -> str | None:
 _SUCCESS = re.compile(r"2(?:[0-9]{2}|[xX]{2})")
 
 
-def find_success(
-    operation: ResolvedRef, files: Files, swagger: Swagger | None
-) -> tuple[ResolvedRef | None, tuple[str, ...]]:
+def find_success(operation: ResolvedRef, files: Files) -> tuple[ResolvedRef | None, tuple[str, ...]]:
     """The JSON schema of the first success response, with its file, and the media types of all success responses.
 
     `default` counts only if it is the only response; beside others it describes errors.
@@ -388,11 +385,8 @@ def find_success(
     responses = files.settle(operation.inside("responses"))
     schema: ResolvedRef | None = None
     accepts: dict[str, None] = {}
-    for code in _success_codes(responses.node) if type(responses.node) is dict else ():
-        response = files.settle(responses.inside(code))
-        if swagger is not None:
-            response = swagger.response(response, operation.node)
-        content = files.settle(response.inside("content"))
+    for code in success_codes(responses.node) if type(responses.node) is dict else ():
+        content = files.settle(files.settle(responses.inside(code)).inside("content"))
         if type(content.node) is not dict:
             continue
         accepts.update(dict.fromkeys(map(str, content.node)))
@@ -401,7 +395,8 @@ def find_success(
     return schema, tuple(accepts)
 
 
-def _success_codes(responses: dict[str, Any]) -> list[str]:
+def success_codes(responses: dict[str, Any]) -> list[str]:
+    """The codes of the responses that describe success, in order."""
     codes = [code for code in responses if code[:1] == "2" and _SUCCESS.fullmatch(code)]
     if len(codes) > 1:
         codes.sort(key=str.upper)

@@ -131,7 +131,10 @@ _TEXTS = frozenset({".md", ".txt", ".html"})
 
 
 class ResolvedRef(msgspec.Struct, frozen=True):
-    """A node and the file it is in, against which its references are resolved."""
+    """A node and the file it is in, against which its references are resolved.
+
+    A generated node may contain parts that are in other files, as values of this type.
+    """
 
     node: Any
     file: str
@@ -141,7 +144,7 @@ class ResolvedRef(msgspec.Struct, frozen=True):
     def inside(self, key: str) -> ResolvedRef:
         """The value of a key, with its file; None if this is not a mapping."""
         found = self.node.get(key) if type(self.node) is dict else None
-        return ResolvedRef(found, self.beside.get(key, self.file))
+        return found if type(found) is ResolvedRef else ResolvedRef(found, self.beside.get(key, self.file))
 
 
 class Files:

@@ -53,7 +53,7 @@ class Parameters:
         """The parameters of one list, by location and name."""
         found: dict[tuple[str, str], OperationParameter] = {}
         if type(listed.node) is not list:
-            if listed.node is not None:
+            if listed.node:
                 self._notes.add(place, "parameters are not a list; left out")
             return found
         for item in list_parameters(listed, self._files):

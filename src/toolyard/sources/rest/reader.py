@@ -28,8 +28,8 @@ from toolyard.sources.rest.names import base_name, describe_operation, distinct_
 from toolyard.sources.rest.parameters import OperationParameter, Parameters, split_query, template_names
 from toolyard.sources.rest.plan import Assembly, Plan, RestTool, name_arguments
 from toolyard.sources.rest.schemas import Schemas
-from toolyard.sources.rest.servers import Security, Servers, swagger_servers
-from toolyard.sources.rest.swagger2 import Swagger
+from toolyard.sources.rest.servers import Security, Servers
+from toolyard.sources.rest.swagger2 import Swagger, upgrade_document
 
 Keys = dict[tuple[str, str], OperationParameter]
 Refuse = Callable[[Exception, str, str | None], None]
@@ -64,21 +64,18 @@ class Reader:
         self._setting = setting
         self._notes = notes
         self._version: SpecVersion = version_of(document, setting.source)
-        self._document: dict[str, Any] = document
         self.files = files = Files(document, setting.path, setting.root, setting.max_bytes, notes)
-        swagger = self._version.major == 2
-        self._swagger = Swagger(document, files, notes) if swagger else None
+        self._swagger = Swagger(document, files, notes) if self._version.major == 2 else None
+        self._document: dict[str, Any] = upgrade_document(document) if self._swagger else document
         self._schemas = Schemas(files, notes, modern=self._version >= (3, 1))
         self._parameters = Parameters(self._schemas, files, notes)
         self._bodies = Bodies(self._schemas, files, notes)
         self._servers = Servers(setting.url, setting.base_url, setting.variables)
         self._assembly = Assembly()
-        whole = ResolvedRef(document, MAIN)
-        components = files.settle(whole.inside("components"))
-        schemes = whole.inside("securityDefinitions") if swagger else components.inside("securitySchemes")
+        whole = ResolvedRef(self._document, MAIN)
+        schemes = files.settle(whole.inside("components")).inside("securitySchemes")
         self._security = Security(schemes, document.get("security"), files)
-        self._shared: dict[int, tuple[Any, Keys, list[Any]]] = {}
-        self._own_servers = swagger_servers(document) if swagger else files.settle(whole.inside("servers")).node
+        self._own_servers = files.settle(whole.inside("servers")).node
 
     def tools(self, refuse: Refuse) -> list[tuple[RestTool, str]]:
         """Every tool with its place; operations that cannot become one are passed to `refuse`."""
@@ -116,12 +113,14 @@ class Reader:
     def _plan_operation(self, site: Site) -> Plan:
         if site.fault:
             raise DefinitionError(site.fault)
+        if self._swagger is not None:
+            site = self._swagger.upgrade_site(site)
         path = site.path.partition("#")[0]
         plan = Plan(self._assembly, site.method, path if path[:1] == "/" else f"/{path}")
         parameters, body = self._read_arguments(site, plan)
         for renamed in name_arguments(plan, parameters, body):
             self._notes.add(site.place, renamed)
-        found, plan.accepts = find_success(site.operation, self.files, self._swagger)
+        found, plan.accepts = find_success(site.operation, self.files)
         if found is not None:
             plan.output = self._schemas.convert(found.node, found.file)
         plan.security, plan.schemes, unknown = self._security.needs(site.raw)
@@ -133,37 +132,13 @@ class Reader:
         return plan
 
     def _read_arguments(self, site: Site, plan: Plan) -> tuple[list[OperationParameter], RequestBody | None]:
-        operation, place = site.operation, site.place
-        common, common_body = self._common_parameters(site)
-        listed = self.files.settle(operation.inside("parameters"))
-        if self._swagger is not None:
-            kept, own_body = self._swagger.parameters(listed, place)
-            found = self._parameters.collect(ResolvedRef(kept, listed.file), place)
-            told = self._swagger.body(_merge_parameters(common_body, own_body), site.raw, place)
-            body = self._bodies.read(told, place) if told is not None else None
-        else:
-            found = self._parameters.collect(listed, place) if listed.node else {}
-            asked = operation.inside("requestBody")
-            body = self._bodies.read(asked, place) if asked.node is not None else None
-        if common:
-            found = {**common, **found}
+        found: Keys = {}
+        for owner in (site.item, site.operation):
+            found |= self._parameters.collect(self.files.settle(owner.inside("parameters")), site.place)
+        asked = site.operation.inside("requestBody")
+        body = self._bodies.read(asked, site.place) if asked.node is not None else None
         self._match_path(site, plan, found)
         return list(found.values()), body
-
-    def _common_parameters(self, site: Site) -> tuple[Keys, list[Any]]:
-        """The parameters of a path item, which apply to all of its operations; read once."""
-        raw = site.item.inside("parameters")
-        if not raw.node:
-            return {}, []
-        key = id(raw.node)
-        if key not in self._shared:
-            listed = self.files.settle(raw)
-            body: list[Any] = []
-            if self._swagger is not None:
-                kept, body = self._swagger.parameters(listed, site.place)
-                listed = ResolvedRef(kept, listed.file)
-            self._shared[key] = (raw.node, self._parameters.collect(listed, site.place), body)
-        return self._shared[key][1], self._shared[key][2]
 
     def _match_path(self, site: Site, plan: Plan, found: Keys) -> None:
         """Make the path parameters match the names in the path."""
@@ -204,16 +179,8 @@ class Reader:
                 self._notes.add(site.place, f"the path's {written.strip('/')} is read as {{{known}}}")
 
     def _set_server(self, site: Site, plan: Plan) -> None:
-        if self._swagger is not None:
-            schemes = site.raw.get("schemes")
-            lists = [swagger_servers(self._document, schemes)] if schemes else [self._own_servers]
-        else:
-            lists = [
-                self.files.settle(site.operation.inside("servers")).node,
-                self.files.settle(site.item.inside("servers")).node,
-                self._own_servers,
-            ]
-        plan.base_url, problem = self._servers.address(*lists)
+        lists = [self.files.settle(owner.inside("servers")).node for owner in (site.operation, site.item)]
+        plan.base_url, problem = self._servers.address(*lists, self._own_servers)
         setting = self._setting
         plan.named, plan.origins, plan.allowed = setting.named, setting.origins, setting.allowed
         if problem:
@@ -249,13 +216,6 @@ class Reader:
 
 def _fold(name: str) -> str:
     return _NOT_OF_NAME.sub("", name).lower()
-
-
-def _merge_parameters(common: list[Any], own: list[Any]) -> list[Any]:
-    """Body and form parameters of an operation, which override those of its path."""
-    found = {(item.node.get("in"), item.node.get("name")): item for item in common}
-    found.update({(item.node.get("in"), item.node.get("name")): item for item in own})
-    return list(found.values())
 
 
 def _read_metadata(raw: dict[str, Any], whole: str | None) -> dict[str, Any]:

@@ -77,19 +77,6 @@ class Servers:
         return url, "the document does not say where it is served; give base_url=..."
 
 
-def swagger_servers(document: Mapping[str, Any], schemes: Any = None) -> list[dict[str, str]]:
-    """`schemes`, `host` and `basePath` of Swagger 2.0 as a list of servers."""
-    host = document.get("host")
-    path = document.get("basePath")
-    base = "/" + path.strip("/") if type(path) is str and path.strip("/") else ""
-    if type(host) is not str or not host:
-        return [{"url": base or "/"}]
-    listed = schemes if type(schemes) is list and schemes else document.get("schemes")
-    known = [scheme for scheme in _SCHEMES if type(listed) is list and scheme in listed]
-    # By default it is the scheme by which the document was fetched; https is the safe guess.
-    return [{"url": f"{scheme}://{host}{base}"} for scheme in known or ["https"]]
-
-
 _LOCATIONS = ("query", "header", "cookie")
 
 

@@ -1,11 +1,15 @@
-"""Convert Swagger 2.0 to the form of OpenAPI 3: parameters with schemas, bodies and responses with content."""
+"""Convert Swagger 2.0 to the form of OpenAPI 3: servers, parameters with schemas, bodies and responses with content."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolyard.links.http.media import media_kind
-from toolyard.sources.rest.document import Files, Notes, ResolvedRef, list_parameters
+from toolyard.sources.rest.bodies import success_codes
+from toolyard.sources.rest.document import Files, Notes, ResolvedRef, Site, list_parameters
 
 _SCHEMA_KEYS = frozenset(
     {
@@ -22,6 +26,26 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 _FORM = "application/x-www-form-urlencoded"
 _MULTIPART = "multipart/form-data"
+_SCHEMES = ("https", "http")
+
+
+def upgrade_document(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with `servers` and `components` as in OpenAPI 3; its operations are converted one by one."""
+    schemes = document.get("securityDefinitions")
+    return {**document, "servers": list_servers(document), "components": {"securitySchemes": schemes}}
+
+
+def list_servers(document: Mapping[str, Any], schemes: Any = None) -> list[dict[str, str]]:
+    """`schemes`, `host` and `basePath` as a list of servers."""
+    host = document.get("host")
+    path = document.get("basePath")
+    base = "/" + path.strip("/") if type(path) is str and path.strip("/") else ""
+    if type(host) is not str or not host:
+        return [{"url": base or "/"}]
+    listed = schemes if type(schemes) is list and schemes else document.get("schemes")
+    known = [scheme for scheme in _SCHEMES if type(listed) is list and scheme in listed]
+    # By default it is the scheme by which the document was fetched; https is the safe guess.
+    return [{"url": f"{scheme}://{host}{base}"} for scheme in known or ["https"]]
 
 
 class Swagger:
@@ -33,8 +57,29 @@ class Swagger:
         self._notes = notes
         self._known: dict[int, tuple[Any, Any]] = {}
 
-    def parameters(self, listed: ResolvedRef, place: str) -> tuple[list[Any], list[ResolvedRef]]:
-        """The converted parameters, and those that make up the body, each with its file."""
+    def upgrade_site(self, site: Site) -> Site:
+        """The operation and its path item as in OpenAPI 3."""
+        raw = site.raw
+        common, common_body = self._split_parameters(site.item, site.place)
+        own, own_body = self._split_parameters(site.operation, site.place)
+        operation = {**raw, "parameters": own, "responses": self._convert_responses(site.operation)}
+        # Body and form parameters of an operation override those of its path.
+        body = {(item.node.get("in"), item.node.get("name")): item for item in (*common_body, *own_body)}
+        if body:
+            operation["requestBody"] = self._convert_body(list(body.values()), raw, site.place)
+        if raw.get("schemes"):
+            operation["servers"] = list_servers(self._document, raw["schemes"])
+        return replace(
+            site,
+            operation=replace(site.operation, node=operation),
+            item=replace(site.item, node={**site.item.node, "parameters": common}),
+        )
+
+    def _split_parameters(self, owner: ResolvedRef, place: str) -> tuple[Any, list[ResolvedRef]]:
+        """The converted parameters, and those that make up the body."""
+        listed = self._files.settle(owner.inside("parameters"))
+        if type(listed.node) is not list:
+            return listed.node, []
         kept: list[Any] = []
         body: list[ResolvedRef] = []
         for item in list_parameters(listed, self._files):
@@ -72,10 +117,8 @@ class Swagger:
             )
         return _STYLES.get(written, _STYLES["csv"])
 
-    def body(self, found: list[ResolvedRef], operation: dict[str, Any], place: str) -> ResolvedRef | None:
-        """A `requestBody` from the body and form parameters, with its file; None if there are none."""
-        if not found:
-            return None
+    def _convert_body(self, found: list[ResolvedRef], operation: dict[str, Any], place: str) -> ResolvedRef:
+        """A `requestBody` from the body and form parameters."""
         consumes = self._media_types(operation, "consumes")
         whole = [item for item in found if item.node.get("in") == "body"]
         if whole:
@@ -111,8 +154,15 @@ class Swagger:
         media = {"schema": {"type": "object", "properties": properties, "required": required}, "encoding": encoding}
         return {"content": {form: media}, "required": bool(required)}
 
-    def response(self, here: ResolvedRef, operation: dict[str, Any]) -> ResolvedRef:
-        """A response with `content`."""
+    def _convert_responses(self, operation: ResolvedRef) -> Any:
+        """The responses that describe success, with `content`."""
+        responses = self._files.settle(operation.inside("responses"))
+        if type(responses.node) is not dict:
+            return responses.node
+        found = {code: self._files.settle(responses.inside(code)) for code in success_codes(responses.node)}
+        return {code: self._convert_response(response, operation.node) for code, response in found.items()}
+
+    def _convert_response(self, here: ResolvedRef, operation: dict[str, Any]) -> ResolvedRef:
         schema, file = here.inside("schema").node, here.inside("schema").file
         if type(schema) is not dict:
             return here
