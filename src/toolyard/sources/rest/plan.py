@@ -1,4 +1,4 @@
-"""`Plan`: everything known of one operation after reading its document, from which its tool is made on demand.
+"""`Plan`: the arguments of one operation, from which the schemas of its tool are made on demand.
 
 `Assembly` builds the schemas of a tool: the root, and under `$defs` the components it reaches, without properties that
 the direction (request or response) hides. Arguments keep their names on the wire, and are renamed if two locations use
@@ -8,14 +8,15 @@ the same name.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
+from itertools import chain, count
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from toolyard.model.bindings import RestBinding, RestBody, RestScheme
+from toolyard.model.bindings import RestBody, RestParameter
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import copied
 from toolyard.model.tool import DeferredTool, Schema
@@ -241,56 +242,41 @@ BODY = "body"
 
 
 class Plan:
-    """One operation, with its arguments named."""
+    """The arguments of one operation, from which the schemas and the binding of its tool are made."""
 
-    description = ""
-    whole_description: str | None = None
-    """The full description, if it had to be truncated."""
-    reduced = False
-    """True if its schemas are built without components, unless they are sure to fit."""
-    base_url = ""
-    body: RequestBody | None = None
-    whole = BODY
-    output: SchemaPart | None = None
-    security: tuple[tuple[str, ...], ...] = ()
-    schemes: Mapping[str, RestScheme] = MappingProxyType({})
-    accepts: tuple[str, ...] = ()
-    named: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
-    allowed: tuple[str, ...] = ()
-    arguments: Mapping[str, OperationParameter] = MappingProxyType({})
-    properties: Mapping[str, str] = MappingProxyType({})
-    """Arguments, with the properties of the body that they become."""
-
-    def __init__(self, assembly: Assembly, method: str, path: str) -> None:
+    def __init__(
+        self,
+        assembly: Assembly,
+        parameters: Sequence[OperationParameter],
+        body: RequestBody | None,
+        output: SchemaPart | None,
+    ) -> None:
         self.assembly = assembly
-        self.method = method
-        self.path = path
+        self.output = output
+        self.reduced = False
+        """True if its schemas are built without components, unless they are sure to fit."""
+        self._body = body
+        inside = [] if body is None else [BODY] if body.properties is None else list(body.properties)
+        places: list[tuple[str, str]] = [(parameter.sent.location, parameter.sent.name) for parameter in parameters]
+        names, self.renamed = name_arguments([*places, *(("body", name) for name in inside)])
+        self._arguments = dict(zip(names, parameters, strict=False))
+        self._body_arguments = dict(zip(names[len(parameters) :], inside, strict=True))
+        """Arguments with the properties of the body that they become, or the one that is the whole body."""
 
-    def binding(self) -> RestBinding:
-        """The binding of the operation."""
-        return RestBinding(
-            method=self.method,
-            path=self.path,
-            base_url=self.base_url,
-            parameters=tuple([replace(parameter.sent, argument=name) for name, parameter in self.arguments.items()]),
-            body=self._bound_body(),
-            security=self.security,
-            schemes=dict(self.schemes),
-            accepts=self.accepts,
-            named=self.named,
-            origins=self.origins,
-            allowed=self.allowed,
-        )
+    def sent_parameters(self) -> tuple[RestParameter, ...]:
+        """How each argument that is not in the body is sent."""
+        return tuple([replace(parameter.sent, argument=name) for name, parameter in self._arguments.items()])
 
-    def _bound_body(self) -> RestBody | None:
-        body = self.body
+    def sent_body(self) -> RestBody | None:
+        """How the arguments in the body are sent."""
+        body = self._body
         if body is None:
             return None
+        is_whole = body.properties is None
         return RestBody(
             media_type=body.media_type,
-            argument=self.whole if body.properties is None else None,
-            properties=dict(self.properties),
+            argument=next(iter(self._body_arguments)) if is_whole else None,
+            properties={} if is_whole else self._body_arguments,
             parts=body.parts,
             required=body.sent,
             binary=body.binary,
@@ -298,30 +284,29 @@ class Plan:
 
     def input_schema(self) -> tuple[Node, list[str]]:
         """The input schema, and the components that did not fit into it."""
-        properties: Node = {name: parameter.node for name, parameter in self.arguments.items()}
-        required = [name for name, parameter in self.arguments.items() if parameter.required]
+        properties: Node = {name: parameter.node for name, parameter in self._arguments.items()}
+        required = [name for name, parameter in self._arguments.items() if parameter.required]
         targets: dict[str, SchemaPart] = {}
-        for parameter in self.arguments.values():
+        for parameter in self._arguments.values():
             targets.update(parameter.part.refs)
         root: Node = {"type": "object", "properties": properties}
-        if self.body is not None:
-            targets.update(self.body.targets)
-            required += self._body_arguments(self.body, root)
+        if self._body is not None:
+            targets.update(self._body.targets)
+            required += self._add_body_arguments(self._body, root)
         if required:
             root["required"] = required
         # Every argument has a place in the request, so others are rejected.
         root["additionalProperties"] = False
         return self.assembly.put_together(root, targets, "request", reduced=self.reduced)
 
-    def _body_arguments(self, body: RequestBody, root: Node) -> list[str]:
+    def _add_body_arguments(self, body: RequestBody, root: Node) -> list[str]:
         """Add the arguments of the body; returns the names of the required ones."""
-        properties = root["properties"]
+        for argument, name in self._body_arguments.items():
+            node = body.node if body.properties is None else body.properties[name]
+            root["properties"][argument] = strip_direction(node, "request")
         if body.properties is None:
-            properties[self.whole] = strip_direction(body.node, "request")
-            return [self.whole] if body.sent else []
-        for argument, name in self.properties.items():
-            properties[argument] = strip_direction(body.properties[name], "request")
-        names = {name: argument for argument, name in self.properties.items()}
+            return list(self._body_arguments) if body.sent else []
+        names = {name: argument for argument, name in self._body_arguments.items()}
         required = [names[name] for name in body.required]
         if body.sent:
             return required
@@ -329,7 +314,7 @@ class Plan:
             # Without a body none of them is required; with any of them, all required ones are.
             root["dependentRequired"] = {
                 argument: others
-                for argument in self.properties
+                for argument in self._body_arguments
                 if (others := [name for name in required if name != argument])
             }
         return []
@@ -349,51 +334,30 @@ class Plan:
         return self.assembly.put_together(shown, targets, "response", reduced=self.reduced)
 
 
-def name_arguments(plan: Plan, parameters: Iterable[OperationParameter], body: RequestBody | None) -> list[str]:
-    """Assign an argument to every parameter and every property of the body; returns the renames as text.
+def name_arguments(given: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """A distinct argument for each pair of location and name, and the renames as text.
 
     If several have the same name, the path parameter keeps it; the others become `name_in_query`, `name_in_header`,
     `name_in_cookie` and `name_in_body`.
     """
-    given = list(parameters)
-    inside = [] if body is None else list(body.properties) if body.properties is not None else [BODY]
-    names = [parameter.sent.name for parameter in given] + inside
-    plan.body = body
-    if len(set(names)) == len(names):
-        plan.arguments = {parameter.sent.name: parameter for parameter in given}
-        if body is not None and body.properties is not None:
-            plan.properties = {name: name for name in inside}
-        return []
-    return _tell_apart(plan, given, inside, names)
-
-
-def _tell_apart(plan: Plan, given: list[OperationParameter], inside: list[str], names: list[str]) -> list[str]:
-    shared = {name for name in names if names.count(name) > 1}
-    taken = set(names)
+    uses = Counter(name for _, name in given)
+    taken = set(uses)
+    arguments: list[str] = []
     renamed: list[str] = []
-
-    def choose(name: str, place: str) -> str:
-        if name not in shared or place == "path":
-            return name
-        wanted = argument = f"{name}_in_{place}"
-        number = 2
-        while argument in taken:
-            argument = f"{wanted}_{number}"
-            number += 1
-        taken.add(argument)
-        renamed.append(f"{place} {name!r} is the argument {argument!r}: another place uses the name too")
-        return argument
-
-    plan.arguments = {choose(parameter.sent.name, parameter.sent.location): parameter for parameter in given}
-    if plan.body is not None and plan.body.properties is None:
-        plan.whole = choose(BODY, "body")
-    else:
-        plan.properties = {choose(name, "body"): name for name in inside}
-    return renamed
+    for place, name in given:
+        argument = name
+        if uses[name] > 1 and place != "path":
+            wanted = f"{name}_in_{place}"
+            numbered = (f"{wanted}_{number}" for number in count(2))
+            argument = next(free for free in chain([wanted], numbered) if free not in taken)
+            taken.add(argument)
+            renamed.append(f"{place} {name!r} is the argument {argument!r}: another place uses the name too")
+        arguments.append(argument)
+    return arguments, renamed
 
 
 class RestTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
-    """The tool of one operation. Building its schemas and binding cannot fail, since they were built once at load."""
+    """The tool of one operation. Building its schemas cannot fail, since they were built once at load."""
 
     plan: Plan
 
@@ -412,8 +376,3 @@ class RestTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
     def output_parameters(self) -> Schema:
         """The output schema, built on first access."""
         return self.plan.assembly.show(self.plan.output_schema()[0])
-
-    @cached_property  # type: ignore[misc]
-    def binding(self) -> RestBinding:
-        """The binding, built on first access."""
-        return self.plan.binding()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects
-from toolyard.sources.rest.bodies import Bodies, RequestBody, find_success
+from toolyard.sources.rest.bodies import Bodies, find_success
 from toolyard.sources.rest.document import (
     MAIN,
     STRANGE,
@@ -26,7 +28,7 @@ from toolyard.sources.rest.document import (
 )
 from toolyard.sources.rest.names import base_name, describe_operation, distinct_names
 from toolyard.sources.rest.parameters import OperationParameter, Parameters, split_query, template_names
-from toolyard.sources.rest.plan import Assembly, Plan, RestTool, name_arguments
+from toolyard.sources.rest.plan import Assembly, Plan, RestTool
 from toolyard.sources.rest.schemas import Schemas
 from toolyard.sources.rest.servers import Security, Servers
 from toolyard.sources.rest.swagger2 import Swagger, upgrade_document
@@ -79,7 +81,7 @@ class Reader:
 
     def tools(self, refuse: Refuse) -> list[tuple[RestTool, str]]:
         """Every tool with its place; operations that cannot become one are passed to `refuse`."""
-        wanted: list[tuple[Site, Plan]] = []
+        read: list[tuple[Site, RestTool]] = []
         left_out = 0
         takes = self._setting.takes
         for site in list_operations(self._document, self._version, self.files, self._notes):
@@ -87,131 +89,139 @@ class Reader:
                 left_out += 1
                 continue
             self._notes.near = site.place
-            self._try_site(refuse, site, lambda site: wanted.append((site, self._plan_operation(site))))
+            with self._refuse_faulty(refuse, site):
+                read.append((site, self._read_operation(site)))
         self._assembly.judge_parts(self._schemas.branching, self._schemas.parts)
-        wanted = [(site, plan) for site, plan in wanted if self._try_site(refuse, site, partial(self._look_at, plan))]
+        found: list[tuple[Site, RestTool]] = []
+        for site, tool in read:
+            with self._refuse_faulty(refuse, site):
+                self._build_schemas(tool.plan, site)
+                found.append((site, tool))
         if left_out:
             self._notes.add("#/paths", "operations left out by include and exclude", count=left_out)
-        asked = [(base_name(site.raw.get("operationId"), site.method, site.path), site) for site, _ in wanted]
-        names = distinct_names([(name, site.method, site.path) for name, site in asked])
+        names = distinct_names([(tool.name, site.method, site.path) for site, tool in found])
         return [
-            (self._make_tool(name, plan, site), site.place) for name, (site, plan) in zip(names, wanted, strict=True)
+            (self._name_tool(tool, name, site), site.place) for name, (site, tool) in zip(names, found, strict=True)
         ]
 
-    def _try_site(self, refuse: Refuse, site: Site, read: Callable[[Site], None]) -> bool:
-        """Process one operation; an error affects no other operation."""
+    @contextmanager
+    def _refuse_faulty(self, refuse: Refuse, site: Site) -> Iterator[None]:
+        """Pass the error of one operation to `refuse`; it affects no other operation."""
         try:
-            read(site)
+            yield
         except (DefinitionError, *STRANGE) as error:
             known = isinstance(error, DefinitionError)
             fault = error if known else DefinitionError(f"the operation cannot be read: {type(error).__name__}")
             label = site.raw.get("operationId")
             refuse(fault, f"{self._setting.source}{site.place}", label if type(label) is str else None)
-            return False
-        return True
 
-    def _plan_operation(self, site: Site) -> Plan:
+    def _read_operation(self, site: Site) -> RestTool:
+        """The tool of an operation, with a name that others may want too."""
         if site.fault:
             raise DefinitionError(site.fault)
         if self._swagger is not None:
             site = self._swagger.upgrade_site(site)
-        path = site.path.partition("#")[0]
-        plan = Plan(self._assembly, site.method, path if path[:1] == "/" else f"/{path}")
-        parameters, body = self._read_arguments(site, plan)
-        for renamed in name_arguments(plan, parameters, body):
-            self._notes.add(site.place, renamed)
-        found, plan.accepts = find_success(site.operation, self.files)
-        if found is not None:
-            plan.output = self._schemas.convert(found.node, found.file)
-        plan.security, plan.schemes, unknown = self._security.needs(site.raw)
-        for name in unknown:
-            self._notes.add(site.place, f"security scheme {name[:80]!r} is not described")
-        self._set_server(site, plan)
+        raw, setting = site.raw, self._setting
+        path, parameters = self._read_parameters(site)
+        asked = site.operation.inside("requestBody")
+        body = self._bodies.read(asked, site.place) if asked.node is not None else None
+        answer, accepts = find_success(site.operation, self.files)
+        output = None if answer is None else self._schemas.convert(answer.node, answer.file)
+        plan = Plan(self._assembly, parameters, body, output)
         texts = [self.files.settle(site.operation.inside(key)).node for key in ("summary", "description")]
-        plan.description, plan.whole_description = describe_operation(*texts)
-        return plan
+        description, whole_description = describe_operation(*texts)
+        tags = raw.get("tags")
+        return RestTool(
+            name=base_name(raw.get("operationId"), site.method, site.path),
+            namespace=setting.namespace,
+            description=description,
+            metadata=_read_metadata(raw, whole_description),
+            tags=tuple([tag for tag in tags if type(tag) is str]) if type(tags) is list else (),
+            effects=Effects.READ if site.method in _READ else Effects.WRITE,
+            source=setting.source,
+            binding=self._make_binding(site, path, plan, accepts),
+            plan=plan,
+        )
 
-    def _read_arguments(self, site: Site, plan: Plan) -> tuple[list[OperationParameter], RequestBody | None]:
+    def _make_binding(self, site: Site, path: str, plan: Plan, accepts: tuple[str, ...]) -> RestBinding:
+        needs = self._security.needs(site.raw)
+        lists = [self.files.settle(owner.inside("servers")).node for owner in (site.operation, site.item)]
+        base_url, problem = self._servers.address(*lists, self._own_servers)
+        unknown = [f"security scheme {name[:80]!r} is not described" for name in needs.unknown]
+        for note in (*plan.renamed, *unknown, *([problem] if problem else [])):
+            self._notes.add(site.place, note)
+        return RestBinding(
+            method=site.method,
+            path=path,
+            base_url=base_url,
+            parameters=plan.sent_parameters(),
+            body=plan.sent_body(),
+            security=needs.alternatives,
+            schemes=dict(needs.schemes),
+            accepts=accepts,
+            named=self._setting.named,
+            origins=self._setting.origins,
+            allowed=self._setting.allowed,
+        )
+
+    def _read_parameters(self, site: Site) -> tuple[str, list[OperationParameter]]:
+        """The path, with the names of its parameters, and the parameters of the operation and of its path item."""
         found: Keys = {}
         for owner in (site.item, site.operation):
             found |= self._parameters.collect(self.files.settle(owner.inside("parameters")), site.place)
-        asked = site.operation.inside("requestBody")
-        body = self._bodies.read(asked, site.place) if asked.node is not None else None
-        self._match_path(site, plan, found)
-        return list(found.values()), body
+        return self._match_path(site, found), list(found.values())
 
-    def _match_path(self, site: Site, plan: Plan, found: Keys) -> None:
-        """Make the path parameters match the names in the path."""
-        if template_names(plan.path) is None:
+    def _match_path(self, site: Site, found: Keys) -> str:
+        """Make the path parameters match the names in the path, which is returned without its query."""
+        path = f"/{site.path.partition('#')[0].removeprefix('/')}"
+        if template_names(path) is None:
             raise DefinitionError(f"the braces of the path {site.path[:200]!r} do not pair")
-        plan.path, asked = split_query(plan.path)
+        path, asked = split_query(path)
         for name, place, required in asked:
             described = found.pop(("path", place), None)
             if ("query", name) not in found:
                 described = described or found.pop(("query", place), None)
                 found["query", name] = self._parameters.in_query(name, described, required=required)
-        self._respell_path(site, plan, [name for location, name in found if location == "path"])
-        names = template_names(plan.path) or []
+        path = self._respell_path(site, path, [name for location, name in found if location == "path"])
+        names = template_names(path) or []
         for name in names:
             if ("path", name) not in found:
                 found["path", name] = self._parameters.undescribed(name)
                 self._notes.add(site.place, f"path parameter {name!r} is not described; any text is allowed")
-        if len(names) == len([key for key in found if key[0] == "path"]):
-            return
         for key in [key for key in found if key[0] == "path" and key[1] not in names]:
             del found[key]
             self._notes.add(site.place, f"path parameter {key[1]!r} is not in the path; left out")
+        return path
 
-    def _respell_path(self, site: Site, plan: Plan, described: list[str]) -> None:
+    def _respell_path(self, site: Site, path: str, described: list[str]) -> str:
         """Rename placeholders of the path to its described parameters if only the spelling differs.
 
         Other template syntaxes write `{+id}` and `{id*}` for values that may contain slashes; routers write `/:id`.
         """
-        names = template_names(plan.path) or []
+        names = template_names(path) or []
         for known in described:
             if known in names:
                 continue
             same = next((name for name in names if name not in described and _fold(name) == _fold(known)), None)
             written = f"/:{known}/" if same is None else f"{{{same}}}"
-            path = f"{plan.path}/".replace(written, f"/{{{known}}}/" if same is None else f"{{{known}}}")[:-1]
-            if path != plan.path:
-                plan.path = path
+            before, path = path, f"{path}/".replace(written, f"/{{{known}}}/" if same is None else f"{{{known}}}")[:-1]
+            if path != before:
                 self._notes.add(site.place, f"the path's {written.strip('/')} is read as {{{known}}}")
+        return path
 
-    def _set_server(self, site: Site, plan: Plan) -> None:
-        lists = [self.files.settle(owner.inside("servers")).node for owner in (site.operation, site.item)]
-        plan.base_url, problem = self._servers.address(*lists, self._own_servers)
-        setting = self._setting
-        plan.named, plan.origins, plan.allowed = setting.named, setting.origins, setting.allowed
-        if problem:
-            self._notes.add(site.place, problem)
-
-    def _look_at(self, plan: Plan, site: Site) -> None:
+    def _build_schemas(self, plan: Plan, site: Site) -> None:
         """Build the schemas once before the tool is announced, and note what had to be left open."""
         plan.reduced = self._assembly.is_exhausted
         for what, make in (("input", plan.input_schema), ("output", plan.output_schema)):
             for name in make()[1][:_LIST_LIMIT]:
                 self._notes.add(site.place, f"{what} schema is too large: {name!r} in it is left open")
 
-    def _make_tool(self, name: str, plan: Plan, site: Site) -> RestTool:
-        raw = site.raw
-        setting = self._setting
-        asked = raw.get("operationId")
+    def _name_tool(self, tool: RestTool, name: str, site: Site) -> RestTool:
+        asked = site.raw.get("operationId")
         if name != asked and type(asked) is str:
-            self._notes.add(
-                site.place, f"operationId {asked[:200]!r} written as {name!r}", f"{setting.namespace}::{name}"
-            )
-        tags = raw.get("tags")
-        return RestTool(
-            name=name,
-            namespace=setting.namespace,
-            description=plan.description,
-            metadata=_read_metadata(raw, plan.whole_description),
-            tags=tuple([tag for tag in tags if type(tag) is str]) if type(tags) is list else (),
-            effects=Effects.READ if site.method in _READ else Effects.WRITE,
-            source=setting.source,
-            plan=plan,
-        )
+            renamed = f"operationId {asked[:200]!r} written as {name!r}"
+            self._notes.add(site.place, renamed, f"{self._setting.namespace}::{name}")
+        return tool if name == tool.name else replace(tool, name=name)
 
 
 def _fold(name: str) -> str:
