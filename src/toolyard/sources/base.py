@@ -98,12 +98,23 @@ class ToolLoader(ABC):
     def close(self) -> None:  # noqa: B027 - most sources hold no connection
         """Close connections."""
 
-    def _lock_namespaces(self, namespaces: str, given: str | Collection[str] | None) -> None:
-        """Read the option `namespaces`; `given` is the namespace, or the namespaces, that the operator configured."""
+    def _set_policies(
+        self,
+        on_error: str,
+        on_duplicate: str,
+        namespaces: str = "open",
+        given: str | Collection[str] | None = None,
+    ) -> None:
+        """Check and set the common options; `given` is the configured namespace, or several of them."""
+        for option, value in (("on_error", on_error), ("on_duplicate", on_duplicate)):
+            if value not in _POLICIES:
+                raise ConfigError(f"{option} of {type(self).__name__} must be 'raise' or 'skip', not {value!r}")
         if namespaces not in ("open", "locked"):
             raise ConfigError(f"namespaces of {type(self).__name__} must be 'open' or 'locked', not {namespaces!r}")
         if namespaces == "locked" and given is None:
             raise ConfigError("namespaces: locked needs a namespace that the tools are kept in; give one")
+        self.on_error = on_error  # type: ignore[assignment]
+        self.on_duplicate = on_duplicate  # type: ignore[assignment]
         self._is_locked = namespaces == "locked"
         # The default namespace counts as not configured: entries that name another namespace then cause no warning.
         if given is not None and (self._is_locked or given != TOOL_DEFAULT_NAMESPACE):
@@ -118,13 +129,6 @@ class ToolLoader(ABC):
         if self._is_locked:
             raise DefinitionError(f"{claim}, which is locked")
         return f"{claim}; 'namespaces: locked' refuses that"
-
-    def _set_policies(self, on_error: str, on_duplicate: str) -> None:
-        for option, value in (("on_error", on_error), ("on_duplicate", on_duplicate)):
-            if value not in _POLICIES:
-                raise ConfigError(f"{option} of {type(self).__name__} must be 'raise' or 'skip', not {value!r}")
-        self.on_error = on_error  # type: ignore[assignment]
-        self.on_duplicate = on_duplicate  # type: ignore[assignment]
 
 
 class Intake:

@@ -62,8 +62,8 @@ class DomainToolLoader(ToolLoader):
         on_duplicate: str = "raise",
     ) -> None:
         self.domains = _split_domains(domains)
-        self._lock_namespaces(namespaces, [*self.domains, *(domain.rpartition(".")[2] for domain in self.domains)])
-        self._set_policies(on_error, on_duplicate)
+        given = [*self.domains, *(domain.rpartition(".")[2] for domain in self.domains)]
+        self._set_policies(on_error, on_duplicate, namespaces, given)
         self._given: dict[str, list[Tool]] = {}
 
     @property

@@ -100,8 +100,7 @@ class FileToolLoader(ToolLoader):
         if namespace is not None:
             check_namespace(namespace)
         self.max_bytes: int = read_arguments(FileOptions, max_bytes=max_bytes)["max_bytes"]
-        self._set_policies(on_error, on_duplicate)
-        self._lock_namespaces(namespaces, namespace)
+        self._set_policies(on_error, on_duplicate, namespaces, namespace)
         suffix = self.path.suffix.lower()
         if suffix in _TABLES:
             raise ConfigError(f"{self.path}: {explain_table()}")
@@ -200,8 +199,7 @@ class InlineToolLoader(ToolLoader):
         if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
             raise MalformedSource(f"tools must be a list or a mapping, not {json_type(tools)}", where=self.label)
         self.namespace = namespace
-        self._set_policies(on_error, on_duplicate)
-        self._lock_namespaces(namespaces, namespace)
+        self._set_policies(on_error, on_duplicate, namespaces, namespace)
         self._tools = tools
 
     def load(self) -> list[Tool]:

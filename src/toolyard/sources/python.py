@@ -88,9 +88,8 @@ class PythonToolLoader(ToolLoader):
         check_namespace(namespace)
         self.target = expand_place(target, "target") if isinstance(target, str) else target
         self.namespace = namespace
-        self._set_policies(on_error or "raise", on_duplicate)
+        self._set_policies(on_error or "raise", on_duplicate, namespaces, namespace)
         self._lists_unchosen = on_error is None
-        self._lock_namespaces(namespaces, namespace)
 
     @property
     def source(self) -> str:

@@ -101,8 +101,7 @@ class MCPConfigToolLoader(ToolLoader):
         read_arguments(McpConfigOptions, timeout=timeout, connect_timeout=connect_timeout)
         self._options: dict[str, Any] = {"timeout": timeout, "connect_timeout": connect_timeout, "approved": approved}
         self._options["namespaces"] = namespaces
-        self._lock_namespaces(namespaces, namespace)
-        self._set_policies(on_error, on_duplicate)
+        self._set_policies(on_error, on_duplicate, namespaces, namespace)
         self._servers: list[_Named] = []
         self._changed: Callable[[], None] | None = None
         self._refused: list[Rejection] = []

@@ -114,8 +114,7 @@ class MCPToolLoader(ToolLoader):
         self._handlers = read_handlers(sampling, elicitation, roots)
         read = read_arguments(McpSourceOptions, timeout=timeout, max_tools=max_tools)
         self._timeout, self._max_tools = read["timeout"], read["max_tools"]
-        self._lock_namespaces(namespaces, namespace)
-        self._set_policies(on_error, on_duplicate)
+        self._set_policies(on_error, on_duplicate, namespaces, namespace)
         self.approved = None if approved is None else Path(expand_place(approved, "approved"))
         self._followed: Followed | None = None
         self._known: dict[str, _Known] = {}

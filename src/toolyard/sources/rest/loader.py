@@ -27,12 +27,10 @@ from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
 
 if TYPE_CHECKING:
-    from toolyard.sources.rest.reader import Setting
+    from toolyard.sources.rest.reader import ReaderSettings
 
 
 _KEYS = ("tags", "paths", "methods", "operations")
-
-Rule = Mapping[str, Sequence[str] | str]
 
 
 class RestOptions(LoaderOptions, frozen=True, kw_only=True):
@@ -85,15 +83,8 @@ class Selection:
         self._include = _read_rules("include", include)
         self._exclude = _read_rules("exclude", exclude)
 
-    @property
-    def takes_all(self) -> bool:
-        """True if there are no rules."""
-        return not self._include and not self._exclude
-
-    def takes(self, method: str, path: str, operation: Mapping[str, Any]) -> bool:
-        """Whether the operation is selected."""
-        if self.takes_all:
-            return True
+    def selects(self, method: str, path: str, operation: Mapping[str, Any]) -> bool:
+        """Whether to load the operation."""
         tags = operation.get("tags")
         facts = {
             "tags": [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
@@ -101,11 +92,11 @@ class Selection:
             "methods": [method.upper()],
             "operations": [str(operation.get("operationId", ""))],
         }
-        wanted = not self._include or any(_rule_fits(rule, facts) for rule in self._include)
-        return wanted and not any(_rule_fits(rule, facts) for rule in self._exclude)
+        included = not self._include or any(_rule_matches(rule, facts) for rule in self._include)
+        return included and not any(_rule_matches(rule, facts) for rule in self._exclude)
 
 
-def _rule_fits(rule: Mapping[str, tuple[str, ...]], facts: Mapping[str, list[str]]) -> bool:
+def _rule_matches(rule: Mapping[str, tuple[str, ...]], facts: Mapping[str, list[str]]) -> bool:
     return all(
         any(fnmatchcase(fact, pattern) for fact in facts[key] for pattern in patterns) for key, patterns in rule.items()
     )
@@ -183,8 +174,7 @@ class RESTToolLoader(ToolLoader):
         self._timeout: float = read["timeout"]
         self._max_bytes: int = read["max_bytes"]
         self._allow_hosts = tuple(read["allow_hosts"])
-        self._lock_namespaces(namespaces, namespace)
-        self._set_policies(on_error, on_duplicate)
+        self._set_policies(on_error, on_duplicate, namespaces, namespace)
         check_namespace(namespace)
         text = str(spec)
         self._url = text if not isinstance(spec, Path) and urlsplit(text).scheme in _SCHEMES else None
@@ -213,7 +203,7 @@ class RESTToolLoader(ToolLoader):
         document, overlooked = read_text(data, self.source)
         for note in overlooked:
             notes.add("", note)
-        reader = Reader(document, self._make_setting(), notes)
+        reader = Reader(document, self._make_settings(), notes)
         found = reader.tools(partial(self._refuse_operation, rejected))
         self.admitted = [AdmittedTool(tool, place=place) for tool, place in found]
         rewrites = notes.rewrites(reader.files.roots)
@@ -238,11 +228,11 @@ class RESTToolLoader(ToolLoader):
         assert self._path is not None
         return read_bytes(self._path, max_bytes=self._max_bytes)
 
-    def _make_setting(self) -> Setting:
-        from toolyard.sources.rest.reader import Setting
+    def _make_settings(self) -> ReaderSettings:
+        from toolyard.sources.rest.reader import ReaderSettings
 
         targets = [read_url(url) for url in (self._url, self.base_url) if url]
-        return Setting(
+        return ReaderSettings(
             source=self.source,
             namespace=self.namespace,
             path=self._path,
@@ -253,6 +243,6 @@ class RESTToolLoader(ToolLoader):
             named=tuple(dict.fromkeys(with_port(target.host, target.port) for target in targets)),
             origins=tuple(dict.fromkeys(target.origin for target in targets)),
             allowed=self._allow_hosts,
-            takes=None if self._selection.takes_all else self._selection.takes,
+            selects=self._selection.selects,
             max_bytes=self._max_bytes,
         )

@@ -41,7 +41,7 @@ _NOT_OF_NAME = re.compile(r"[+*?&#./;_-]")
 """Characters that other template syntaxes add to a name in braces, and word separators."""
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class ReaderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's settings for a document."""
 
     source: str
@@ -54,25 +54,25 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[str, ...]
     origins: tuple[str, ...]
     allowed: tuple[str, ...]
-    takes: Callable[[str, str, Mapping[str, Any]], bool] | None
-    """Whether to load an operation, by its method, path and description; None for all."""
+    selects: Callable[[str, str, Mapping[str, Any]], bool]
+    """Whether to load an operation, by its method, path and description."""
     max_bytes: int
 
 
 class Reader:
     """Reads one document; created for every load."""
 
-    def __init__(self, document: Any, setting: Setting, notes: Notes) -> None:
-        self._setting = setting
+    def __init__(self, document: Any, settings: ReaderSettings, notes: Notes) -> None:
+        self._settings = settings
         self._notes = notes
-        self._version: SpecVersion = version_of(document, setting.source)
-        self.files = files = Files(document, setting.path, setting.root, setting.max_bytes, notes)
+        self._version: SpecVersion = version_of(document, settings.source)
+        self.files = files = Files(document, settings.path, settings.root, settings.max_bytes, notes)
         self._swagger = Swagger(document, files, notes) if self._version.major == 2 else None
         self._document: dict[str, Any] = upgrade_document(document) if self._swagger else document
         self._schemas = Schemas(files, notes, modern=self._version >= (3, 1))
         self._parameters = Parameters(self._schemas, files, notes)
         self._bodies = Bodies(self._schemas, files, notes)
-        self._servers = Servers(setting.url, setting.base_url, setting.variables)
+        self._servers = Servers(settings.url, settings.base_url, settings.variables)
         self._assembly = Assembly()
         whole = ResolvedRef(self._document, MAIN)
         schemes = files.settle(whole.inside("components")).inside("securitySchemes")
@@ -83,9 +83,8 @@ class Reader:
         """Every tool with its place; operations that cannot become one are passed to `refuse`."""
         read: list[tuple[Site, RestTool]] = []
         left_out = 0
-        takes = self._setting.takes
         for site in list_operations(self._document, self._version, self.files, self._notes):
-            if takes is not None and not site.fault and not takes(site.method, site.path, site.raw):
+            if not site.fault and not self._settings.selects(site.method, site.path, site.raw):
                 left_out += 1
                 continue
             self._notes.near = site.place
@@ -113,7 +112,7 @@ class Reader:
             known = isinstance(error, DefinitionError)
             fault = error if known else DefinitionError(f"the operation cannot be read: {type(error).__name__}")
             label = site.raw.get("operationId")
-            refuse(fault, f"{self._setting.source}{site.place}", label if type(label) is str else None)
+            refuse(fault, f"{self._settings.source}{site.place}", label if type(label) is str else None)
 
     def _read_operation(self, site: Site) -> RestTool:
         """The tool of an operation, with a name that others may want too."""
@@ -121,7 +120,7 @@ class Reader:
             raise DefinitionError(site.fault)
         if self._swagger is not None:
             site = self._swagger.upgrade_site(site)
-        raw, setting = site.raw, self._setting
+        raw, settings = site.raw, self._settings
         path, parameters = self._read_parameters(site)
         asked = site.operation.inside("requestBody")
         body = self._bodies.read(asked, site.place) if asked.node is not None else None
@@ -133,12 +132,12 @@ class Reader:
         tags = raw.get("tags")
         return RestTool(
             name=base_name(raw.get("operationId"), site.method, site.path),
-            namespace=setting.namespace,
+            namespace=settings.namespace,
             description=description,
             metadata=_read_metadata(raw, whole_description),
             tags=tuple([tag for tag in tags if type(tag) is str]) if type(tags) is list else (),
             effects=Effects.READ if site.method in _READ else Effects.WRITE,
-            source=setting.source,
+            source=settings.source,
             binding=self._make_binding(site, path, plan, accepts),
             plan=plan,
         )
@@ -159,9 +158,9 @@ class Reader:
             security=needs.alternatives,
             schemes=dict(needs.schemes),
             accepts=accepts,
-            named=self._setting.named,
-            origins=self._setting.origins,
-            allowed=self._setting.allowed,
+            named=self._settings.named,
+            origins=self._settings.origins,
+            allowed=self._settings.allowed,
         )
 
     def _read_parameters(self, site: Site) -> tuple[str, list[OperationParameter]]:
@@ -220,7 +219,7 @@ class Reader:
         asked = site.raw.get("operationId")
         if name != asked and type(asked) is str:
             renamed = f"operationId {asked[:200]!r} written as {name!r}"
-            self._notes.add(site.place, renamed, f"{self._setting.namespace}::{name}")
+            self._notes.add(site.place, renamed, f"{self._settings.namespace}::{name}")
         return tool if name == tool.name else replace(tool, name=name)
 
 

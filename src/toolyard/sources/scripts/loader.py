@@ -101,8 +101,7 @@ class ScriptToolLoader(ToolLoader):
         self.load_timeout: float = read["load_timeout"]
         self.watching: bool = read["watch"]
         self.settings = WorkerSettings(**life, declare_seconds=self.load_timeout)
-        self._lock_namespaces(namespaces, namespace)
-        self._set_policies(on_error, on_duplicate)
+        self._set_policies(on_error, on_duplicate, namespaces, namespace)
         self._lock = threading.Lock()
         self._read: dict[tuple[str, str], ScriptVersion] = {}
         """Versions of files that were read successfully, by name and hash; they need not run again."""
