@@ -69,7 +69,7 @@ def successes(path):
 
     document = (parse_json if path.suffix == ".json" else parse_yaml)(path.read_bytes())
 
-    def settle(node):
+    def try_resolve(node):
         while isinstance(node, dict) and "$ref" in node:
             target = document
             for part in node["$ref"].split("/")[1:]:
@@ -82,7 +82,7 @@ def successes(path):
             if method not in ("get", "put", "post", "delete", "options", "head", "patch", "trace"):
                 continue
             for code, response in operation.get("responses", {}).items():
-                raw = settle(response)
+                raw = try_resolve(response)
                 produces = operation.get("produces", document.get("produces", ["application/json"]))
                 kinds = raw.get("content") or (dict.fromkeys(produces, raw) if "schema" in raw else {})
                 has = any("json" in kind and media.get("schema") for kind, media in kinds.items() if "jose" not in kind)

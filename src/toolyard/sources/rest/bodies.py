@@ -23,7 +23,7 @@ BASE64: Node = {
 }
 """The schema of binary arguments: base64 as the engine accepts it, with or without line breaks and padding."""
 
-SAID = ("description", "title", "examples", "deprecated")
+KEPT_ANNOTATIONS = ("description", "title", "examples", "deprecated")
 """Annotations that a schema keeps when its value is encoded differently."""
 
 _BRANCHES = ("anyOf", "oneOf", "allOf")
@@ -33,7 +33,7 @@ _MAX_SIZE = 5_000
 """Maximum number of subschemas of a component that is inlined because it contains files."""
 
 
-class Found(NamedTuple):
+class UploadSchema(NamedTuple):
     """A schema, how the files in its values are sent, and its size including inlined components."""
 
     node: Any
@@ -50,16 +50,18 @@ class Uploads:
         self.targets = dict(targets)
         """The components that the converted schemas refer to."""
         self._content_types = content_types
-        self._components: dict[tuple[str, str | None, bool], Found] = {}
+        self._components: dict[tuple[str, str | None, bool], UploadSchema] = {}
 
-    def find(self, node: Any, content_type: str | None = None, depth: int = 0, *, is_body: bool = False) -> Found:
+    def find(
+        self, node: Any, content_type: str | None = None, depth: int = 0, *, is_body: bool = False
+    ) -> UploadSchema:
         """The schema of the body, or of a property with that content type, with base64 text in place of files."""
         # In a JSON part, bytes are text.
         if type(node) is not dict or depth > _MAX_DEPTH or media_kind(content_type or "*/x") == "json":
-            return Found(node)
+            return UploadSchema(node)
         if is_file(node, content_type):
-            said = {key: node[key] for key in (*SAID, "contentMediaType") if key in node}
-            return Found({**said, **BASE64, "type": node.get("type", "string")}, RestPart(binary=True))
+            kept = {key: node[key] for key in (*KEPT_ANNOTATIONS, "contentMediaType") if key in node}
+            return UploadSchema({**kept, **BASE64, "type": node.get("type", "string")}, RestPart(binary=True))
         out, depth = dict(node), depth + 1
         inside = self._find_fields(node, out, depth, is_body)
         for key in _BRANCHES:
@@ -78,14 +80,14 @@ class Uploads:
         part = merge_parts(found.part for found in inside if found.part is not None)
         text = "string" in list_types(node) or any(found.text for found in inside)
         if part is None:
-            return Found(node, text=text)
+            return UploadSchema(node, text=text)
         if part.binary and text:
             part = RestPart(binary=True, text=True, parts=part.parts)
-        return Found(out, part, text, sum(found.size for found in inside))
+        return UploadSchema(out, part, text, sum(found.size for found in inside))
 
-    def _find_fields(self, node: Node, out: Node, depth: int, is_body: bool) -> list[Found]:
+    def _find_fields(self, node: Node, out: Node, depth: int, is_body: bool) -> list[UploadSchema]:
         """The files in the properties of an object, combined into one part."""
-        fields: dict[str, Found] = {}
+        fields: dict[str, UploadSchema] = {}
         if type(node.get("additionalProperties")) is dict:
             fields[OTHER_PARTS] = self.find(node["additionalProperties"], None, depth)
             out["additionalProperties"] = fields[OTHER_PARTS].node
@@ -98,18 +100,20 @@ class Uploads:
         others = RestPart() if OTHER_PARTS in fields and fields[OTHER_PARTS].part else None
         parts = {name: part for name, found in fields.items() if (part := found.part or others)}
         size = sum(found.size for found in fields.values())
-        return [Found(None, RestPart(parts=parts), size=size)] if parts else []
+        return [UploadSchema(None, RestPart(parts=parts), size=size)] if parts else []
 
-    def _find_component(self, name: str, content_type: str | None, depth: int, is_body: bool) -> Found:
+    def _find_component(self, name: str, content_type: str | None, depth: int, is_body: bool) -> UploadSchema:
         """Find the files of a component, once for each content type; a recursive reference is left as it is."""
         key = (name, content_type, is_body)
         if key not in self._components:
             component = self.targets[name]
             self.targets |= component.refs
-            self._components[key] = Found(None)
+            self._components[key] = UploadSchema(None)
             found = self.find(component.node, content_type, depth, is_body=is_body)
             size = component.count + found.size
-            self._components[key] = found._replace(size=size) if size <= _MAX_SIZE else Found(None, text=found.text)
+            self._components[key] = (
+                found._replace(size=size) if size <= _MAX_SIZE else UploadSchema(None, text=found.text)
+            )
         return self._components[key]
 
 
@@ -150,7 +154,7 @@ _PLAIN_OBJECT = frozenset(
 """Keywords of an object that is defined by its properties alone."""
 
 _MAX_HOPS = 32
-_END: Any = object()
+_LEAVE: Any = object()
 _JSON_LIKE = frozenset({"object", "array"})
 _ONLY_FILE = "file"
 """The part's name if a multipart body is nothing but a file, for which the document has no name."""
@@ -162,12 +166,12 @@ _PART_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 class RequestBody:
     """A request body and its arguments."""
 
-    __slots__ = ("binary", "media_type", "node", "part", "parts", "properties", "required", "sent", "targets")
+    __slots__ = ("binary", "is_required", "media_type", "node", "part", "parts", "properties", "required", "targets")
 
-    def __init__(self, media_type: str, part: SchemaPart, *, sent: bool) -> None:
+    def __init__(self, media_type: str, part: SchemaPart, *, is_required: bool) -> None:
         self.media_type = media_type
         self.part = part
-        self.sent = sent
+        self.is_required = is_required
         """Whether the operation requires a body."""
         self.node: Any = part.node
         """The schema of the whole body, if it is a single argument."""
@@ -189,24 +193,24 @@ class Bodies:
 
     def read(self, here: ResolvedRef, place: str) -> RequestBody | None:
         """The body of an operation; None if its content is not described."""
-        settled = self._files.settle(here)
-        if settled.node is None:
-            settled = _ANY_BODY  # The reason has already been noted.
-        raw = settled.node
-        content = self._files.settle(settled.inside("content"))
+        resolved = self._files.try_resolve(here)
+        if resolved.node is None:
+            resolved = _ANY_BODY  # The reason has already been noted.
+        raw = resolved.node
+        content = self._files.try_resolve(resolved.inside("content"))
         if type(content.node) is not dict or not content.node:
             self._notes.add(f"{place}/requestBody", "the request body says nothing about its content; left out")
             return None
         media_type = choose_media_type(map(str, content.node))
-        media = self._files.settle(content.inside(str(media_type)))
+        media = self._files.try_resolve(content.inside(str(media_type)))
         schema = media.inside("schema")
         part = self._schemas.convert({} if schema.node is None else schema.node, schema.file)
-        body = RequestBody(str(media_type), part, sent=raw.get("required") is True)
+        body = RequestBody(str(media_type), part, is_required=raw.get("required") is True)
         self._shape_body(body, self._read_encoding(media))
-        for name, said in body.parts.items():
-            if said.text:
+        for name, encoded in body.parts.items():
+            if encoded.text:
                 self._notes.add(f"{place}/requestBody", f"{name!r} is a file or text: base64 is sent as a file")
-            if said.parts:
+            if encoded.parts:
                 self._notes.add(f"{place}/requestBody", f"{name!r} holds files: it is sent as parts like {name}[field]")
         if body.properties and all(map(_is_read_only, body.properties.values())):
             self._notes.add(
@@ -219,13 +223,13 @@ class Bodies:
 
     def _read_encoding(self, media: ResolvedRef) -> Node:
         """The encoding of the parts of a body, by property."""
-        found = self._files.settle(media.inside("encoding"))
+        found = self._files.try_resolve(media.inside("encoding"))
         named = (
-            {name: self._files.settle(found.inside(name)).node for name in found.node or ()}
+            {name: self._files.try_resolve(found.inside(name)).node for name in found.node or ()}
             if type(found.node) is dict
             else {}
         )
-        return {name: said for name, said in named.items() if type(said) is dict}
+        return {name: encoding for name, encoding in named.items() if type(encoding) is dict}
 
     def _shape_body(self, body: RequestBody, encoding: Node) -> None:
         kind = media_kind(body.media_type)
@@ -240,7 +244,7 @@ class Bodies:
             body.media_type = "application/json"
         found = flatten_object(body.part)
         if kind == "multipart" and is_file(resolved, None):
-            found = {_ONLY_FILE: resolved}, [_ONLY_FILE] if body.sent else [], {}
+            found = {_ONLY_FILE: resolved}, [_ONLY_FILE] if body.is_required else [], {}
         if found is not None:
             body.properties, body.required, body.targets = found
         elif type(body.node) is not dict:
@@ -251,9 +255,9 @@ class Bodies:
 
     def _shape_whole(self, body: RequestBody, resolved: Node, kind: MediaKind) -> None:
         """Make the whole body one argument: text, or base64 for binary media types."""
-        said = {key: resolved[key] for key in SAID if key in resolved}
+        kept = {key: resolved[key] for key in KEPT_ANNOTATIONS if key in resolved}
         body.binary = kind == "binary"
-        body.node = {**said, **BASE64} if body.binary else {**said, "type": "string"}
+        body.node = {**kept, **BASE64} if body.binary else {**kept, "type": "string"}
         body.node["contentMediaType"] = bare_media_type(body.media_type)
         if not body.binary and list_types(resolved) == {"string"}:
             limits = ("pattern", "minLength", "maxLength", "enum")
@@ -266,7 +270,7 @@ class Bodies:
 
     def _encode_parts(self, body: RequestBody, encoding: Node, kind: MediaKind) -> None:
         """Set the encoding of every property, and find the files in it."""
-        content_types = {name: _first_type(said.get("contentType")) for name, said in encoding.items()}
+        content_types = {name: _first_type(item.get("contentType")) for name, item in encoding.items()}
         files: Mapping[str, RestPart] = {}
         if kind == "multipart":
             uploads = Uploads(content_types, body.targets)
@@ -279,10 +283,10 @@ class Bodies:
             else:
                 body.properties = found.node["properties"]
         for name in {**files, **encoding}:
-            said, file = encoding.get(name, {}), files.get(name)
+            given, file = encoding.get(name, {}), files.get(name)
             # These styles are those of a query string, which cannot carry bytes.
-            style = said["style"] if file is None and said.get("style") in _PART_STYLES else None
-            explode = said.get("explode")
+            style = given["style"] if file is None and given.get("style") in _PART_STYLES else None
+            explode = given.get("explode")
             exploded = explode if isinstance(explode, bool) else style in (None, "form", "deepObject")
             part = RestPart(content_type=content_types.get(name), style=style, explode=exploded)
             if file is not None:
@@ -343,7 +347,7 @@ def _gather_object(
     stack: list[tuple[Any, SchemaPart]] = [(part.node, part)]
     while stack:
         node, owner = stack.pop()
-        if node is _END:
+        if node is _LEAVE:
             open_parts.discard(owner)
             continue
         if type(node) is not dict or not node.keys() <= _PLAIN_OBJECT or node.get("type", "object") != "object":
@@ -362,7 +366,7 @@ def _gather_object(
             targets.update(target.refs)
             open_parts.add(target)
             done.add(target)
-            stack += [(_END, target), (target.node, target)]
+            stack += [(_LEAVE, target), (target.node, target)]
     return True
 
 
@@ -382,11 +386,11 @@ def find_success(operation: ResolvedRef, files: Files) -> tuple[ResolvedRef | No
 
     `default` counts only if it is the only response; beside others it describes errors.
     """
-    responses = files.settle(operation.inside("responses"))
+    responses = files.try_resolve(operation.inside("responses"))
     schema: ResolvedRef | None = None
     accepts: dict[str, None] = {}
     for code in success_codes(responses.node) if type(responses.node) is dict else ():
-        content = files.settle(files.settle(responses.inside(code)).inside("content"))
+        content = files.try_resolve(files.try_resolve(responses.inside(code)).inside("content"))
         if type(content.node) is not dict:
             continue
         accepts.update(dict.fromkeys(map(str, content.node)))
@@ -409,7 +413,7 @@ def _json_schema(content: ResolvedRef, files: Files) -> ResolvedRef | None:
     kinds = [kind for kind in content.node if type(kind) is str and media_kind(kind) == "json"]
     kinds.sort(key=lambda kind: bare_media_type(kind) != "application/json")
     for kind in kinds:
-        schema = files.settle(content.inside(kind)).inside("schema")
+        schema = files.try_resolve(content.inside(kind)).inside("schema")
         # A schema that allows nothing means that there is no response body.
         if isinstance(schema.node, (dict, bool)) and schema.node not in (False, {"not": {}}):
             return schema

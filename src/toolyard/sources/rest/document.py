@@ -114,13 +114,13 @@ def _show_url(url: str) -> str:
     return url.partition("?")[0]
 
 
-STRANGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+UNEXPECTED_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """The exceptions that a document of an unexpected form may cause."""
 
 MAIN = ""
 """The name of the main document among the files."""
 
-CIRCLE = "it leads back to itself"
+CIRCULAR = "it leads back to itself"
 """The problem of a reference cycle that contains no definition."""
 
 _MAX_FILES = 5_000
@@ -165,7 +165,7 @@ class Files:
         self._anchors: dict[str, dict[str, Any]] = {}
         self._hops = 0
 
-    def settle(self, here: ResolvedRef) -> ResolvedRef:
+    def try_resolve(self, here: ResolvedRef) -> ResolvedRef:
         """The node, or the target of its reference; None, with a note, if that cannot be found.
 
         `DefinitionError` for a circular reference.
@@ -177,7 +177,7 @@ class Files:
             return self.resolve(here)
         except LookupError as error:
             ref, why = str(node["$ref"])[:200], str(error.args[0])
-            if why == CIRCLE:
+            if why == CIRCULAR:
                 raise DefinitionError(f"the reference {ref!r} cannot be followed: {why}") from None
             self._notes.at(node, f"reference {ref!r} cannot be read, and what it stands for is left out: {why}")
             return ResolvedRef(None, here.file)
@@ -185,14 +185,14 @@ class Files:
     def resolve(self, here: ResolvedRef) -> ResolvedRef:
         """The target of a chain of references; `LookupError` says why it cannot be found.
 
-        Keys beside a reference override those of its target.
+        ParametersByKey beside a reference override those of its target.
         """
         passed: set[int] = set()
         beside: dict[str, Any] = {}
         files: dict[str, str] = {}
         while type(here.node) is dict and type(ref := here.node.get("$ref")) is str:
             if id(here.node) in passed:
-                raise LookupError(CIRCLE)
+                raise LookupError(CIRCULAR)
             passed.add(id(here.node))
             for key, value in here.node.items():
                 if key != "$ref" and key not in beside:
@@ -213,7 +213,7 @@ class Files:
         if key not in self._known:
             # Until it is resolved, another visit means a cycle.
             self._known[key] = None
-            self.problems[key] = CIRCLE
+            self.problems[key] = CIRCULAR
             address, _, fragment = ref.partition("#")
             self._hops += 1
             try:
@@ -321,7 +321,7 @@ class Notes:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self.near = ""
+        self.current_place = ""
         """The place that is being read, for notes on generated nodes, which are not in any file."""
         self._found: dict[tuple[str, str], tuple[str, int]] = {}
         self._unplaced: list[tuple[dict[str, Any], str, str]] = []
@@ -334,7 +334,7 @@ class Notes:
 
     def at(self, node: dict[str, Any], change: str) -> None:
         """Note a change at this object; its place is found later."""
-        self._unplaced.append((node, change, self.near))
+        self._unplaced.append((node, change, self.current_place))
 
     def rewrites(self, files: dict[str, Any]) -> tuple[Rewrite, ...]:
         """All notes as lines of a report."""
@@ -390,15 +390,16 @@ def version_of(document: Any, source: str) -> SpecVersion:
     """The version that a document declares; `MalformedSource` if it is neither OpenAPI nor Swagger."""
     if type(document) is not dict:
         raise MalformedSource("an OpenAPI document is a mapping; is this the right file?", where=source)
-    said = document.get("openapi", document.get("swagger"))
-    numbers = [int(part) if part.isdecimal() else 0 for part in str(said).split(".")[:2]] if said is not None else []
+    declared = document.get("openapi", document.get("swagger"))
+    parts = [] if declared is None else str(declared).split(".")[:2]
+    numbers = [int(part) if part.isdecimal() else 0 for part in parts]
     if not numbers or numbers[0] not in (2, 3) or ("swagger" in document and numbers[0] != 2):
-        shown = repr(said)[:40] if said is not None else "no version"
+        shown = repr(declared)[:40] if declared is not None else "no version"
         raise MalformedSource(f"{shown}: expected 'openapi: 3.x' or 'swagger: \"2.0\"'", where=source)
     return SpecVersion(numbers[0], numbers[1] if len(numbers) > 1 else 0)
 
 
-_NOTHING = ResolvedRef({}, MAIN)
+_EMPTY = ResolvedRef({}, MAIN)
 
 
 def list_operations(document: dict[str, Any], version: SpecVersion, files: Files, notes: Notes) -> Iterator[Site]:
@@ -406,7 +407,7 @@ def list_operations(document: dict[str, Any], version: SpecVersion, files: Files
     paths, fault = _resolve_mapping(ResolvedRef(document, MAIN).inside("paths"), "the paths", files)
     if fault and type(document.get("paths")) is dict:
         # The number of operations is unknown, so this counts as one.
-        yield Site("", "", "#/paths", _NOTHING, _NOTHING, fault)
+        yield Site("", "", "#/paths", _EMPTY, _EMPTY, fault)
     elif fault and document.get("paths") is not None:
         notes.add("#/paths", "paths are not a mapping; left out")
     methods = _METHODS | {"query"} if version >= (3, 2) else _METHODS
@@ -425,7 +426,7 @@ def _operations_of_path(path: str, here: ResolvedRef, methods: frozenset[str], f
     place = f"#/paths{pointer_of([path])}"
     item, fault = _resolve_mapping(here, "the path", files)
     if fault:
-        yield Site("", path, place, _NOTHING, _NOTHING, fault)
+        yield Site("", path, place, _EMPTY, _EMPTY, fault)
         return
     found = [
         (str(key).upper(), f"{place}/{key}", item.inside(key))
@@ -445,7 +446,7 @@ def _resolve_mapping(here: ResolvedRef, what: str, files: Files) -> tuple[Resolv
     try:
         found = files.resolve(here) if type(here.node) is dict and "$ref" in here.node else here
     except LookupError as error:
-        return _NOTHING, f"{what} cannot be read, reference {str(here.node['$ref'])[:200]!r}: {error.args[0]}"
+        return _EMPTY, f"{what} cannot be read, reference {str(here.node['$ref'])[:200]!r}: {error.args[0]}"
     if type(found.node) is not dict:
-        return _NOTHING, f"{what} cannot be read: it is not a mapping"
+        return _EMPTY, f"{what} cannot be read: it is not a mapping"
     return found, ""

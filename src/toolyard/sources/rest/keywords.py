@@ -35,14 +35,14 @@ class SchemaReader(Protocol):
         """Convert a subschema."""
 
 
-def _read_type(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _read_type(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if type(value) is str and value in JSON_TYPES:
         out[key] = value
     else:
-        read_type_of(work, raw, out, value)
+        read_type_of(reader, raw, out, value)
 
 
-def read_type_of(work: SchemaReader, raw: Node, out: Node, value: Any) -> None:
+def read_type_of(reader: SchemaReader, raw: Node, out: Node, value: Any) -> None:
     """Read a `type` that is not the name of a JSON type."""
     if value == "file":
         out["type"] = "string"
@@ -60,12 +60,12 @@ def read_type_of(work: SchemaReader, raw: Node, out: Node, value: Any) -> None:
     )
     if raw:
         shown = repr(value)[:80]
-        work.notes.at(raw, f"type {shown} read as {merged.get('type', 'anything') if merged else 'anything'!r}")
-    for key, said in (merged or {}).items():
-        out.setdefault(key, said)
+        reader.notes.at(raw, f"type {shown} read as {merged.get('type', 'anything') if merged else 'anything'!r}")
+    for name, fragment in (merged or {}).items():
+        out.setdefault(name, fragment)
 
 
-def _read_limit(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _read_limit(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     """Read a number, also one written as text, or an integer with a decimal point."""
     number = _read_number(value)
     is_count = key not in ("minimum", "maximum", "multipleOf")
@@ -73,7 +73,7 @@ def _read_limit(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, 
         number = None
     if number is None or (key == "multipleOf" and number <= 0):
         if value is not None:
-            work.notes.at(raw, f"{key} is not a usable number; left out")
+            reader.notes.at(raw, f"{key} is not a usable number; left out")
         return
     out[key] = int(number) if is_count else number
 
@@ -89,25 +89,25 @@ def _read_number(value: Any) -> int | float | None:
     return value if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def read_together(work: SchemaReader, raw: Node, out: Node, depth: int) -> None:
+def read_combined(reader: SchemaReader, raw: Node, out: Node, depth: int) -> None:
     """Convert keywords that depend on others; `out` has their original values."""
     if "dependencies" in out:
-        _read_dependencies(work, out, depth)
+        _read_dependencies(reader, out, depth)
     if "additionalItems" in out or type(out.get("items")) is list:
-        _tuple_items(work, out, depth)
+        _tuple_items(reader, out, depth)
     for flag, limit in _EXCLUSIVE:
         if flag in out:
             _read_exclusive(out, flag, limit)
     if "pattern" in out:
-        _read_pattern(work, raw, out)
+        _read_pattern(reader, raw, out)
     discriminator = out.pop("discriminator", None)
     if discriminator is not None:
         _apply_discriminator(out, discriminator)
     if "enum" in out and "type" in out:
-        _fit_enum(work, raw, out, out["enum"])
+        _fit_enum(reader, raw, out, out["enum"])
 
 
-def _tuple_items(work: SchemaReader, out: Node, depth: int) -> None:
+def _tuple_items(reader: SchemaReader, out: Node, depth: int) -> None:
     items = out.get("items")
     extra = out.pop("additionalItems", None)
     if type(items) is list:
@@ -115,65 +115,65 @@ def _tuple_items(work: SchemaReader, out: Node, depth: int) -> None:
             out["prefixItems"] = items
         del out["items"]
         if isinstance(extra, (dict, bool)):
-            out["items"] = work.node(extra, depth + 1)
+            out["items"] = reader.node(extra, depth + 1)
 
 
-def _keep(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _keep(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     out[key] = value
 
 
-def _keep_text(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _keep_text(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if type(value) is str:
         out[key] = value
 
 
-def _keep_flag(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _keep_flag(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if value is True:
         out[key] = True
 
 
-def _read_required(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _read_required(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     """The names without repeats, including those of properties with `required: true`."""
     if type(value) is list and set(map(type, value)) <= _TEXT_ALONE:
         if value:
             out[key] = list(dict.fromkeys((*value, *out.get(key, ()))))
     elif not isinstance(value, bool):
-        work.notes.at(raw, "'required' is not a list of names; left out")
+        reader.notes.at(raw, "'required' is not a list of names; left out")
 
 
-def _read_enum(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _read_enum(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if type(value) is list and 0 < len(value) <= _MAX_ENUM:
         out[key] = value
     else:
-        work.notes.at(raw, f"enum is not a list of 1 to {_MAX_ENUM:,} values; left out")
+        reader.notes.at(raw, f"enum is not a list of 1 to {_MAX_ENUM:,} values; left out")
 
 
-def _read_pattern(work: SchemaReader, raw: Node, out: Node) -> None:
+def _read_pattern(reader: SchemaReader, raw: Node, out: Node) -> None:
     written = out["pattern"]
     read = read_pattern(out) if type(written) is str else None
     if read is None:
-        work.notes.at(raw, "pattern is not a usable regular expression; left out")
+        reader.notes.at(raw, "pattern is not a usable regular expression; left out")
         del out["pattern"]
     elif len(read) > 1:
-        work.notes.at(raw, "the count of characters in a pattern moved to minLength and maxLength")
+        reader.notes.at(raw, "the count of characters in a pattern moved to minLength and maxLength")
     elif read["pattern"] != written:
-        work.notes.at(
+        reader.notes.at(
             raw, "the slashes around a pattern removed" if written[:1] == "/" else "a pattern read as JavaScript does"
         )
     out |= read or {}
 
 
-def _pattern_properties(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _pattern_properties(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if type(value) is not dict:
         return
     usable = {pattern: sub for pattern, sub in value.items() if usable_pattern(pattern) == pattern}
     if len(usable) < len(value):
-        work.notes.at(raw, "patternProperties with an unusable regular expression; left out")
+        reader.notes.at(raw, "patternProperties with an unusable regular expression; left out")
     if usable:
-        out[key] = {pattern: work.node(sub, depth + 1) for pattern, sub in usable.items()}
+        out[key] = {pattern: reader.node(sub, depth + 1) for pattern, sub in usable.items()}
 
 
-def _read_examples(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _read_examples(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if key == "example":
         value = None if "examples" in raw else [value]
     small = [item for item in value if _is_small(item)] if type(value) is list else []
@@ -192,7 +192,7 @@ def _is_small(value: Any) -> bool:
     return True
 
 
-def _dependent_required(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _dependent_required(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     if type(value) is not dict:
         return
     needed = {name: list(dict.fromkeys(map(str, names))) for name, names in value.items() if type(names) is list}
@@ -200,20 +200,20 @@ def _dependent_required(work: SchemaReader, raw: Node, out: Node, key: str, valu
         out[key] = needed
 
 
-def _read_later(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+def _read_later(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
     """Skip a keyword that applies to the whole schema and is read after the others."""
 
 
-def _note_dynamic(work: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
-    work.notes.at(raw, "$dynamicRef is not followed; anything is allowed there")
+def _note_dynamic(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    reader.notes.at(raw, "$dynamicRef is not followed; anything is allowed there")
 
 
-TOGETHER = frozenset(
+COMBINED = frozenset(
     ("enum", "pattern", "discriminator", "additionalItems", "dependencies", "exclusiveMinimum", "exclusiveMaximum")
 )
-"""Keywords that `read_together` handles, besides a list in `items`."""
+"""Keywords that `read_combined` handles, besides a list in `items`."""
 KEYWORDS: dict[str, Callable[[SchemaReader, Node, Node, str, Any, int], None]] = {
-    **dict.fromkeys(TOGETHER, _keep),
+    **dict.fromkeys(COMBINED, _keep),
     "type": _read_type,
     **dict.fromkeys(("description", "title", "format", "contentEncoding", "contentMediaType"), _keep_text),
     **dict.fromkeys(_LIMITS, _read_limit),
@@ -233,13 +233,13 @@ They get the converter, the original schema, the converted one so far, the keywo
 """
 
 
-def _read_dependencies(work: SchemaReader, out: Node, depth: int) -> None:
+def _read_dependencies(reader: SchemaReader, out: Node, depth: int) -> None:
     value = out.pop("dependencies")
     for name, needed in value.items() if type(value) is dict else ():
         if type(needed) is list:
             out.setdefault("dependentRequired", {})[name] = list(dict.fromkeys(map(str, needed)))
         else:
-            out.setdefault("dependentSchemas", {})[name] = work.node(needed, depth + 1)
+            out.setdefault("dependentSchemas", {})[name] = reader.node(needed, depth + 1)
 
 
 def _read_exclusive(out: Node, flag: str, limit: str) -> None:
@@ -250,36 +250,36 @@ def _read_exclusive(out: Node, flag: str, limit: str) -> None:
         out[flag] = number
 
 
-def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None:
+def _fit_enum(reader: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None:
     """Convert enum values that YAML parsed as another type than the schema's, or drop the enum."""
     kind = out["type"]
     if kind == "string" and not all(type(value) is str or value is None for value in enum):
         out["enum"] = [
             value if type(value) is str or value is None else msgspec.json.encode(value).decode() for value in enum
         ]
-        work.notes.at(raw, "values of an enum of text written as text")
+        reader.notes.at(raw, "values of an enum of text written as text")
     elif kind in _NUMBERS and any(type(value) is str for value in enum):
         numbers = [_read_number(value) if type(value) is str else value for value in enum]
         if None not in numbers:
             out["enum"] = numbers
-            work.notes.at(raw, "values of an enum of numbers written as numbers")
+            reader.notes.at(raw, "values of an enum of numbers written as numbers")
         elif all(type(value) is str for value in enum):
-            _drop_enum(work, raw, out)
+            _drop_enum(reader, raw, out)
     elif kind == "array" and not any(type(value) is list for value in enum):
         del out["enum"]
         items = out.get("items", {})
         if type(items) is dict and "enum" not in items:
             out["items"] = {"allOf": [items], "enum": enum} if "$ref" in items else {**items, "enum": enum}
-        work.notes.at(raw, "an enum of single values beside 'type: array' is about the items")
+        reader.notes.at(raw, "an enum of single values beside 'type: array' is about the items")
     elif kind in ("object", "boolean") and not any(
         type(value) is (dict if kind == "object" else bool) for value in enum
     ):
-        _drop_enum(work, raw, out)
+        _drop_enum(reader, raw, out)
 
 
-def _drop_enum(work: SchemaReader, raw: Node, out: Node) -> None:
+def _drop_enum(reader: SchemaReader, raw: Node, out: Node) -> None:
     del out["enum"]
-    work.notes.at(raw, f"enum left out: it has no value of the type {out['type']!r}")
+    reader.notes.at(raw, f"enum left out: it has no value of the type {out['type']!r}")
 
 
 def _apply_discriminator(out: Node, discriminator: Any) -> None:

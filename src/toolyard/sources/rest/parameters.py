@@ -30,7 +30,7 @@ _FORM = "application/x-www-form-urlencoded"
 class OperationParameter(msgspec.Struct, frozen=True):
     """One parameter as a document describes it."""
 
-    sent: RestParameter
+    wire: RestParameter
     """How an engine serialises it; the argument is named when the operation is planned."""
     part: SchemaPart
     node: Any
@@ -60,7 +60,7 @@ class Parameters:
             parameter = self._read_entry(item, place)
             if parameter is None:
                 continue
-            name, location = parameter.sent.name, parameter.sent.location
+            name, location = parameter.wire.name, parameter.wire.location
             key = (location, name.lower() if location == "header" else name)
             if key in found:
                 self._notes.add(place, f"parameter {name!r} is listed twice; the last one kept")
@@ -75,8 +75,8 @@ class Parameters:
     def in_query(self, name: str, known: OperationParameter | None, *, required: bool) -> OperationParameter:
         """A parameter in the query of a path template, with the description of a known parameter if there is one."""
         described = known or self.undescribed(name)
-        sent = replace(described.sent, name=name, location="query", style="form", explode=True, allow_reserved=False)
-        return replace(described, sent=sent, required=described.required if known else required)
+        wire = replace(described.wire, name=name, location="query", style="form", explode=True, allow_reserved=False)
+        return replace(described, wire=wire, required=described.required if known else required)
 
     def _read_entry(self, here: ResolvedRef, place: str) -> OperationParameter | None:
         raw = here.node
@@ -88,7 +88,7 @@ class Parameters:
         return self._by_ref[key]
 
     def _read_once(self, here: ResolvedRef, place: str) -> OperationParameter | None:
-        found = self._files.settle(here)
+        found = self._files.try_resolve(here)
         raw, file = found.node, found.file
         if raw is None and here.node is not None:
             return None  # The reason has already been noted.
@@ -120,7 +120,7 @@ class Parameters:
         part = self._schemas.convert(described, file)
         style = self._read_style(name, location, raw.get("style"), place)
         explode = raw.get("explode")
-        sent = RestParameter(
+        wire = RestParameter(
             argument=name,
             name=name,
             location=location,
@@ -130,15 +130,15 @@ class Parameters:
             allow_reserved=raw.get("allowReserved") is True,
         )
         required = raw.get("required") is True or location == "path"
-        return OperationParameter(sent, part, _as_argument(part.node, raw), required)
+        return OperationParameter(wire, part, _as_argument(part.node, raw), required)
 
     def _described_schema(self, raw: Node, file: str) -> tuple[str | None, Any, str]:
         """The media type, the schema, and the file that the schema is in."""
-        content = self._files.settle(ResolvedRef(raw.get("content"), file))
+        content = self._files.try_resolve(ResolvedRef(raw.get("content"), file))
         if "schema" in raw or type(content.node) is not dict or not content.node:
             return None, raw.get("schema", {}), file
         media_type = next(iter(content.node))
-        media = self._files.settle(content.inside(media_type))
+        media = self._files.try_resolve(content.inside(media_type))
         schema = media.inside("schema")
         return str(media_type), {} if schema.node is None else schema.node, schema.file
 
@@ -148,8 +148,8 @@ class Parameters:
             chosen: Style = style
             return chosen
         if style is not None and (location, style) != ("cookie", "cookie"):
-            said = f"style {str(style)[:40]!r} has no meaning in a {location}; {allowed[0]!r} is used"
-            self._notes.add(place, f"parameter {name!r}: {said}")
+            problem = f"style {str(style)[:40]!r} has no meaning in a {location}; {allowed[0]!r} is used"
+            self._notes.add(place, f"parameter {name!r}: {problem}")
         return allowed[0]
 
 
@@ -157,15 +157,15 @@ def _as_argument(node: Any, raw: Node) -> Any:
     """The schema with the parameter's own description, deprecation and example."""
     if type(node) is not dict:
         node = {} if node is True else {"not": {}}
-    said: Node = {}
+    own: Node = {}
     if type(raw.get("description")) is str and raw["description"]:
-        said["description"] = raw["description"]
+        own["description"] = raw["description"]
     if raw.get("deprecated") is True:
-        said["deprecated"] = True
+        own["deprecated"] = True
     example = raw.get("example")
     if isinstance(example, (str, int, float)) and "examples" not in node and len(str(example)) <= 200:
-        said["examples"] = [example]
-    return {**node, **said} if said else node
+        own["examples"] = [example]
+    return {**node, **own} if own else node
 
 
 def template_names(path: str) -> list[str] | None:

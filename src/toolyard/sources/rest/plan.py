@@ -28,7 +28,7 @@ from toolyard.sources.rest.schemas import Node, SchemaPart
 
 Direction = Literal["request", "response"]
 
-_UNSEEN: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
+_HIDDEN_BY: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
 _MAX_COUNT = DEFAULT_BUDGET.nodes * 9 // 10
 """Maximum number of subschemas in the schema of a tool. The rest of the budget is for what assembly adds."""
 _MAX_CHECKED = 2_000_000
@@ -44,10 +44,10 @@ class Assembly:
     """Builds schemas from the parts of one document; components are stripped once for each direction."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[SchemaPart, Direction], Any] = {}
-        self._shown: dict[int, tuple[Any, Any]] = {}
+        self._stripped: dict[tuple[SchemaPart, Direction], Any] = {}
+        self._copies: dict[int, tuple[Any, Any]] = {}
         self._fan_out: dict[SchemaPart, int] = {}
-        self._tame = False
+        self._has_small_fan_out = False
         """True if no value is judged by too many subschemas in any combination, so counting them is enough."""
         self._checked = 0
 
@@ -56,14 +56,14 @@ class Assembly:
         """True if checking more schemas of this document would take too long."""
         return self._checked > _MAX_CHECKED
 
-    def judge_parts(self, branching: Sequence[SchemaPart], parts: Iterable[SchemaPart]) -> None:
+    def check_fan_out(self, branching: Sequence[SchemaPart], parts: Iterable[SchemaPart]) -> None:
         """Check once for all tools whether these parts can make too many subschemas judge one value.
 
         The bound of `fan_out` is cheap and imprecise; if it is inconclusive, all parts are checked as the budget would
         check them in every tool.
         """
         worst = max([self.fan_out(part) for part in branching], default=0)
-        self._tame = worst <= _SURE_FAN_OUT or _is_tame(parts)
+        self._has_small_fan_out = worst <= _SURE_FAN_OUT or _is_fan_out_small(parts)
 
     def fan_out(self, part: SchemaPart) -> int:
         """An upper bound of the number of subschemas that judge one value, components counted each time they apply.
@@ -85,7 +85,7 @@ class Assembly:
                 stack.extend([(target, False) for target in item.inline])
         return costs[part]
 
-    def put_together(
+    def build_schema(
         self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction, *, reduced: bool
     ) -> tuple[Node, list[str]]:
         """The root with its `$defs`, and the names of components that were left open; all of them if `reduced`.
@@ -97,7 +97,7 @@ class Assembly:
         for name in left:
             definitions[name] = {}
         schema = {**root, "$defs": definitions} if definitions else root
-        if self._tame and total <= _MAX_COUNT:
+        if self._has_small_fan_out and total <= _MAX_COUNT:
             return schema, left
         if reduced:
             return _reduce_schema(root, list(definitions))
@@ -108,19 +108,19 @@ class Assembly:
             return _reduce_schema(root, list(definitions))
         return schema, left
 
-    def show(self, schema: Node) -> Node:
+    def copy_schema(self, schema: Node) -> Node:
         """A copy for callers. Components are copied once for all tools, since calls are not judged by these copies."""
         return {
-            key: {name: self._show_part(node) for name, node in value.items()} if key == "$defs" else copied(value)
+            key: {name: self._copy_part(node) for name, node in value.items()} if key == "$defs" else copied(value)
             for key, value in schema.items()
         }
 
-    def _show_part(self, node: Any) -> Any:
-        known = self._shown.get(id(node))
+    def _copy_part(self, node: Any) -> Any:
+        known = self._copies.get(id(node))
         if known is None:
             known = node, copied(node)
             if node:
-                self._shown[id(node)] = known
+                self._copies[id(node)] = known
         return known[1]
 
     def _choose_parts(
@@ -139,24 +139,24 @@ class Assembly:
                 left.append(part.name)
                 total -= part.count
                 continue
-            chosen.append((part.name, self.view(part, direction)))
+            chosen.append((part.name, self.strip_part(part, direction)))
             for target in part.refs.values():
                 if target not in known:
                     known.add(target)
                     queue.append(target)
         return chosen, left, total + own
 
-    def view(self, part: SchemaPart, direction: Direction) -> Any:
+    def strip_part(self, part: SchemaPart, direction: Direction) -> Any:
         """The component without properties that only the other direction has."""
         if not part.directed:
             return part.node
         key = (part, direction)
-        if key not in self._seen:
-            self._seen[key] = strip_direction(part.node, direction)
-        return self._seen[key]
+        if key not in self._stripped:
+            self._stripped[key] = strip_direction(part.node, direction)
+        return self._stripped[key]
 
 
-def _is_tame(parts: Iterable[SchemaPart]) -> bool:
+def _is_fan_out_small(parts: Iterable[SchemaPart]) -> bool:
     """Whether no value is judged by too many subschemas, checked for all parts of a document at once."""
     # Component names contain no spaces, so these keys are free for schemas of operations.
     nodes = {part.name or f"schema {number}": part.node for number, part in enumerate(parts)}
@@ -204,7 +204,7 @@ def strip_direction(node: Any, direction: Direction) -> Any:
     """A schema without the properties that only the other direction has."""
     if type(node) is not dict:
         return node
-    hidden = _flagged_properties(node, _UNSEEN[direction])
+    hidden = _flagged_properties(node, _HIDDEN_BY[direction])
     out: Node = {}
     for key, value in node.items():
         if key == "properties":
@@ -257,17 +257,17 @@ class Plan:
         """True if its schemas are built without components, unless they are sure to fit."""
         self._body = body
         inside = [] if body is None else [BODY] if body.properties is None else list(body.properties)
-        places: list[tuple[str, str]] = [(parameter.sent.location, parameter.sent.name) for parameter in parameters]
+        places: list[tuple[str, str]] = [(parameter.wire.location, parameter.wire.name) for parameter in parameters]
         names, self.renamed = name_arguments([*places, *(("body", name) for name in inside)])
         self._arguments = dict(zip(names, parameters, strict=False))
         self._body_arguments = dict(zip(names[len(parameters) :], inside, strict=True))
         """Arguments with the properties of the body that they become, or the one that is the whole body."""
 
-    def sent_parameters(self) -> tuple[RestParameter, ...]:
+    def rest_parameters(self) -> tuple[RestParameter, ...]:
         """How each argument that is not in the body is sent."""
-        return tuple([replace(parameter.sent, argument=name) for name, parameter in self._arguments.items()])
+        return tuple([replace(parameter.wire, argument=name) for name, parameter in self._arguments.items()])
 
-    def sent_body(self) -> RestBody | None:
+    def rest_body(self) -> RestBody | None:
         """How the arguments in the body are sent."""
         body = self._body
         if body is None:
@@ -278,7 +278,7 @@ class Plan:
             argument=next(iter(self._body_arguments)) if is_whole else None,
             properties={} if is_whole else self._body_arguments,
             parts=body.parts,
-            required=body.sent,
+            required=body.is_required,
             binary=body.binary,
         )
 
@@ -297,7 +297,7 @@ class Plan:
             root["required"] = required
         # Every argument has a place in the request, so others are rejected.
         root["additionalProperties"] = False
-        return self.assembly.put_together(root, targets, "request", reduced=self.reduced)
+        return self.assembly.build_schema(root, targets, "request", reduced=self.reduced)
 
     def _add_body_arguments(self, body: RequestBody, root: Node) -> list[str]:
         """Add the arguments of the body; returns the names of the required ones."""
@@ -305,10 +305,10 @@ class Plan:
             node = body.node if body.properties is None else body.properties[name]
             root["properties"][argument] = strip_direction(node, "request")
         if body.properties is None:
-            return list(self._body_arguments) if body.sent else []
+            return list(self._body_arguments) if body.is_required else []
         names = {name: argument for argument, name in self._body_arguments.items()}
         required = [names[name] for name in body.required]
-        if body.sent:
+        if body.is_required:
             return required
         if required:
             # Without a body none of them is required; with any of them, all required ones are.
@@ -331,7 +331,7 @@ class Plan:
         if type(root) is not dict:
             return ({} if root else {"not": {}}), []
         shown = strip_direction(root, "response")
-        return self.assembly.put_together(shown, targets, "response", reduced=self.reduced)
+        return self.assembly.build_schema(shown, targets, "response", reduced=self.reduced)
 
 
 def name_arguments(given: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
@@ -370,9 +370,9 @@ class RestTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
     @cached_property  # type: ignore[misc]
     def parameters(self) -> Schema:
         """The input schema, built on first access."""
-        return self.plan.assembly.show(self.plan.input_schema()[0])
+        return self.plan.assembly.copy_schema(self.plan.input_schema()[0])
 
     @cached_property  # type: ignore[misc]
     def output_parameters(self) -> Schema:
         """The output schema, built on first access."""
-        return self.plan.assembly.show(self.plan.output_schema()[0])
+        return self.plan.assembly.copy_schema(self.plan.output_schema()[0])

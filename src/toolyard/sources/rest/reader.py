@@ -17,7 +17,7 @@ from toolyard.model.tool import Effects
 from toolyard.sources.rest.bodies import Bodies, find_success
 from toolyard.sources.rest.document import (
     MAIN,
-    STRANGE,
+    UNEXPECTED_FORM,
     Files,
     Notes,
     ResolvedRef,
@@ -33,11 +33,11 @@ from toolyard.sources.rest.schemas import Schemas
 from toolyard.sources.rest.servers import Security, Servers
 from toolyard.sources.rest.swagger2 import Swagger, upgrade_document
 
-Keys = dict[tuple[str, str], OperationParameter]
+ParametersByKey = dict[tuple[str, str], OperationParameter]
 Refuse = Callable[[Exception, str, str | None], None]
 _READ = frozenset({"GET", "HEAD"})
 _LIST_LIMIT = 20
-_NOT_OF_NAME = re.compile(r"[+*?&#./;_-]")
+_TEMPLATE_SYNTAX = re.compile(r"[+*?&#./;_-]")
 """Characters that other template syntaxes add to a name in braces, and word separators."""
 
 
@@ -75,9 +75,9 @@ class Reader:
         self._servers = Servers(settings.url, settings.base_url, settings.variables)
         self._assembly = Assembly()
         whole = ResolvedRef(self._document, MAIN)
-        schemes = files.settle(whole.inside("components")).inside("securitySchemes")
+        schemes = files.try_resolve(whole.inside("components")).inside("securitySchemes")
         self._security = Security(schemes, document.get("security"), files)
-        self._own_servers = files.settle(whole.inside("servers")).node
+        self._own_servers = files.try_resolve(whole.inside("servers")).node
 
     def tools(self, refuse: Refuse) -> list[tuple[RestTool, str]]:
         """Every tool with its place; operations that cannot become one are passed to `refuse`."""
@@ -87,10 +87,10 @@ class Reader:
             if not site.fault and not self._settings.selects(site.method, site.path, site.raw):
                 left_out += 1
                 continue
-            self._notes.near = site.place
+            self._notes.current_place = site.place
             with self._refuse_faulty(refuse, site):
                 read.append((site, self._read_operation(site)))
-        self._assembly.judge_parts(self._schemas.branching, self._schemas.parts)
+        self._assembly.check_fan_out(self._schemas.branching, self._schemas.parts)
         found: list[tuple[Site, RestTool]] = []
         for site, tool in read:
             with self._refuse_faulty(refuse, site):
@@ -108,7 +108,7 @@ class Reader:
         """Pass the error of one operation to `refuse`; it affects no other operation."""
         try:
             yield
-        except (DefinitionError, *STRANGE) as error:
+        except (DefinitionError, *UNEXPECTED_FORM) as error:
             known = isinstance(error, DefinitionError)
             fault = error if known else DefinitionError(f"the operation cannot be read: {type(error).__name__}")
             label = site.raw.get("operationId")
@@ -127,7 +127,7 @@ class Reader:
         answer, accepts = find_success(site.operation, self.files)
         output = None if answer is None else self._schemas.convert(answer.node, answer.file)
         plan = Plan(self._assembly, parameters, body, output)
-        texts = [self.files.settle(site.operation.inside(key)).node for key in ("summary", "description")]
+        texts = [self.files.try_resolve(site.operation.inside(key)).node for key in ("summary", "description")]
         description, whole_description = describe_operation(*texts)
         tags = raw.get("tags")
         return RestTool(
@@ -143,20 +143,20 @@ class Reader:
         )
 
     def _make_binding(self, site: Site, path: str, plan: Plan, accepts: tuple[str, ...]) -> RestBinding:
-        needs = self._security.needs(site.raw)
-        lists = [self.files.settle(owner.inside("servers")).node for owner in (site.operation, site.item)]
-        base_url, problem = self._servers.address(*lists, self._own_servers)
-        unknown = [f"security scheme {name[:80]!r} is not described" for name in needs.unknown]
+        requirements = self._security.read_requirements(site.raw)
+        lists = [self.files.try_resolve(owner.inside("servers")).node for owner in (site.operation, site.item)]
+        base_url, problem = self._servers.choose_base_url(*lists, self._own_servers)
+        unknown = [f"security scheme {name[:80]!r} is not described" for name in requirements.unknown]
         for note in (*plan.renamed, *unknown, *([problem] if problem else [])):
             self._notes.add(site.place, note)
         return RestBinding(
             method=site.method,
             path=path,
             base_url=base_url,
-            parameters=plan.sent_parameters(),
-            body=plan.sent_body(),
-            security=needs.alternatives,
-            schemes=dict(needs.schemes),
+            parameters=plan.rest_parameters(),
+            body=plan.rest_body(),
+            security=requirements.alternatives,
+            schemes=dict(requirements.schemes),
             accepts=accepts,
             named=self._settings.named,
             origins=self._settings.origins,
@@ -165,12 +165,12 @@ class Reader:
 
     def _read_parameters(self, site: Site) -> tuple[str, list[OperationParameter]]:
         """The path, with the names of its parameters, and the parameters of the operation and of its path item."""
-        found: Keys = {}
+        found: ParametersByKey = {}
         for owner in (site.item, site.operation):
-            found |= self._parameters.collect(self.files.settle(owner.inside("parameters")), site.place)
+            found |= self._parameters.collect(self.files.try_resolve(owner.inside("parameters")), site.place)
         return self._match_path(site, found), list(found.values())
 
-    def _match_path(self, site: Site, found: Keys) -> str:
+    def _match_path(self, site: Site, found: ParametersByKey) -> str:
         """Make the path parameters match the names in the path, which is returned without its query."""
         path = f"/{site.path.partition('#')[0].removeprefix('/')}"
         if template_names(path) is None:
@@ -224,7 +224,7 @@ class Reader:
 
 
 def _fold(name: str) -> str:
-    return _NOT_OF_NAME.sub("", name).lower()
+    return _TEMPLATE_SYNTAX.sub("", name).lower()
 
 
 def _read_metadata(raw: dict[str, Any], whole: str | None) -> dict[str, Any]:

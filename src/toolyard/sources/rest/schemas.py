@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from toolyard.sources.rest.document import MAIN, STRANGE, Files, Notes, ResolvedRef
-from toolyard.sources.rest.keywords import KEYWORDS, TOGETHER, allow_null, read_together, read_type_of
+from toolyard.sources.rest.document import MAIN, UNEXPECTED_FORM, Files, Notes, ResolvedRef
+from toolyard.sources.rest.keywords import COMBINED, KEYWORDS, allow_null, read_combined, read_type_of
 
 Node = dict[str, Any]
 
@@ -156,8 +156,8 @@ class Schemas:
         """Components by reference, for the file that is being read."""
         self._by_node: dict[int, SchemaPart] = {}
         self._names: set[str] = set()
-        self._waiting: list[SchemaPart] = []
-        self._whole: dict[tuple[str, str], SchemaPart] = {}
+        self._pending: list[SchemaPart] = []
+        self._by_reference: dict[tuple[str, str], SchemaPart] = {}
         """Schemas of operations that consist of nothing but a reference."""
         self._part = SchemaPart("", None, MAIN)
         self._total = 0
@@ -169,14 +169,14 @@ class Schemas:
     def convert(self, raw: Any, file: str = MAIN) -> SchemaPart:
         """Convert a schema of an operation, with all components it refers to."""
         ref = raw.get("$ref") if type(raw) is dict and len(raw) == 1 else None
-        if type(ref) is str and (file, ref) in self._whole:
-            return self._whole[file, ref]
+        if type(ref) is str and (file, ref) in self._by_reference:
+            return self._by_reference[file, ref]
         part = SchemaPart("", raw, file)
         if type(ref) is str:
-            self._whole[file, ref] = part
+            self._by_reference[file, ref] = part
         self._convert_part(part)
-        while self._waiting:
-            self._convert_part(self._waiting.pop())
+        while self._pending:
+            self._convert_part(self._pending.pop())
         return part
 
     def _convert_part(self, part: SchemaPart) -> None:
@@ -188,7 +188,7 @@ class Schemas:
                 part.node = self.node(part.raw, 0)
             else:
                 self.notes.at(part.raw, f"what lies beyond {_MAX_TOTAL:,} subschemas of a document is left open")
-        except STRANGE as error:
+        except UNEXPECTED_FORM as error:
             # Several operations may share it, so an unexpected form opens this schema and does not fail an operation.
             self.notes.at(part.raw, f"the schema cannot be read ({type(error).__name__}); anything is allowed")
             part.refs, part.inline = {}, ()
@@ -201,7 +201,7 @@ class Schemas:
     def node(self, raw: Any, depth: int) -> Any:
         """Convert one schema object. Called for every subschema, so common cases are handled here directly."""
         if type(raw) is not dict:
-            return self._no_object(raw)
+            return self._read_bare_value(raw)
         part = self._part
         part.count += 1
         if part.count > _MAX_COUNT:
@@ -228,8 +228,8 @@ class Schemas:
                 out |= self._read_elsewhere(key, value, depth)
             else:
                 read(self, raw, out, key, value, depth)
-        if not TOGETHER.isdisjoint(out) or type(out.get("items")) is list:
-            read_together(self, raw, out, depth)
+        if not COMBINED.isdisjoint(out) or type(out.get("items")) is list:
+            read_combined(self, raw, out, depth)
         if out.get("additionalProperties") is False and "required" in out and "patternProperties" not in out:
             self._admit_required(raw, out)
         if raw.get("nullable") is True or raw.get("x-nullable") is True:
@@ -269,7 +269,7 @@ class Schemas:
             self._part.directed = True
             out[key] = True
 
-    def _no_object(self, raw: Any) -> Any:
+    def _read_bare_value(self, raw: Any) -> Any:
         self._part.count += 1
         if isinstance(raw, bool):
             return raw
@@ -292,18 +292,17 @@ class Schemas:
         else:
             out[key] = self.node(value, depth + 1)
             if key in _IN_PLACE:
-                self._note_inline(out[key])
+                self._add_inline(out[key])
 
-    def _note_inline(self, node: Any) -> None:
+    def _add_inline(self, node: Any) -> None:
         ref = node.get("$ref") if type(node) is dict else None
         if ref is not None:
             self._part.inline = [*self._part.inline, self._part.refs[ref[8:]]]
 
     def _read_properties(self, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
         if type(value) is not dict or depth >= MAX_DEPTH:
-            deep = depth >= MAX_DEPTH
-            said = f"what lies deeper than {MAX_DEPTH} levels is left open" if deep else "properties are not a mapping"
-            self.notes.at(raw, said)
+            too_deep = f"what lies deeper than {MAX_DEPTH} levels is left open"
+            self.notes.at(raw, too_deep if depth >= MAX_DEPTH else "properties are not a mapping")
             out[key] = {}
             return
         node, below = self.node, depth + 1
@@ -332,7 +331,7 @@ class Schemas:
         out[key] = found
         for node in found:
             if type(node) is dict and "$ref" in node:
-                self._note_inline(node)
+                self._add_inline(node)
 
     def _read_reference(self, raw: Node, ref: str, depth: int) -> Any:
         part = self._part
@@ -372,7 +371,7 @@ class Schemas:
     def _find_component(self, ref: str, file: str) -> SchemaPart | None:
         found = self._compositions.opened_target(ref, file) or self._files.follow(ref, file)
         if found is not None and type(found.node) is dict and len(found.node) == 1 and "$ref" in found.node:
-            found, ref = self._end_of(found, ref, file)
+            found, ref = self._follow_aliases(found, ref, file)
         if found is None or not isinstance(found.node, (dict, bool)):
             return None
         node = found.node
@@ -380,10 +379,10 @@ class Schemas:
         if known is None:
             known = SchemaPart(self._name_component(ref), node, found.file)
             self._by_node[id(node)] = known
-            self._waiting.append(known)
+            self._pending.append(known)
         return known
 
-    def _end_of(self, found: ResolvedRef, ref: str, file: str) -> tuple[ResolvedRef | None, str]:
+    def _follow_aliases(self, found: ResolvedRef, ref: str, file: str) -> tuple[ResolvedRef | None, str]:
         """Follow a component that is only a reference to the actual one; None in a cycle."""
         seen: set[int] = set()
         here: ResolvedRef | None = found

@@ -21,14 +21,14 @@ class Servers:
         self._spec_url = spec_url
         self._fixed = fixed.rstrip("/") if fixed else None
         self._variables = variables
-        self._nowhere = self._make_absolute("/")
+        self._default = self._make_absolute("/")
 
-    def address(self, *lists: Any) -> tuple[str, str]:
+    def choose_base_url(self, *lists: Any) -> tuple[str, str]:
         """The base URL from the first non-empty list, and a description of the problem if it cannot be used."""
         if self._fixed is not None:
             return self._fixed, ""
         servers = next((found for found in lists if type(found) is list and found), None)
-        return self._nowhere if servers is None else self._choose_server(servers)
+        return self._default if servers is None else self._choose_server(servers)
 
     def _choose_server(self, servers: list[Any]) -> tuple[str, str]:
         found = [self._fill_variables(server) for server in servers if type(server) is dict]
@@ -80,7 +80,7 @@ class Servers:
 _LOCATIONS = ("query", "header", "cookie")
 
 
-class Needs(NamedTuple):
+class SecurityRequirements(NamedTuple):
     """Security requirements. One of the alternatives is enough; an empty one means that no credential is needed."""
 
     alternatives: tuple[tuple[str, ...], ...] = ()
@@ -89,22 +89,22 @@ class Needs(NamedTuple):
     """Names that the document does not define."""
 
 
-_NOTHING = Needs()
+_NO_REQUIREMENTS = SecurityRequirements()
 
 
 class Security:
     """The security schemes of one document."""
 
     def __init__(self, schemes: ResolvedRef, default: Any, files: Files) -> None:
-        self._schemes = files.settle(schemes)
+        self._schemes = files.try_resolve(schemes)
         self._default = default
         self._files = files
 
-    def needs(self, operation: dict[str, Any]) -> Needs:
+    def read_requirements(self, operation: dict[str, Any]) -> SecurityRequirements:
         """The requirements of an operation, by default those of the document."""
         asked = operation.get("security", self._default)
         if type(asked) is not list:
-            return _NOTHING
+            return _NO_REQUIREMENTS
         alternatives: list[tuple[str, ...]] = []
         schemes: dict[str, RestScheme] = {}
         for item in asked:
@@ -114,12 +114,12 @@ class Security:
             for name, scopes in item.items():
                 listed = tuple(map(str, scopes)) if type(scopes) is list else ()
                 before = schemes[name].scopes if name in schemes else ()
-                scheme = self._files.settle(self._schemes.inside(name)).node
+                scheme = self._files.try_resolve(self._schemes.inside(name)).node
                 schemes[name] = _read_scheme(scheme, tuple(dict.fromkeys((*before, *listed))))
         if alternatives == [()]:
-            return _NOTHING
+            return _NO_REQUIREMENTS
         unknown = [name for name in schemes if type(self._schemes.inside(name).node) is not dict]
-        return Needs(tuple(alternatives), schemes, unknown)
+        return SecurityRequirements(tuple(alternatives), schemes, unknown)
 
 
 def _read_scheme(raw: Any, scopes: tuple[str, ...]) -> RestScheme:

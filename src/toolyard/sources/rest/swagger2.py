@@ -77,19 +77,19 @@ class Swagger:
 
     def _split_parameters(self, owner: ResolvedRef, place: str) -> tuple[Any, list[ResolvedRef]]:
         """The converted parameters, and those that make up the body."""
-        listed = self._files.settle(owner.inside("parameters"))
+        listed = self._files.try_resolve(owner.inside("parameters"))
         if type(listed.node) is not list:
             return listed.node, []
         kept: list[Any] = []
         body: list[ResolvedRef] = []
         for item in list_parameters(listed, self._files):
-            settled = self._files.settle(item)
-            node = settled.node
+            resolved = self._files.try_resolve(item)
+            node = resolved.node
             if node is None and item.node is not None:
                 continue  # The reason has already been noted.
             where = node.get("in") if type(node) is dict else None
             if type(where) is str and where in ("body", "formData"):
-                body.append(settled)
+                body.append(resolved)
             else:
                 kept.append(self._rewrite_once(node, place) if type(node) is dict else node)
         return kept, body
@@ -156,10 +156,10 @@ class Swagger:
 
     def _convert_responses(self, operation: ResolvedRef) -> Any:
         """The responses that describe success, with `content`."""
-        responses = self._files.settle(operation.inside("responses"))
+        responses = self._files.try_resolve(operation.inside("responses"))
         if type(responses.node) is not dict:
             return responses.node
-        found = {code: self._files.settle(responses.inside(code)) for code in success_codes(responses.node)}
+        found = {code: self._files.try_resolve(responses.inside(code)) for code in success_codes(responses.node)}
         return {code: self._convert_response(response, operation.node) for code, response in found.items()}
 
     def _convert_response(self, here: ResolvedRef, operation: dict[str, Any]) -> ResolvedRef:
