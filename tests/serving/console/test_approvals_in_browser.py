@@ -65,6 +65,17 @@ def test_denying_with_a_reason_refuses_the_waiting_request(page, yard):
     assert page.locator("img[src=x]").count() == 0 and fits(page) and page.problems == []
 
 
+def test_deciding_works_without_script(browser, yard):
+    call(yard, "core::echo", {"text": "hi"})
+    with opened(browser, java_script_enabled=False) as page:
+        page.goto(f"{yard.url}/console/approvals")
+        page.get_by_label("Reason").fill("not today")
+        page.get_by_role("button", name="Deny").click()
+        assert page.get_by_text("core::echo is denied.").is_visible() and page.problems == []
+    [record] = yard.get("/v1/approvals").json["approvals"]
+    assert (record["state"], record["reason"]) == ("denied", "not today")
+
+
 def test_axe_finds_nothing_serious_in_the_inbox_and_on_an_approval(browser, yard, axe):
     call(yard, "core::echo", {"text": HOSTILE})
     with opened(browser) as page:

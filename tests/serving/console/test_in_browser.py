@@ -175,6 +175,46 @@ def test_an_example_is_put_into_an_empty_control_and_what_is_typed_stays_when_th
     assert page.problems == [] and fits(page)
 
 
+def test_an_overload_is_chosen_and_run_by_its_own_form(page, url):
+    page.goto(url + tool_path("weather api/v2::get weather"))
+    assert page.get_by_label("city").is_visible()
+    page.get_by_label("Overloads").get_by_role("link", name="(lat, lon)").click()
+    page.get_by_label("lat").fill("52.5")
+    page.get_by_label("lon").fill("13.4")
+    page.get_by_role("button", name="Run").click()
+    assert '"celsius": 8.0' in page.get_by_label("Result").inner_text()
+    # The answer is beside the form of the overload that ran.
+    assert page.get_by_label("lat").input_value() == "52.5" and page.get_by_label("city").count() == 0
+    assert fits(page) and page.problems == []
+
+
+def test_every_form_works_without_script(browser, url):
+    with opened(browser, java_script_enabled=False) as page:
+        page.goto(url)
+        page.get_by_label("Search tools").fill("split a bill")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="split_bill").click()
+        page.get_by_label("total").fill("90")
+        page.get_by_label("people").fill("four")
+        page.get_by_role("button", name="Run").click()
+        assert page.get_by_text("write a whole number, such as 42").first.is_visible()
+        page.problems.clear()  # the browser reports the status 400
+        page.get_by_label("people").fill("4")
+        page.get_by_role("button", name="Edit as JSON").click()
+        page.get_by_role("button", name="Simulate").click()
+        assert page.get_by_text("Done; nothing was changed or recorded.").is_visible()
+        page.get_by_role("button", name="Use the form").click()
+        page.get_by_role("button", name="Run").click()
+        assert "22.5" in page.get_by_label("Result").inner_text()
+        page.goto(f"{url}/console/sessions/visit")
+        page.get_by_label("Name of the fork").fill("without script")
+        page.get_by_role("button", name="Fork", exact=True).click()
+        assert page.get_by_role("heading", name="without script").is_visible()
+        page.goto(f"{url}/console/sources")
+        page.get_by_role("button", name="Reload all").click()
+        assert page.get_by_text("Sources reloaded.").is_visible() and page.problems == []
+
+
 def test_bytes_are_read_from_a_file(page):
     schema = {"type": "object", "properties": {"image": {"type": "string", "format": "binary"}}}
     tool = function_tool(lambda image: len(image), namespace="a", name="b", parameters=schema)
