@@ -30,14 +30,14 @@ def test_a_client_that_hung_up_before_its_call_began_has_begun_nothing():
 
     with served(tools=[function_tool(run, namespace="desk")]) as found:
         face, held = found.service.mcp, threading.Event()
-        real = face.catch_up
+        real = face.current_names
 
         async def late():
             held.set()
             await asyncio.to_thread(until, lambda: not found.limit.open)
-            await real()
+            return await real()
 
-        face.catch_up = late
+        face.current_names = late
         body = json.dumps(request("tools/call", {"name": "desk__run", "_meta": META})).encode()
         head = (
             "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nmcp-method: tools/call\r\n"
@@ -48,7 +48,7 @@ def test_a_client_that_hung_up_before_its_call_began_has_begun_nothing():
         assert held.wait(SOON)
         reset(line)
         assert until(lambda: not face.is_stale)
-        face.catch_up = real
+        face.current_names = real
         assert result(Stateless(found).call("echo", {"text": "x"}))
         assert not ran.is_set()
 

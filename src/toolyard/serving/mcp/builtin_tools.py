@@ -18,7 +18,7 @@ from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
 from toolyard.serving.admission import Place
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json
-from toolyard.serving.mcp.listing import make_call_result
+from toolyard.serving.mcp.listing import McpNames, make_call_result
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
 from toolyard.serving.request_body import read_shape
 from toolyard.serving.routes.sessions import SessionBody
@@ -112,11 +112,10 @@ async def _find_tools(server: McpEndpoint, turn: RequestContext, given: SearchAr
     """The best matching tools, with the definitions needed to call them."""
     # In a thread: the first search of a catalog builds the index.
     async with Place(server.reads, turn.caller.principal):
-        return await asyncio.to_thread(_search_now, server, turn, given)
+        return await asyncio.to_thread(_search_now, server, await server.current_names(), turn, given)
 
 
-def _search_now(server: McpEndpoint, turn: RequestContext, given: SearchArguments) -> Json:
-    names = server.names
+def _search_now(server: McpEndpoint, names: McpNames, turn: RequestContext, given: SearchArguments) -> Json:
     found = search_catalog(
         *(server.yard.tool_registry, names.snapshot, given.query, given.k),
         namespace=or_default(given.namespace, None),
@@ -212,14 +211,14 @@ async def _begin_session(server: McpEndpoint, turn: RequestContext, wanted: str 
 
 
 async def _run_calls(mode: Mode, server: McpEndpoint, turn: RequestContext, given: CallsIn) -> Json:
-    await server.catch_up()
-    calls = [_read_call(server, turn, call) for call in given.calls]
+    names = await server.current_names()
+    calls = [_read_call(names, turn, call) for call in given.calls]
     results = await server.run_calls(turn, calls, session_id=given.session_id, mode=mode)
     return _make_result("", {"results": [result.to_dict() for result in results]})
 
 
-def _read_call(server: McpEndpoint, turn: RequestContext, call: WireCall) -> ToolCall:
-    known = server.names.resolve_tool(call.name, turn.caller.principal)
+def _read_call(names: McpNames, turn: RequestContext, call: WireCall) -> ToolCall:
+    known = names.resolve_tool(call.name, turn.caller.principal)
     call_id = or_default(call.call_id, None)
     overload = or_default(call.overload, None)
     if known is None:

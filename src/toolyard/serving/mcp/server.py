@@ -172,9 +172,8 @@ class McpEndpoint:
         self._cached: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
         shown = [tool.shown for tool in builtin]
         self._listing = ToolListing(self.block, shown, self._cached, reads, catalog)
-        self._served_names = catalog.names
         self._names: McpNames | None = None
-        self._catching_up = asyncio.Lock()
+        self._refreshing = asyncio.Lock()
         self._mail = -1
         self._sweep = 0.0
         self._shown: Snapshot | None = None
@@ -206,22 +205,21 @@ class McpEndpoint:
 
     @property
     def is_stale(self) -> bool:
-        """True if `names` must be rebuilt, which takes long if there are many tools."""
+        """True if the wire names must be rebuilt, which takes long if there are many tools."""
         return self._names is None or self._names.snapshot is not self.yard.tool_registry.snapshot
 
-    async def catch_up(self) -> None:
-        """Rebuild `names` in a thread, if they are stale."""
-        async with self._catching_up:
-            if self.is_stale:
-                await asyncio.to_thread(lambda: self.names)
-
-    @property
-    def names(self) -> McpNames:
-        """The wire names of the current registry; rebuilt here if they are stale."""
+    async def current_names(self) -> McpNames:
+        """The wire names of the current registry; rebuilt in a thread if they are stale."""
         names = self._names
         if names is None or self.is_stale:
-            names = self._names = McpNames(self._served_names.now, self._builtin, bare=self.block.names == "bare")
+            async with self._refreshing:
+                names = self._names
+                if names is None or self.is_stale:
+                    names = self._names = await asyncio.to_thread(self._make_names)
         return names
+
+    def _make_names(self) -> McpNames:
+        return McpNames(self.catalog.names.now, self._builtin, bare=self.block.names == "bare")
 
     async def poll(self) -> float | None:
         """Notify clients of a changed catalog, deliver mail from other workers, and regularly drop unused sessions.
@@ -305,7 +303,8 @@ class McpEndpoint:
 
         # A built-in tool may call another tool, which its arguments name.
         meant = arguments.get("name") if name in self._builtin else name
-        known = self.names.resolve_tool(meant, turn.caller.principal) if type(meant) is str else None
+        names = await self.current_names()
+        known = names.resolve_tool(meant, turn.caller.principal) if type(meant) is str else None
         tool_name = known.name if known is not None else meant if type(meant) is str else None
         answer = await self._invoker.run_idempotent(
             *(turn.caller, f"mcp:{key}", lambda: digest_json("tools/call", name, arguments), make, interrupted),
@@ -318,9 +317,7 @@ class McpEndpoint:
         self, turn: RequestContext, name: str, arguments: Json, headers: Headers | None = None
     ) -> Json:
         """The `CallToolResult` of a call of a tool of the yard; `headers`, if any, must match its arguments."""
-        if self.is_stale:
-            await self.catch_up()
-        known = self.names.resolve_tool(name, turn.caller.principal)
+        known = (await self.current_names()).resolve_tool(name, turn.caller.principal)
         if headers is not None and known is not None and known.header_params:
             check_header_params(known.header_params, arguments, headers)
         call_id = turn.message.meta.get(CALL_ID)
@@ -355,9 +352,9 @@ class McpEndpoint:
         return b"{}"
 
     async def _list_tools(self, turn: RequestContext) -> bytes:
-        await self.catch_up()
         cursor = turn.message.params.get("cursor")
-        return await self._listing.page(self.names, turn.caller.principal, cursor, stateless=turn.stateless)
+        names = await self.current_names()
+        return await self._listing.page(names, turn.caller.principal, cursor, stateless=turn.stateless)
 
     async def _set_level(self, turn: RequestContext) -> bytes:
         level = read_level(turn.message.params.get("level"), "level")

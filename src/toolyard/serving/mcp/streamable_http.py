@@ -192,6 +192,8 @@ _STOPPED = {
     "cancelled": RpcFault(CANCELLED, "the request was cancelled"),
     "over": RpcFault(CANCELLED, "the session is over, and the request was cancelled with it"),
 }
+_CANCELLED = RpcFault(REFUSED, "the server did not wait for this any longer; whether it took effect is not known")
+_FAILED = RpcFault(INTERNAL_ERROR, "the server failed; its log has it")
 
 
 class StreamableHttp:
@@ -279,7 +281,7 @@ class StreamableHttp:
             await listen(self._server.subscribers, request, send, message)
             return None
         if self._server.is_stale:
-            await self._server.catch_up()
+            await self._server.current_names()
             if await request.is_disconnected():
                 raise _STOPPED["cancelled"]  # the client has disconnected, so do not begin the call
         reply = Reply(send, takes)
@@ -295,16 +297,21 @@ class StreamableHttp:
         self, turn: RequestContext, reply: Reply, inflight: InflightRequest | None = None
     ) -> Response | None:
         """Answer as JSON or as a stream. Faults are raised if the response can still be JSON."""
+        number = turn.message.id
         try:
-            text = encode_result(turn.message.id, await self._server.answer(turn))
+            text = encode_result(number, await self._server.answer(turn))
         except RpcFault as fault:
             if reply.may_be_json:
                 raise
-            text = encode_error(turn.message.id, fault)
+            text = encode_error(number, fault)
         except BaseException as error:
-            if reply.stream is not None:
-                await reply.finish(encode_error(turn.message.id, _describe_break(error, inflight)))
-            raise
+            was_cancelled = isinstance(error, asyncio.CancelledError)
+            if was_cancelled and inflight is not None and inflight.reason is not None:
+                text = encode_error(number, _STOPPED[inflight.reason])
+            else:
+                if reply.stream is not None:
+                    await reply.finish(encode_error(number, _CANCELLED if was_cancelled else _FAILED))
+                raise
         return await reply.finish(text)
 
     async def _answer_in_session(
@@ -334,15 +341,6 @@ class StreamableHttp:
         session.running[number] = inflight
         try:
             return await self._reply(turn, reply, inflight)
-        except asyncio.CancelledError:
-            if inflight.reason is None:
-                raise
-            # On a stream, `_reply` has sent the error already.
-            return (
-                None
-                if reply.stream is not None
-                else await reply.finish(encode_error(number, _STOPPED[inflight.reason]))
-            )
         finally:
             forget_request(session.running, number, inflight)
             if reply.stream is not None:
@@ -389,15 +387,6 @@ async def read_document(request: Request) -> Json:
             raise
         raise RpcFault(INVALID_REQUEST, "the body must be one message; there are no batches", status=400) from None
     return cast(Json, document)
-
-
-def _describe_break(error: BaseException, inflight: InflightRequest | None) -> RpcFault:
-    """The error to send on a stream whose call was interrupted."""
-    if inflight is not None and inflight.reason is not None:
-        return _STOPPED[inflight.reason]
-    if isinstance(error, asyncio.CancelledError):
-        return RpcFault(REFUSED, "the server did not wait for this any longer; whether it took effect is not known")
-    return RpcFault(INTERNAL_ERROR, "the server failed; its log has it")
 
 
 def only_streams(what: str) -> HttpFault:
