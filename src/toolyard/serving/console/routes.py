@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.middleware import FaultPage
 from toolyard.serving.query import query_str
 from toolyard.serving.routes.events import EventRoutes
-from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler, caller_of
+from toolyard.serving.routing import Access, JsonResponse, Operation, caller_of
 from toolyard.serving.service import Service
 from toolyard.serving.streams import HEAD, watch_disconnect, write_event
 
@@ -119,7 +120,7 @@ class Console:
         found = []
         for screen in SCREENS:
             for path, show in ((screen.path, self._show_page), (screen.path + _TWIN, self._show_twin)):
-                found.append(Operation("GET", path, show(screen), _SUMMARY, access="page", heavy=screen.heavy))
+                found.append(Operation("GET", path, partial(show, screen), _SUMMARY, access="page", heavy=screen.heavy))
             if screen.act is not None:
                 found.append(self._post(screen.path, screen.act, runs=screen.runs))
         open_form: dict[str, Any] = {"access": "page-open", "max_body": MAX_SIGN_IN}
@@ -134,7 +135,8 @@ class Console:
         for path in _ELSEWHERE:
             found += [Operation("GET", path + end, _refuse_unknown, _SUMMARY, access="page") for end in ("", _TWIN)]
         for name in STATIC_FILES:
-            found.append(Operation("GET", f"{CONSOLE}/static/{name}", _show_file(name), _SUMMARY, access="page-open"))
+            show_file = partial(_show_file, name)
+            found.append(Operation("GET", f"{CONSOLE}/static/{name}", show_file, _SUMMARY, access="page-open"))
         return found
 
     def fault_pages(self) -> dict[str, FaultPage]:
@@ -142,28 +144,20 @@ class Console:
         paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT, *_ELSEWHERE]
         return dict.fromkeys(paths, self._renderer.render_fault)
 
-    def _show_page(self, screen: Screen) -> Handler:
-        async def show(request: Request) -> Response:
-            return await self._render(request, Shown(screen.template, await screen.view(self._service, request)))
-
-        return show
+    async def _show_page(self, screen: Screen, request: Request) -> Response:
+        return await self._render(request, Shown(screen.template, await screen.view(self._service, request)))
 
     async def _render(self, request: Request, shown: Shown) -> Response:
         waiting = await count_waiting(self._service, caller_of(request).principal) if self._is_asked else ""
         return self._renderer.render(request, shown.template, shown.view, status=shown.status, waiting=waiting)
 
-    def _show_twin(self, screen: Screen) -> Handler:
-        async def show(request: Request) -> Response:
-            raw: bytes = request.scope.get("raw_path") or b""
-            if not raw.endswith(_TWIN.encode()):
-                # `item_path` encodes the dot of a name that ends like a twin's path.
-                request.scope["path_params"] = {
-                    name: value + _TWIN for name, value in request.scope["path_params"].items()
-                }
-                return await self._show_page(screen)(request)
+    async def _show_twin(self, screen: Screen, request: Request) -> Response:
+        raw: bytes = request.scope.get("raw_path") or b""
+        if raw.endswith(_TWIN.encode()):
             return JsonResponse(await screen.view(self._service, request))
-
-        return show
+        # `item_path` encodes the dot of a name that ends like a twin's path.
+        request.scope["path_params"] = {name: value + _TWIN for name, value in request.path_params.items()}
+        return await self._show_page(screen, request)
 
     async def _ask_for_key(self, request: Request, after: str | None = None, problem: str = "") -> Response:
         """`GET /console/sign-in`: ask for a key; redirects to the catalog if the server has no keys."""
@@ -191,27 +185,25 @@ class Console:
         return redirect(request, _SIGN_IN, (gone,))
 
     def _post(self, path: str, act: Act, access: Access = "page", **options: Any) -> Operation:
-        return Operation("POST", path, self._answer_form(act), _SUMMARY, access=access, streams=True, **options)
+        answer = partial(self._answer_form, act)
+        return Operation("POST", path, answer, _SUMMARY, access=access, streams=True, **options)
 
-    def _answer_form(self, act: Act) -> StreamHandler:
-        async def answer(request: Request, send: Send) -> Response | None:
-            fields = self.browser.read_form(request)
-            latest = _LatestNotice()
-            work = asyncio.create_task(self._act(act, request, fields, latest.put))
-            said = asyncio.create_task(latest.there.wait())
-            try:
-                async with watch_disconnect(request.receive, work.cancel):
-                    if _STREAM in request.headers.get("accept", ""):
-                        await asyncio.wait({work, said}, return_when=asyncio.FIRST_COMPLETED)
-                        if not work.done():
-                            await _send_events(send, latest, work)
-                            return None
-                    return await work
-            finally:
-                work.cancel()
-                said.cancel()
-
-        return answer
+    async def _answer_form(self, act: Act, request: Request, send: Send) -> Response | None:
+        fields = self.browser.read_form(request)
+        latest = _LatestNotice()
+        work = asyncio.create_task(self._act(act, request, fields, latest.put))
+        said = asyncio.create_task(latest.there.wait())
+        try:
+            async with watch_disconnect(request.receive, work.cancel):
+                if _STREAM in request.headers.get("accept", ""):
+                    await asyncio.wait({work, said}, return_when=asyncio.FIRST_COMPLETED)
+                    if not work.done():
+                        await _send_events(send, latest, work)
+                        return None
+                return await work
+        finally:
+            work.cancel()
+            said.cancel()
 
     async def _act(self, act: Act, request: Request, fields: Mapping[str, str], notify: Notify) -> Response:
         try:
@@ -270,8 +262,5 @@ async def _refuse_unknown(request: Request) -> Response:
     raise HttpFault(404, "route.not_found", f"the console has no page {local_path(request)}")
 
 
-def _show_file(name: str) -> Handler:
-    async def show(request: Request) -> Response:
-        return static_file(name)
-
-    return show
+async def _show_file(name: str, request: Request) -> Response:
+    return static_file(name)
