@@ -6,13 +6,21 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.serving.console.form import MAX_FIELDS, MORE, form_fields, pretty, read_form, read_json_form, skeleton
+from toolyard.serving.console.form import (
+    MAX_FIELDS,
+    MORE,
+    draft_arguments,
+    indent_json,
+    make_fields,
+    read_form,
+    read_json_form,
+)
 from toolyard.serving.console.rendering import _environment
 
 
 def of(**properties):
     required = [name for name, part in properties.items() if part.pop("!", False)]
-    return form_fields({"type": "object", "properties": properties, "required": required})
+    return make_fields({"type": "object", "properties": properties, "required": required})
 
 
 class Controls(HTMLParser):
@@ -94,15 +102,15 @@ def parts(draw):
 @given(st.dictionaries(texts, parts(), max_size=4), st.booleans())
 def test_a_form_that_nobody_touched_stands_for_its_defaults(properties, required):
     schema = {"type": "object", "properties": properties, "required": list(properties) if required else []}
-    fields = form_fields(schema)
+    fields = make_fields(schema)
     filled = read_form(fields, untouched(fields))
     assert filled.mistakes == {}
-    assert pretty(filled.arguments) == pretty({name: part["default"] for name, part in properties.items()})
+    assert indent_json(filled.arguments) == indent_json({name: part["default"] for name, part in properties.items()})
 
 
 @given(st.dictionaries(texts, st.sampled_from(["string", "integer", "number", "object", "boolean"]), max_size=5))
 def test_optional_arguments_left_empty_are_not_sent(kinds):
-    fields = form_fields({"type": "object", "properties": {name: {"type": kind} for name, kind in kinds.items()}})
+    fields = make_fields({"type": "object", "properties": {name: {"type": kind} for name, kind in kinds.items()}})
     assert read_form(fields, untouched(fields)).arguments == {}
 
 
@@ -111,10 +119,10 @@ def test_optional_arguments_left_empty_are_not_sent(kinds):
 )
 def test_what_is_filled_in_is_what_is_sent(text, whole, number, value):
     fields = of(s={"type": "string", "!": True}, i={"type": "integer"}, n={"type": "number"}, j={"type": "object"})
-    data = {"a0": text, "a1": str(whole), "a2": repr(number), "a3": pretty(value)}
+    data = {"a0": text, "a1": str(whole), "a2": repr(number), "a3": indent_json(value)}
     filled = read_form(fields, data)
     assert filled.mistakes == {}
-    assert pretty(filled.arguments) == pretty({"s": text, "i": whole, "n": number, "j": value})
+    assert indent_json(filled.arguments) == indent_json({"s": text, "i": whole, "n": number, "j": value})
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,7 @@ def test_what_is_filled_in_is_what_is_sent(text, whole, number, value):
 )
 def test_each_part_gets_the_control_that_fits(part, kind):
     schema = {"type": "object", "properties": {"x": part}, "$defs": {"colour": {"enum": ["red", "blue"]}}}
-    assert form_fields(schema)[0].kind == kind
+    assert make_fields(schema)[0].kind == kind
 
 
 def test_numbers_are_exact_and_whole_numbers_are_whole():
@@ -168,7 +176,7 @@ def test_a_required_argument_left_empty_is_asked_for():
     filled = read_form(fields, {})
     assert filled.mistakes == {"a0": "fill this in: the tool needs it", "a1": "choose one"}
     assert filled.arguments == {"s": ""}
-    assert [field.must for field in fields] == [True, True, False]
+    assert [field.is_mandatory for field in fields] == [True, True, False]
 
 
 @pytest.mark.parametrize("raw", ["5", "-1", "x", "٣", "9" * 5000])
@@ -191,28 +199,28 @@ def test_a_moment_without_a_zone_is_taken_as_utc():
 
 
 def test_arguments_without_a_field_are_written_as_json():
-    fields = form_fields({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": True})
+    fields = make_fields({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": True})
     assert [field.control for field in fields] == ["a0", MORE]
     assert read_form(fields, {"a0": "x", MORE: '{"b": 1}'}).arguments == {"a": "x", "b": 1}
     assert read_form(fields, {"a0": "x", MORE: '{"a": 1}'}).mistakes == {MORE: "'a' has its own field above"}
     assert MORE in read_form(fields, {MORE: "[]"}).mistakes
-    crowd = form_fields({"properties": {f"p{number}": {"type": "string"} for number in range(MAX_FIELDS + 1)}})
+    crowd = make_fields({"properties": {f"p{number}": {"type": "string"} for number in range(MAX_FIELDS + 1)}})
     assert len(crowd) == MAX_FIELDS + 1 and crowd[-1].control == MORE
 
 
 def test_no_arguments_no_fields():
-    assert form_fields({}) == [] and form_fields({"type": "object", "additionalProperties": False}) == []
+    assert make_fields({}) == [] and make_fields({"type": "object", "additionalProperties": False}) == []
 
 
 def test_a_schema_that_refers_to_itself_ends_somewhere():
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}}}}}
-    assert [field.kind for field in form_fields(schema)] == ["json"]
-    form_fields({"$ref": "#"})
+    assert [field.kind for field in make_fields(schema)] == ["json"]
+    make_fields({"$ref": "#"})
 
 
 def test_what_several_schemas_demand_together_is_one_form():
     parts = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {"type": "integer"}}}]
-    assert [(field.name, field.kind, field.required) for field in form_fields({"type": "object", "allOf": parts})] == [
+    assert [(field.name, field.kind, field.required) for field in make_fields({"type": "object", "allOf": parts})] == [
         *(("a", "text", True), ("b", "integer", False)),
     ]
 
@@ -224,4 +232,4 @@ def test_json_begins_with_defaults_and_something_for_what_is_required():
         c={"type": "string"},
         d={"enum": ["u", "v"], "!": True},
     )
-    assert skeleton(fields) == {"a": "x", "b": 3, "d": "u"}
+    assert draft_arguments(fields) == {"a": "x", "b": 3, "d": "u"}

@@ -3,7 +3,7 @@
 import pytest
 
 from toolyard.schema.subschemas import References
-from toolyard.serving.console.form import form_fields, skeleton
+from toolyard.serving.console.form import draft_arguments, make_fields
 from toolyard.serving.console.samples import MAX_STEPS, make_sample
 
 
@@ -41,19 +41,21 @@ def test_a_schema_that_contains_itself_ends():
 
 def test_the_default_of_a_property_counts_before_that_of_a_branch():
     branches = [{"type": "integer", "default": 3}, {"type": "string"}]
-    assert skeleton(form_fields({"type": "object", "properties": {"a": {"default": 5, "anyOf": branches}}})) == {"a": 5}
+    assert draft_arguments(make_fields({"type": "object", "properties": {"a": {"default": 5, "anyOf": branches}}})) == {
+        "a": 5
+    }
 
 
 def test_all_samples_of_one_form_share_the_steps():
     wide = {"type": "object", "properties": {f"p{n}": {} for n in range(8)}}
     for _ in range(3):
         wide = {"type": "object", "properties": {f"p{n}": wide for n in range(8)}}
-    fields = form_fields({"type": "object", "properties": {"a": wide, "b": wide}, "required": ["a", "b"]})
-    assert len(str(skeleton(fields))) < 50 * MAX_STEPS
+    fields = make_fields({"type": "object", "properties": {"a": wide, "b": wide}, "required": ["a", "b"]})
+    assert len(str(draft_arguments(fields))) < 50 * MAX_STEPS
 
 
 def test_a_control_for_json_shows_the_shape_and_one_for_bytes_is_told_apart():
-    [lines, file, text] = form_fields(
+    [lines, file, text] = make_fields(
         {
             "type": "object",
             "properties": {

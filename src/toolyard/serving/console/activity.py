@@ -12,7 +12,7 @@ from starlette.responses import Response
 from toolyard.calls.approval import ApprovalState
 from toolyard.model.call import Notify
 from toolyard.model.errors import SessionError
-from toolyard.serving.console.rendering import Shown, item_path, redirect
+from toolyard.serving.console.rendering import PageView, item_path, redirect
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import query_int, query_str, read_count
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 _FILTERS = ("tool", "session", "code", "mode", "effects", "key", "errors")
 _CALLS, _SESSIONS, _ENTRIES, _APPROVALS = 50, 100, 50, 50
 """Rows per page."""
-_MOST = 2**53
+_MAX_INT = 2**53
 _WAITED = "A request that is waiting continues now; otherwise the caller sends the same call again, and it runs."
 
 
@@ -72,7 +72,7 @@ async def show_sessions(service: Service, request: Request) -> Row:
         for name, count, used in found
     ]
     pages = max(1, -(-len(rows) // _SESSIONS))
-    page = min(query_int(request, "page", 1, _MOST, 1), pages)
+    page = min(query_int(request, "page", 1, _MAX_INT, 1), pages)
     shown = _arrange_tree(rows)[(page - 1) * _SESSIONS : page * _SESSIONS]
     return {
         "sessions": shown,
@@ -108,9 +108,9 @@ async def show_session(service: Service, request: Request) -> Row:
 
     def read() -> Row:
         length = len(sessions.current(session_id, owner).history)
-        at = min(query_int(request, "at", 0, _MOST, length), length)
+        at = min(query_int(request, "at", 0, _MAX_INT, length), length)
         world = sessions.world(session_id, owner, at=at)
-        after = min(query_int(request, "after", 0, _MOST, _MOST), max(0, length - _ENTRIES))
+        after = min(query_int(request, "after", 0, _MAX_INT, _MAX_INT), max(0, length - _ENTRIES))
         entries = []
         for call in sessions.calls(session_id, owner, after=after, limit=_ENTRIES):
             info = call.tool_output.error_info
@@ -145,7 +145,7 @@ async def show_diff(service: Service, request: Request) -> Row:
         at: dict[str, int] = {}
         for name, session in ends:
             length = len(sessions.current(session, owner).history)
-            at[name] = min(query_int(request, name, 0, _MOST, length), length)
+            at[name] = min(query_int(request, name, 0, _MAX_INT, length), length)
         return {
             "session_id": session_id,
             "other": other,
@@ -158,7 +158,7 @@ async def show_diff(service: Service, request: Request) -> Row:
 
 async def begin_session(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
     """`POST /console/sessions`: open an empty session; its id is generated if the form gives none."""
-    return await _begin(service, request, form)
+    return await _open_session(service, request, form)
 
 
 async def fork_session(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
@@ -167,10 +167,10 @@ async def fork_session(service: Service, request: Request, form: Mapping[str, st
     at = read_count(text)
     if text and at is None:
         raise HttpFault(400, "request.invalid_form", "the call to fork after must be a whole number, 0 or more")
-    return await _begin(service, request, form, fork_of=path_value(request), at=at)
+    return await _open_session(service, request, form, fork_of=path_value(request), at=at)
 
 
-async def _begin(service: Service, request: Request, form: Mapping[str, str], **options: Any) -> Response:
+async def _open_session(service: Service, request: Request, form: Mapping[str, str], **options: Any) -> Response:
     principal = caller_of(request).principal
     check_may_begin(principal)
     session_id = form.get("session_id", "").strip() or secrets.token_urlsafe(9)
@@ -199,7 +199,7 @@ async def show_approval(service: Service, request: Request) -> Row:
 
 async def decide_approval(
     service: Service, request: Request, form: Mapping[str, str], notify: Notify
-) -> Shown | Response:
+) -> PageView | Response:
     """`POST /console/approvals/{id}`: approve or deny; shows the outcome in the inbox or on the approval's page."""
     verdict = form.get("verdict")
     if verdict not in ("approve", "deny"):
@@ -211,7 +211,7 @@ async def decide_approval(
         return redirect(request, item_path("approvals", approval_id))
     page = await _list_approvals(service, principal, None, None)
     notice = f"{decided['tool']} is {decided['state']}. {_WAITED if choice == 'approve' else 'The caller is told.'}"
-    return Shown("approvals.html", {**page, "notice": notice})
+    return PageView("approvals.html", {**page, "notice": notice})
 
 
 async def _list_approvals(service: Service, principal: Principal, state: str | None, cursor: str | None) -> Row:

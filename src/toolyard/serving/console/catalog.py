@@ -18,7 +18,7 @@ from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView, Shows
-from toolyard.serving.console.rendering import Shown, first_line
+from toolyard.serving.console.rendering import PageView, first_line
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import query_str, read_count
 from toolyard.serving.routes.operations import check_admin
@@ -78,14 +78,14 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     # Cached, because users page through one list.
     found, names, facets = catalog.keep(
         *(principal, ("console facets", *filters.items())),
-        lambda _: (left := _narrow(rows, filters), {row.name for row in left}, _count_facets(rows, filters)),
+        lambda _: (kept := _filter_rows(rows, filters), {row.name for row in kept}, _count_facets(rows, filters)),
     )
     mode = None
     if query.strip():
         hits = _search(catalog, principal, query, None, nearest)
-        offered, mode = _take_hits(by_name, hits), hits.mode
+        offered, mode = _rows_of_hits(by_name, hits), hits.mode
         facets = _count_facets(offered, filters)
-        found = _take_hits(by_name, _search(catalog, principal, query, names, nearest)) if filters else offered
+        found = _rows_of_hits(by_name, _search(catalog, principal, query, names, nearest)) if filters else offered
     pages = max(1, -(-len(found) // PAGE_SIZE))
     page = min(max(read_count(query_str(request, "page") or "") or 1, 1), pages)
     stale = list_stale(catalog)
@@ -117,14 +117,14 @@ def list_stale(catalog: CatalogView) -> set[str]:
 
 
 def _search(
-    catalog: CatalogView, principal: Principal, query: str, left: Collection[str] | None, nearest: bool
+    catalog: CatalogView, principal: Principal, query: str, names: Collection[str] | None, nearest: bool
 ) -> CatalogHits:
-    """Search the tools named in `left`, or all. Filters apply before ranking, so they do not use up hits."""
+    """Search the tools with these names, or all. Filters apply before ranking, so they do not use up hits."""
     snapshot = catalog.registry.snapshot
     where = catalog.filter_visible(principal, snapshot)
-    if left is not None:
+    if names is not None:
         shows = where
-        where = lambda tool: tool.qualified_name in left and (shows is None or shows(tool))  # noqa: E731
+        where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
     return search_tools(catalog.registry, snapshot, query, MOST_HITS, where=where, threshold=0.0 if nearest else None)
 
 
@@ -147,7 +147,7 @@ def _row_of(name: str, tools: Sequence[Tool], held: bool) -> CatalogRow:
     )
 
 
-def _take_hits(rows: Mapping[str, CatalogRow], hits: CatalogHits) -> list[CatalogRow]:
+def _rows_of_hits(rows: Mapping[str, CatalogRow], hits: CatalogHits) -> list[CatalogRow]:
     """The rows of the hits, without duplicates, best first."""
     marks: dict[str, Mapping[str, Any]] = {}
     for tool in hits.tools:
@@ -155,8 +155,8 @@ def _take_hits(rows: Mapping[str, CatalogRow], hits: CatalogHits) -> list[Catalo
     return [msgspec.structs.replace(rows[name], **mine) for name, mine in marks.items()]
 
 
-def _narrow(rows: Collection[CatalogRow], filters: Mapping[str, str], but: str = "") -> list[CatalogRow]:
-    wanted = [(name, value) for name, value in filters.items() if name != but]
+def _filter_rows(rows: Collection[CatalogRow], filters: Mapping[str, str], ignored: str = "") -> list[CatalogRow]:
+    wanted = [(name, value) for name, value in filters.items() if name != ignored]
     for name, value in wanted:
         rows = [row for row in rows if (value in row.tags if name == "tag" else value == getattr(row, name))]
     return list(rows)
@@ -177,7 +177,7 @@ def _count_facets(rows: Collection[CatalogRow], filters: Mapping[str, str]) -> l
     facets = []
     for name, most in _FACETS.items():
         chosen = filters.get(name, "")
-        counts = Counter(_list_values(_narrow(rows, filters, but=name), name))
+        counts = Counter(_list_values(_filter_rows(rows, filters, ignored=name), name))
         if chosen:
             counts.setdefault(chosen, 0)
         order = sorted(counts, key=lambda value: (value != chosen, -counts[value], value))
@@ -205,11 +205,11 @@ async def show_sources(service: Service, request: Request, notice: str = "") -> 
     }
 
 
-async def reload_sources(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Shown:
+async def reload_sources(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> PageView:
     """`POST /console/sources`: reload every source; one that fails keeps its last good tools."""
     check_admin(request)
     await service.loaded.reload()
-    return Shown("sources.html", await show_sources(service, request, "Sources reloaded."))
+    return PageView("sources.html", await show_sources(service, request, "Sources reloaded."))
 
 
 def _describe_source(source: SourceReport) -> Data:
@@ -256,7 +256,7 @@ def _list_edges(shows: Shows | None, namespace: str, snapshot: Snapshot) -> Data
                 "source": tools[source].qualified_name,
                 "target": tools[target].qualified_name,
                 "score": round(score, 4),
-                "carries": list_carried(dataflow, source, target),
+                "carries": list_feeds(dataflow, source, target),
             }
             for source, target, score in shown
         ],
@@ -264,7 +264,7 @@ def _list_edges(shows: Shows | None, namespace: str, snapshot: Snapshot) -> Data
     }
 
 
-def list_carried(dataflow: Dataflow, source: int, target: int) -> list[str]:
+def list_feeds(dataflow: Dataflow, source: int, target: int) -> list[str]:
     """The first values that an edge passes on, as `output → parameter`."""
     edge = dataflow.edge(source, target)
     return [f"{feed.output} → {feed.parameter}" for feed in (edge.feeds if edge else ())[:3]]

@@ -13,7 +13,7 @@ from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import wire_names_of
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.console.form import pretty
+from toolyard.serving.console.form import indent_json
 from toolyard.serving.middleware import is_loopback
 from toolyard.serving.routing import base_url
 from toolyard.serving.service import Service
@@ -49,8 +49,8 @@ def write_call_snippets(
     return [
         Snippet("curl", "curl", _write_curl(f"{url}/v1/tools/{path}:invoke", {"args": arguments}, with_key)),
         Snippet("python", "Python", _write_python(url, tool.qualified_name, arguments, with_key)),
-        Snippet("mcp", "MCP", pretty(message), f"what an MCP client sends to {url}/mcp, once it is connected"),
-        Snippet("openai", "OpenAI", pretty(openai), "for the `tools` of a chat completion"),
+        Snippet("mcp", "MCP", indent_json(message), f"what an MCP client sends to {url}/mcp, once it is connected"),
+        Snippet("openai", "OpenAI", indent_json(openai), "for the `tools` of a chat completion"),
     ]
 
 
@@ -112,15 +112,16 @@ def _write_mcp_clients(url: str, with_key: bool) -> list[Snippet]:
         asked = {"type": "promptString", "id": "toolyard-key", "description": "API key of toolyard", "password": True}
         code = {"inputs": [asked], **code}
     gemini = server(f"${_KEY_WORD}", httpUrl=url)
+    cursor = servers(server(f"${{env:{_KEY_WORD}}}", url=url))
     header = f' --header "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
     codex = f'[mcp_servers.toolyard]\nurl = "{url}"' + (f'\nbearer_token_env_var = "{_KEY_WORD}"' if with_key else "")
     return [
-        Snippet("claude-desktop", "Claude Desktop", pretty(servers(bridge)), "claude_desktop_config.json"),
+        Snippet("claude-desktop", "Claude Desktop", indent_json(servers(bridge)), "claude_desktop_config.json"),
         Snippet("claude-code", "Claude Code", f"claude mcp add --transport http toolyard {url}{header}", "a shell"),
-        Snippet("cursor", "Cursor", pretty(servers(server(f"${{env:{_KEY_WORD}}}", url=url))), "~/.cursor/mcp.json"),
-        Snippet("vscode", "VS Code", pretty(code), ".vscode/mcp.json"),
+        Snippet("cursor", "Cursor", indent_json(cursor), "~/.cursor/mcp.json"),
+        Snippet("vscode", "VS Code", indent_json(code), ".vscode/mcp.json"),
         Snippet("codex", "Codex", codex, "~/.codex/config.toml"),
-        Snippet("gemini", "Gemini CLI", pretty(servers(gemini)), "~/.gemini/settings.json"),
+        Snippet("gemini", "Gemini CLI", indent_json(servers(gemini)), "~/.gemini/settings.json"),
     ]
 
 

@@ -31,8 +31,8 @@ MORE = "more"
 """Name of the control for arguments that have no field."""
 
 _LONG_NAMES = frozenset({"body", "code", "content", "html", "markdown", "message", "prompt", "script", "sql", "text"})
-_LONG = 255
-_FEW = 4
+_LONG_TEXT = 255
+_MAX_PILLS = 4
 _SHORT_LABEL = 24
 _BRANCHING = frozenset({"anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
 _FORMATS: dict[str, Kind] = {"date": "date", "date-time": "datetime", "password": "secret"}
@@ -53,7 +53,7 @@ _LIMITS = {
     "maxItems": "at most {} items",
     "pattern": "matches {}",
 }
-_WORDS = {
+_TYPE_WORDS = {
     "string": "text in quotes",
     "integer": "a whole number",
     "number": "a number",
@@ -97,19 +97,19 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     """True for base64 text, which the page can read from a file."""
 
     @property
-    def must(self) -> bool:
+    def is_mandatory(self) -> bool:
         """True if an empty control is always invalid, so that the browser may reject it."""
         if not self.required or self.nullable or self.has_default:
             return False
         return self.kind not in ("text", "long", "secret", "lines")
 
     @property
-    def few(self) -> bool:
+    def has_short_options(self) -> bool:
         """True if all options fit on one line."""
-        return len(self.options) <= _FEW and all(len(option.label) <= _SHORT_LABEL for option in self.options)
+        return len(self.options) <= _MAX_PILLS and all(len(option.label) <= _SHORT_LABEL for option in self.options)
 
 
-def form_fields(schema: Schema) -> list[FormField]:
+def make_fields(schema: Schema) -> list[FormField]:
     """The controls for an input schema, in its order; last, if needed, a JSON control for other arguments."""
     refs = References(schema)
     steps = iter(range(MAX_STEPS))
@@ -119,42 +119,44 @@ def form_fields(schema: Schema) -> list[FormField]:
     required = root.get("required")
     demanded = frozenset(required) if isinstance(required, list) else frozenset()
     fields = [
-        _field(f"a{number}", name, part, refs, steps, name in demanded)
+        _make_field(f"a{number}", name, part, refs, steps, name in demanded)
         for number, (name, part) in enumerate(list(known.items())[:MAX_FIELDS])
         if part is not False
     ]
-    if len(known) > MAX_FIELDS or _takes_more(schema, root, known):
+    if len(known) > MAX_FIELDS or _allows_more(schema, root, known):
         more = "Other arguments" if fields else "Arguments"
         words = "All properties without a field above, as a JSON object."
         fields.append(FormField(control=MORE, name=more, kind="json", description=words, placeholder="{}"))
     return fields
 
 
-def skeleton(fields: list[FormField]) -> dict[str, Any]:
+def draft_arguments(fields: list[FormField]) -> dict[str, Any]:
     """Arguments to start from: defaults, and samples for required properties."""
     return {field.name: field.sample for field in fields if field.has_default or field.required}
 
 
-def pretty(value: Any) -> str:
+def indent_json(value: Any) -> str:
     """Indented JSON; all ASCII if a character would not survive a browser form."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return json.dumps(value, indent=2) if _FRAGILE.search(text) else text
 
 
-def _takes_more(schema: Schema, root: Schema, known: Schema) -> bool:
+def _allows_more(schema: Schema, root: Schema, known: Schema) -> bool:
     extra = root.get("additionalProperties", False)
     return extra not in (False, None) or bool(_BRANCHING & root.keys()) or not declared_properties(schema) <= set(known)
 
 
-def _field(control: str, name: str, part: Any, refs: References, steps: Iterator[int], required: bool) -> FormField:
+def _make_field(
+    control: str, name: str, part: Any, refs: References, steps: Iterator[int], required: bool
+) -> FormField:
     core, nullable = _unwrap_null(fold_part(part, refs), refs)
-    options = _options(core, nullable)
-    kind: Kind = "choice" if options else _kind(name, core)
+    options = _list_options(core, nullable)
+    kind: Kind = "choice" if options else _find_kind(name, core)
     has_default = "default" in core
     default = core.get("default")
     shown = ""
     if has_default:
-        kind, shown = _default_in(kind, options, default, nullable)
+        kind, shown = _show_default(kind, options, default, nullable)
     if kind != "choice":
         options = ()
     examples = core.get("examples")
@@ -168,14 +170,14 @@ def _field(control: str, name: str, part: Any, refs: References, steps: Iterator
         required=required,
         nullable=nullable,
         description=str(core.get("description") or core.get("title") or ""),
-        rules=_rules(core, kind),
+        rules=_describe_rules(core, kind),
         has_default=has_default,
         default=default,
         shown=shown,
         options=options,
-        placeholder=_example(kind, sample if kind == "json" else example),
+        placeholder=_find_placeholder(kind, sample if kind == "json" else example),
         sample=sample,
-        schema=pretty(part) if kind == "json" and isinstance(part, dict) and len(part) > 1 else "",
+        schema=indent_json(part) if kind == "json" and isinstance(part, dict) and len(part) > 1 else "",
         deprecated=core.get("deprecated") is True,
         base64=kind in ("text", "long") and _is_base64(core),
     )
@@ -205,7 +207,7 @@ def _unwrap_null(part: Schema, refs: References) -> tuple[Schema, bool]:
     return part, nullable
 
 
-def _options(core: Schema, nullable: bool) -> tuple[Option, ...]:
+def _list_options(core: Schema, nullable: bool) -> tuple[Option, ...]:
     values = allowed_values(core)
     if values is None and core.get("type") == "boolean":
         values = [True, False]
@@ -217,7 +219,7 @@ def _options(core: Schema, nullable: bool) -> tuple[Option, ...]:
     return tuple(Option(value, value if plain else msgspec.json.encode(value).decode()) for value in values)
 
 
-def _kind(name: str, core: Schema) -> Kind:
+def _find_kind(name: str, core: Schema) -> Kind:
     match core.get("type"):
         case "integer":
             return "integer"
@@ -240,18 +242,18 @@ def _text_kind(name: str, core: Schema) -> Kind:
     if core.get("writeOnly") is True:
         return "secret"
     most = core.get("maxLength")
-    is_long = isinstance(most, int) and most > _LONG
+    is_long = isinstance(most, int) and most > _LONG_TEXT
     return "long" if is_long or name.lower() in _LONG_NAMES else "text"
 
 
-def _default_in(kind: Kind, options: tuple[Option, ...], default: Any, nullable: bool) -> tuple[Kind, str]:
+def _show_default(kind: Kind, options: tuple[Option, ...], default: Any, nullable: bool) -> tuple[Kind, str]:
     """The kind of control that can show the default, and its text there."""
     if kind == "choice":
         wanted = msgspec.json.encode(default)
         for number, option in enumerate(options):
             if msgspec.json.encode(option.value) == wanted:
                 return kind, str(number)
-        return "json", pretty(default)
+        return "json", indent_json(default)
     if default is None and nullable:
         return kind, ""
     match kind, default:
@@ -259,20 +261,20 @@ def _default_in(kind: Kind, options: tuple[Option, ...], default: Any, nullable:
             return kind, repr(default)
         case "text" | "long" | "secret", str() if not _FRAGILE.search(default):
             if "\n" in default:
-                return ("json", pretty(default)) if kind == "secret" else ("long", default)
+                return ("json", indent_json(default)) if kind == "secret" else ("long", default)
             return kind, default
         case "date" | "datetime", str() if not _FRAGILE.search(default) and "\n" not in default:
-            return _when(kind, default)
+            return _show_date(kind, default)
         case "lines", list() if all(isinstance(item, str) and _is_line(item) for item in default):
             return kind, "\n".join(default)
-    return "json", pretty(default)
+    return "json", indent_json(default)
 
 
 def _is_line(item: str) -> bool:
     return item != "" and "\n" not in item and not _FRAGILE.search(item)
 
 
-def _when(kind: Kind, default: str) -> tuple[Kind, str]:
+def _show_date(kind: Kind, default: str) -> tuple[Kind, str]:
     """The same for dates. Browsers blank a date they cannot parse, so unusual ones get a text control."""
     try:
         if kind == "date" and _DATE.fullmatch(default):
@@ -290,15 +292,15 @@ def _is_base64(core: Schema) -> bool:
     return core.get("contentEncoding") == "base64" or core.get("format") in ("binary", "byte")
 
 
-def _example(kind: Kind, example: Any) -> str:
+def _find_placeholder(kind: Kind, example: Any) -> str:
     if kind == "json":
-        return "" if example is None else pretty(example)
+        return "" if example is None else indent_json(example)
     if kind in ("text", "long", "integer", "number") and isinstance(example, str | int | float):
         return str(example)[:80]
     return ""
 
 
-def _rules(core: Schema, kind: Kind) -> tuple[str, ...]:
+def _describe_rules(core: Schema, kind: Kind) -> tuple[str, ...]:
     rules = [words.format(core[key]) for key, words in _LIMITS.items() if _is_rule(core.get(key))]
     if kind in ("text", "long") and _is_base64(core):
         rules.insert(0, "bytes, as base64")
@@ -312,7 +314,7 @@ def _rules(core: Schema, kind: Kind) -> tuple[str, ...]:
         if isinstance(items, list):
             rules.append("each " + " or ".join(map(str, items[:8])))
     if kind == "json":
-        words = [_WORDS[one] for one in types_of(core.get("type")) if one in _WORDS]
+        words = [_TYPE_WORDS[one] for one in types_of(core.get("type")) if one in _TYPE_WORDS]
         rules.insert(0, f"JSON: {' or '.join(words)}" if words else "JSON: any value, text in quotes")
     return tuple(rules)
 
@@ -339,9 +341,9 @@ def read_form(fields: list[FormField], data: Mapping[str, str]) -> FilledForm:
     for field in fields:
         raw = data.get(field.control, "").replace("\r\n", "\n")
         try:
-            for value in _read(field, raw):
+            for value in _read_control(field, raw):
                 if field.control == MORE:
-                    _take_more(arguments, value)
+                    _add_more(arguments, value)
                 else:
                     arguments[field.name] = value
         except ValueError as error:
@@ -352,7 +354,7 @@ def read_form(fields: list[FormField], data: Mapping[str, str]) -> FilledForm:
 def read_json_form(control: str, text: str) -> FilledForm:
     """Read arguments written as one JSON object."""
     try:
-        value = _parsed(text.replace("\r\n", "\n")) if text.strip() else {}
+        value = _parse_text(text.replace("\r\n", "\n")) if text.strip() else {}
         if not isinstance(value, dict):
             raise ValueError("write a JSON object: names in quotes, each with its value, between { and }")
     except ValueError as error:
@@ -360,17 +362,17 @@ def read_json_form(control: str, text: str) -> FilledForm:
     return FilledForm(value)
 
 
-def _read(field: FormField, raw: str) -> Iterator[Any]:
+def _read_control(field: FormField, raw: str) -> Iterator[Any]:
     """Yield the value of one control, or nothing if the argument is to be left out."""
     if field.has_default and raw == field.shown:
         yield field.default
     elif raw == "":
-        yield from _empty(field)
+        yield from _read_empty(field)
     else:
-        yield _value(field, raw)
+        yield _parse_value(field, raw)
 
 
-def _empty(field: FormField) -> Iterator[Any]:
+def _read_empty(field: FormField) -> Iterator[Any]:
     if not field.required and not field.has_default:
         return
     # The user deleted the default; leaving the argument out would bring it back.
@@ -384,25 +386,25 @@ def _empty(field: FormField) -> Iterator[Any]:
         raise ValueError("choose one" if field.kind == "choice" else "fill this in: the tool needs it")
 
 
-def _value(field: FormField, raw: str) -> Any:
+def _parse_value(field: FormField, raw: str) -> Any:
     match field.kind:
         case "integer" | "number":
-            return _number(field.kind, raw)
+            return _parse_number(field.kind, raw)
         case "choice":
             if not (raw.isascii() and raw.isdigit()) or int(raw[:_NUMBER_DIGITS]) >= len(field.options):
                 raise ValueError("choose one of the options")
             return field.options[int(raw[:_NUMBER_DIGITS])].value
         case "datetime":
-            return _moment(raw)
+            return _parse_datetime(raw)
         case "lines":
             return raw.removesuffix("\n").split("\n")
         case "json":
-            return _parsed(raw)
+            return _parse_text(raw)
         case _:
             return raw
 
 
-def _number(kind: Kind, raw: str) -> int | float:
+def _parse_number(kind: Kind, raw: str) -> int | float:
     try:
         value = parse_json(raw.strip())
     except MalformedSource:
@@ -416,13 +418,13 @@ def _number(kind: Kind, raw: str) -> int | float:
     return value
 
 
-def _moment(raw: str) -> str:
+def _parse_datetime(raw: str) -> str:
     local = _LOCAL.fullmatch(raw)
     # A browser's control has no zone; text typed without such a control may have one.
     return f"{local[1]}{local[2] or ':00'}Z" if local else raw
 
 
-def _parsed(raw: str) -> Any:
+def _parse_text(raw: str) -> Any:
     try:
         return parse_json(raw, what="JSON")
     except MalformedSource as error:
@@ -431,7 +433,7 @@ def _parsed(raw: str) -> Any:
         raise ValueError(f"not valid JSON at line {line}, column {column}: {reason}") from None
 
 
-def _take_more(arguments: dict[str, Any], more: Any) -> None:
+def _add_more(arguments: dict[str, Any], more: Any) -> None:
     if not isinstance(more, dict):
         raise ValueError('write a JSON object, such as {"name": "value"}')
     twice = sorted(more.keys() & arguments.keys())
@@ -446,10 +448,10 @@ def fill_form(fields: list[FormField], arguments: Mapping[str, Any]) -> dict[str
     filled: dict[str, str] = {}
     for field in fields:
         if field.control == MORE:
-            filled[MORE] = pretty(rest) if rest else ""
+            filled[MORE] = indent_json(rest) if rest else ""
             rest = {}
         elif field.name in rest:
-            kind, filled[field.control] = _default_in(field.kind, field.options, rest.pop(field.name), field.nullable)
+            kind, filled[field.control] = _show_default(field.kind, field.options, rest.pop(field.name), field.nullable)
             if kind != field.kind:
                 return None
         else:

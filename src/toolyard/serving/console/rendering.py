@@ -20,7 +20,7 @@ from starlette.types import Scope
 
 from toolyard.constants import VERSION
 from toolyard.model.errors import Held
-from toolyard.serving.console.form import pretty
+from toolyard.serving.console.form import indent_json
 from toolyard.serving.http_fault import Headers, HttpFault
 from toolyard.serving.keys import KeyRing
 from toolyard.serving.routing import caller_of
@@ -44,7 +44,7 @@ PAGE_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _NO_STORE = {"cache-control": "no-store"}
-_KEPT = {"cache-control": "private, max-age=86400"}
+_CACHED = {"cache-control": "private, max-age=86400"}
 
 STATIC_FILES = {
     "console.css": "text/css; charset=utf-8",
@@ -72,7 +72,7 @@ _BADGES = {
 }
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PageView(msgspec.Struct, frozen=True):
     """The page that answers a form: a template and its data."""
 
     template: str
@@ -123,7 +123,7 @@ class PageRenderer:
                 signed_in=signed_in,
                 navigation=[screen for screen in self._screens if signed_in and (is_admin or not screen.admin)],
                 here=local_path(request),
-                twin=_spell_twin(request),
+                json_url=_json_url(request),
                 token=token,
                 keys_on=self.asks_for_keys,
                 metrics_on=self._metrics_on,
@@ -159,8 +159,8 @@ def local_path(request: Request) -> str:
     return path.removeprefix(request.scope.get("root_path", "")) or "/"
 
 
-def _spell_twin(request: Request) -> str:
-    """URL of the page's JSON twin."""
+def _json_url(request: Request) -> str:
+    """URL of the page's data as JSON."""
     path: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
     query = request.scope["query_string"]
     return (path.rstrip(b"/") + b".json" + (b"?" + query if query else b"")).decode("latin-1")
@@ -168,13 +168,13 @@ def _spell_twin(request: Request) -> str:
 
 def static_file(name: str) -> Response:
     """A static file of the pages."""
-    return Response(_static(name), headers={**PAGE_HEADERS, **_KEPT}, media_type=STATIC_FILES[name])
+    return Response(_static(name), headers={**PAGE_HEADERS, **_CACHED}, media_type=STATIC_FILES[name])
 
 
 def item_path(kind: str, name: str) -> str:
     """Path of the page of one tool, session or call. Slashes in the name are encoded, so it stays one path segment.
 
-    So is the dot of a name that ends like the URL of a JSON twin.
+    So is the dot of a name that ends like the URL of a page's JSON.
     """
     spelt = quote(name, safe=":")
     if spelt.endswith(".json"):
@@ -187,7 +187,7 @@ def tool_path(name: str) -> str:
     return item_path("tools", name)
 
 
-def coloured(text: str) -> Markup:
+def colour_json(text: str) -> Markup:
     """JSON text with tokens marked up for syntax colours."""
     from markupsafe import Markup, escape as marked
 
@@ -203,18 +203,18 @@ def coloured(text: str) -> Markup:
     return Markup("").join([*parts, marked(text[end:])])
 
 
-def shown_json(value: Any) -> Markup:
+def render_json(value: Any) -> Markup:
     """A formatted JSON value, cut at `MAX_SHOWN` characters."""
     from markupsafe import escape as marked
 
-    text = pretty(value)
+    text = indent_json(value)
     if len(text) > MAX_SHOWN:
         cut = f"{text[:MAX_SHOWN]}\n... {len(text) - MAX_SHOWN:,} more characters; ask the API for the whole of it"
         return marked(cut)
-    return coloured(text)
+    return colour_json(text)
 
 
-def short_json(value: Any, most: int = 160) -> str:
+def shorten_json(value: Any, most: int = 160) -> str:
     """A JSON value on one line, cut at `most` characters."""
     text = msgspec.json.encode(value).decode(errors="replace")
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -225,7 +225,7 @@ def first_line(text: str) -> str:
     return " ".join(text.strip().partition("\n\n")[0].split())[:300]
 
 
-def took(milliseconds: float) -> str:
+def format_duration(milliseconds: float) -> str:
     """A duration with a readable unit."""
     if milliseconds < 0.1:
         return f"{milliseconds * 1000:.0f} µs"
@@ -257,7 +257,7 @@ def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[obj
             marks.append(f'<span class="fine">{escape(call["session_id"])}</span>')
         is_wrong, link = code not in (None, Held.code), escape(f"{root}{CONSOLE}/calls/{call['id']}")
         cells = new_day, is_wrong, link, began, began[11:23], escape(call["tool"]), "".join(marks)
-        yield *cells, call["duration_ms"], took(call["duration_ms"])
+        yield *cells, call["duration_ms"], format_duration(call["duration_ms"])
 
 
 def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[str, ...]]:
@@ -279,12 +279,12 @@ def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[s
         yield link, escape(row.namespace), escape(row.label), "".join(marks), escape(row.text)
 
 
-def rest_of(mapping: dict[str, Any], key: str) -> dict[str, Any]:
+def without_key(mapping: dict[str, Any], key: str) -> dict[str, Any]:
     """The mapping without `key`."""
     return {name: value for name, value in mapping.items() if name != key}
 
 
-def runs_of(rows: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:
+def group_runs(rows: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:
     """Consecutive rows with the same value of `attribute`, each group with that value."""
     return [(value, list(run)) for value, run in groupby(rows, key=attrgetter(attribute))]
 
@@ -331,10 +331,10 @@ def _environment(root: str = "") -> Environment:
     moment = Markup('<time datetime="{}" data-moment>{} UTC</time>')
     environment.filters.update(
         first_line=first_line,
-        shown_json=shown_json,
-        short_json=short_json,
-        coloured=coloured,
-        runs_of=runs_of,
+        render_json=render_json,
+        shorten_json=shorten_json,
+        colour_json=colour_json,
+        group_runs=group_runs,
         thousands="{:,}".format,
         # console.js replaces it with a relative time.
         moment=lambda text: moment.format(text, text[:19].replace("T", " ")),
@@ -350,7 +350,7 @@ def _environment(root: str = "") -> Environment:
         badge=badge,
         call_cells=partial(call_cells, root),
         tool_cells=partial(tool_cells, root),
-        took=took,
-        rest_of=rest_of,
+        format_duration=format_duration,
+        without_key=without_key,
     )
     return environment

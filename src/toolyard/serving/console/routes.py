@@ -1,7 +1,7 @@
 """`Console`: the table of screens and forms, and the operations made from it.
 
 A screen is a view function and a template. `GET /console/x` renders the plain data that the function returns, and
-`GET /console/x.json`, its twin, returns the same data as JSON. A form is answered with a page. A script that submits
+`GET /console/x.json` returns the same data as JSON. A form is answered with a page. A script that submits
 one with `Accept: text/event-stream` receives progress events first, then the page.
 """
 
@@ -38,12 +38,12 @@ from toolyard.serving.console.rendering import (
     CONSOLE,
     STATIC_FILES,
     PageRenderer,
-    Shown,
+    PageView,
     local_path,
     redirect,
     static_file,
 )
-from toolyard.serving.console.sign_in import MAX_SIGN_IN, BrowserSignIn, check_next, sign_note
+from toolyard.serving.console.sign_in import MAX_SIGN_IN, BrowserSignIn, check_next, sign_cookie
 from toolyard.serving.console.tool import run_tool, show_tool
 from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.middleware import FaultPage
@@ -55,13 +55,13 @@ from toolyard.serving.streams import HEAD, watch_disconnect, write_event
 
 _SUMMARY = "A page for people"
 _EVENTS = "What pages follow: the same as /v1/events, by the sign-in of the console"
-_TWIN = ".json"
+_JSON = ".json"
 _STREAM = "text/event-stream"
 _PROGRESS_SECONDS = 0.1
 """Interval between progress events of one stream; a newer notice replaces one not yet sent."""
 
 View = Callable[[Service, Request], Awaitable[Any]]
-Act = Callable[[Service, Request, Mapping[str, str], Notify], Awaitable[Shown | Response]]
+FormHandler = Callable[[Service, Request, Mapping[str, str], Notify], Awaitable[PageView | Response]]
 
 
 class Screen(msgspec.Struct, frozen=True):
@@ -70,13 +70,13 @@ class Screen(msgspec.Struct, frozen=True):
     path: str
     template: str
     view: View
-    """Returns plain data or structs: the input of the template, and the body of the twin."""
+    """Returns plain data or structs: the input of the template, and the body of its JSON."""
     label: str = ""
     """Label in the navigation; empty for pages that are not in it."""
     admin: bool = False
     """True if the navigation shows it to keys with `*:admin` only."""
     heavy: bool = False
-    act: Act | None = None
+    post: FormHandler | None = None
     """Handles its form, if it has one."""
     runs: bool = False
     """True if the form runs a tool."""
@@ -84,19 +84,19 @@ class Screen(msgspec.Struct, frozen=True):
 
 SCREENS = (
     Screen(f"{CONSOLE}/tools", "catalog.html", show_catalog, "Catalog"),
-    Screen(f"{CONSOLE}/tools/{{name}}", "tool.html", show_tool, act=run_tool, runs=True),
+    Screen(f"{CONSOLE}/tools/{{name}}", "tool.html", show_tool, post=run_tool, runs=True),
     Screen(f"{CONSOLE}/calls", "calls.html", show_calls, "Calls", heavy=True),
     Screen(f"{CONSOLE}/calls/{{id}}", "call.html", show_call),
-    Screen(f"{CONSOLE}/sessions", "sessions.html", show_sessions, "Sessions", heavy=True, act=begin_session),
-    Screen(f"{CONSOLE}/sessions/{{session_id}}", "session.html", show_session, heavy=True, act=fork_session),
+    Screen(f"{CONSOLE}/sessions", "sessions.html", show_sessions, "Sessions", heavy=True, post=begin_session),
+    Screen(f"{CONSOLE}/sessions/{{session_id}}", "session.html", show_session, heavy=True, post=fork_session),
     Screen(f"{CONSOLE}/sessions/{{session_id}}/diff", "diff.html", show_diff, heavy=True),
     Screen(f"{CONSOLE}/approvals", "approvals.html", show_approvals, "Approvals", heavy=True),
-    Screen(f"{CONSOLE}/approvals/{{approval_id}}", "approval.html", show_approval, act=decide_approval),
-    Screen(f"{CONSOLE}/sources", "sources.html", show_sources, "Sources", admin=True, heavy=True, act=reload_sources),
+    Screen(f"{CONSOLE}/approvals/{{approval_id}}", "approval.html", show_approval, post=decide_approval),
+    Screen(f"{CONSOLE}/sources", "sources.html", show_sources, "Sources", admin=True, heavy=True, post=reload_sources),
     Screen(f"{CONSOLE}/graph", "graph.html", show_graph, "Graph", heavy=True),
     Screen(f"{CONSOLE}/connect", "connect.html", show_clients, "Connect"),
 )
-_ELSEWHERE = (f"{CONSOLE}/{{screen}}", f"{CONSOLE}/{{screen}}/{{item}}")
+_UNKNOWN_PATHS = (f"{CONSOLE}/{{screen}}", f"{CONSOLE}/{{screen}}/{{item}}")
 _SIGN_IN, _SIGN_OUT = f"{CONSOLE}/sign-in", f"{CONSOLE}/sign-out"
 
 
@@ -108,21 +108,21 @@ class Console:
         self.browser = BrowserSignIn(service.keys, service.block.port)
         engine = service.yard.tool_engine
         is_asked = engine.policy is not None and engine.policy.asks
-        idle = {"", *(() if engine.journal else ("Calls",)), *(() if is_asked else ("Approvals",))}
-        self._is_asked = is_asked
+        hidden = {"", *(() if engine.journal else ("Calls",)), *(() if is_asked else ("Approvals",))}
+        self._has_approvals = is_asked
         self._renderer = PageRenderer(
-            *(service.keys, self.browser.make_token, [screen for screen in SCREENS if screen.label not in idle]),
+            *(service.keys, self.browser.make_token, [screen for screen in SCREENS if screen.label not in hidden]),
             metrics_on=service.metrics is not None,
         )
 
     def operations(self) -> list[Operation]:
-        """Every page, its twin, and the forms. Forms open to unauthenticated clients have a small body limit."""
+        """Every page, also as JSON, and the forms. Forms open to unauthenticated clients have a small body limit."""
         found = []
         for screen in SCREENS:
-            for path, show in ((screen.path, self._show_page), (screen.path + _TWIN, self._show_twin)):
+            for path, show in ((screen.path, self._show_page), (screen.path + _JSON, self._show_json)):
                 found.append(Operation("GET", path, partial(show, screen), _SUMMARY, access="page", heavy=screen.heavy))
-            if screen.act is not None:
-                found.append(self._post(screen.path, screen.act, runs=screen.runs))
+            if screen.post is not None:
+                found.append(self._post(screen.path, screen.post, runs=screen.runs))
         open_form: dict[str, Any] = {"access": "page-open", "max_body": MAX_SIGN_IN}
         found += [
             Operation("GET", _SIGN_IN, self._ask_for_key, _SUMMARY, **open_form),
@@ -131,32 +131,32 @@ class Console:
         ]
         events = EventRoutes(self._service.events, self._service.mcp.subscribers)
         found.append(Operation("GET", f"{CONSOLE}/events", events.open_stream, _EVENTS, access="page", streams=True))
-        found += [Operation("GET", path, _lead_home, _SUMMARY, access="page") for path in ("/", CONSOLE)]
-        for path in _ELSEWHERE:
-            found += [Operation("GET", path + end, _refuse_unknown, _SUMMARY, access="page") for end in ("", _TWIN)]
+        found += [Operation("GET", path, _redirect_home, _SUMMARY, access="page") for path in ("/", CONSOLE)]
+        for path in _UNKNOWN_PATHS:
+            found += [Operation("GET", path + end, _refuse_unknown, _SUMMARY, access="page") for end in ("", _JSON)]
         for name in STATIC_FILES:
             show_file = partial(_show_file, name)
             found.append(Operation("GET", f"{CONSOLE}/static/{name}", show_file, _SUMMARY, access="page-open"))
         return found
 
     def fault_pages(self) -> dict[str, FaultPage]:
-        """Error pages by path. Twins are not included: their errors are JSON."""
-        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT, *_ELSEWHERE]
+        """Error pages by path. Their JSON has errors in JSON, and is not included."""
+        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT, *_UNKNOWN_PATHS]
         return dict.fromkeys(paths, self._renderer.render_fault)
 
     async def _show_page(self, screen: Screen, request: Request) -> Response:
-        return await self._render(request, Shown(screen.template, await screen.view(self._service, request)))
+        return await self._render(request, PageView(screen.template, await screen.view(self._service, request)))
 
-    async def _render(self, request: Request, shown: Shown) -> Response:
-        waiting = await count_waiting(self._service, caller_of(request).principal) if self._is_asked else ""
+    async def _render(self, request: Request, shown: PageView) -> Response:
+        waiting = await count_waiting(self._service, caller_of(request).principal) if self._has_approvals else ""
         return self._renderer.render(request, shown.template, shown.view, status=shown.status, waiting=waiting)
 
-    async def _show_twin(self, screen: Screen, request: Request) -> Response:
+    async def _show_json(self, screen: Screen, request: Request) -> Response:
         raw: bytes = request.scope.get("raw_path") or b""
-        if raw.endswith(_TWIN.encode()):
+        if raw.endswith(_JSON.encode()):
             return JsonResponse(await screen.view(self._service, request))
-        # `item_path` encodes the dot of a name that ends like a twin's path.
-        request.scope["path_params"] = {name: value + _TWIN for name, value in request.path_params.items()}
+        # `item_path` encodes the dot of a name that ends in `.json`.
+        request.scope["path_params"] = {name: value + _JSON for name, value in request.path_params.items()}
         return await self._show_page(screen, request)
 
     async def _ask_for_key(self, request: Request, after: str | None = None, problem: str = "") -> Response:
@@ -172,42 +172,43 @@ class Console:
         if not keys.required:
             return redirect(request, CONSOLE)
         try:
-            note = sign_note(keys, form.get("key", "").strip())
+            cookie = sign_cookie(keys, form.get("key", "").strip())
         except HttpFault as fault:
             if fault.status != 401:
                 raise
             return await self._ask_for_key(request, after, fault.message)
-        return redirect(request, after or CONSOLE, (self.browser.write_cookie(request.scope, note),))
+        return redirect(request, after or CONSOLE, (self.browser.write_cookie(request.scope, cookie),))
 
     async def _sign_out(self, service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
         """`POST /console/sign-out`: delete the cookie, whether or not it is still valid."""
-        gone = self.browser.write_cookie(request.scope, "", "; Max-Age=0")
-        return redirect(request, _SIGN_IN, (gone,))
+        return redirect(request, _SIGN_IN, (self.browser.write_cookie(request.scope, "", "; Max-Age=0"),))
 
-    def _post(self, path: str, act: Act, access: Access = "page", **options: Any) -> Operation:
-        answer = partial(self._answer_form, act)
+    def _post(self, path: str, post: FormHandler, access: Access = "page", **options: Any) -> Operation:
+        answer = partial(self._answer_form, post)
         return Operation("POST", path, answer, _SUMMARY, access=access, streams=True, **options)
 
-    async def _answer_form(self, act: Act, request: Request, send: Send) -> Response | None:
+    async def _answer_form(self, post: FormHandler, request: Request, send: Send) -> Response | None:
         fields = self.browser.read_form(request)
         latest = _LatestNotice()
-        work = asyncio.create_task(self._act(act, request, fields, latest.put))
-        said = asyncio.create_task(latest.there.wait())
+        work = asyncio.create_task(self._handle_form(post, request, fields, latest.put))
+        arrived = asyncio.create_task(latest.arrived.wait())
         try:
             async with watch_disconnect(request.receive, work.cancel):
                 if _STREAM in request.headers.get("accept", ""):
-                    await asyncio.wait({work, said}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({work, arrived}, return_when=asyncio.FIRST_COMPLETED)
                     if not work.done():
                         await _send_events(send, latest, work)
                         return None
                 return await work
         finally:
             work.cancel()
-            said.cancel()
+            arrived.cancel()
 
-    async def _act(self, act: Act, request: Request, fields: Mapping[str, str], notify: Notify) -> Response:
+    async def _handle_form(
+        self, post: FormHandler, request: Request, fields: Mapping[str, str], notify: Notify
+    ) -> Response:
         try:
-            shown = await act(self._service, request, fields, notify)
+            shown = await post(self._service, request, fields, notify)
         except (HttpFault, ToolyardError) as error:
             fault = error if isinstance(error, HttpFault) else find_session_fault(error)
             if fault is None:
@@ -220,16 +221,16 @@ class _LatestNotice:
     """The latest notice of a running tool; `put` may be called from any thread."""
 
     def __init__(self) -> None:
-        self.there = asyncio.Event()
+        self.arrived = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._notice: Notice | None = None
 
     def put(self, notice: Notice) -> None:
         self._notice = notice
-        self._loop.call_soon_threadsafe(self.there.set)
+        self._loop.call_soon_threadsafe(self.arrived.set)
 
     def take(self) -> dict[str, Any]:
-        self.there.clear()
+        self.arrived.clear()
         notice = self._notice
         if isinstance(notice, Progress):
             return {"progress": notice.progress, "total": notice.total, "message": notice.message or ""}
@@ -240,7 +241,7 @@ async def _send_events(send: Send, latest: _LatestNotice, work: asyncio.Task[Res
     """Send progress events while `work` runs, then the page."""
     await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
     while not work.done():
-        if latest.there.is_set():
+        if latest.arrived.is_set():
             await send(_event("progress", latest.take()))
         await asyncio.wait({work}, timeout=_PROGRESS_SECONDS)
     page = await work
@@ -252,7 +253,7 @@ def _event(name: str, data: dict[str, Any]) -> dict[str, Any]:
     return {"type": "http.response.body", "body": write_event(msgspec.json.encode(data), kind=name), "more_body": True}
 
 
-async def _lead_home(request: Request) -> Response:
+async def _redirect_home(request: Request) -> Response:
     """`GET /` and `GET /console`: the catalog."""
     return redirect(request, f"{CONSOLE}/tools")
 

@@ -65,7 +65,7 @@ class BrowserSignIn:
         return fields
 
 
-def sign_note(keys: KeyRing, token: str) -> str:
+def sign_cookie(keys: KeyRing, token: str) -> str:
     """The cookie value for a key; `HttpFault` 401 if the key is not valid."""
     if not _KEY.fullmatch(token):
         raise HttpFault(401, "auth.invalid", "a key begins with ty_ and is one long word")

@@ -17,10 +17,18 @@ from toolyard.model.errors import Denied, UnknownToolError
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import find_overloads
 from toolyard.serving.catalog_view import CatalogView, show_native
-from toolyard.serving.console.catalog import list_carried, list_stale
+from toolyard.serving.console.catalog import list_feeds, list_stale
 from toolyard.serving.console.connect import Snippet, write_call_snippets
-from toolyard.serving.console.form import FormField, fill_form, form_fields, pretty, read_form, read_json_form, skeleton
-from toolyard.serving.console.rendering import Shown
+from toolyard.serving.console.form import (
+    FormField,
+    draft_arguments,
+    fill_form,
+    indent_json,
+    make_fields,
+    read_form,
+    read_json_form,
+)
+from toolyard.serving.console.rendering import PageView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.query import query_int, query_str, read_count
 from toolyard.serving.routing import base_url, caller_of, path_value
@@ -62,20 +70,20 @@ async def show_tool(service: Service, request: Request) -> Data:
     tool = next((one for one in found if chosen and one.fingerprint.startswith(chosen)), None)
     notice = "" if tool is not None or not chosen else "There is no such overload any more; this is the first one."
     tool = tool or found[0]
-    fields = form_fields(tool.parameters)
+    fields = make_fields(tool.parameters)
     session, at = query_str(request, "session") or "", query_int(request, "at", 0, _MOST_ENTRIES, -1)
-    arguments = await _find_sent(service, request, session)
+    arguments = await _find_sent_arguments(service, request, session)
     as_json = query_str(request, "as") == _JSON
     filled = None
     if not as_json:
         filled = _fill_defaults(fields) if arguments is None else fill_form(fields, arguments)
     if filled is None:
-        as_json, filled = True, {_JSON: pretty(skeleton(fields) if arguments is None else arguments)}
+        as_json, filled = True, {_JSON: indent_json(draft_arguments(fields) if arguments is None else arguments)}
     draft = _Draft(tool, found, fields, as_json, filled, arguments=arguments, notice=notice, session=session)
     return _show_draft(service, request, msgspec.structs.replace(draft, at=at if session and at >= 0 else None))
 
 
-async def run_tool(service: Service, request: Request, data: Mapping[str, str], notify: Notify) -> Shown:
+async def run_tool(service: Service, request: Request, data: Mapping[str, str], notify: Notify) -> PageView:
     """`POST /console/tools/{name}`: run the overload whose form was sent, and show the result beside the form."""
     found = _find_overloads(service.catalog, request)
     mode: Mode = "simulate" if data.get("mode") == "simulate" else "execute"
@@ -83,30 +91,30 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
     tool = next((one for one in found if one.definition_hash == data.get("definition")), None)
     if tool is None:
         # The definition has changed since the form was rendered, so show the new form before running anything.
-        fields = form_fields(found[0].parameters)
+        fields = make_fields(found[0].parameters)
         filled = _fill_defaults(fields)
         draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session, at=at)
-        return Shown(_TEMPLATE, _show_draft(service, request, draft), 409)
+        return PageView(_TEMPLATE, _show_draft(service, request, draft), 409)
     if data.get("mode") in ("form", _JSON):
-        draft = _Draft(tool, found, form_fields(tool.parameters), session=session, at=at)
-        return _turn_form(service, request, data, draft)
+        draft = _Draft(tool, found, make_fields(tool.parameters), session=session, at=at)
+        return _switch_form(service, request, data, draft)
     if not caller_of(request).principal.may(mode, tool):
         raise HttpFault(403, Denied.code, f"this key may not {mode} tools of {tool.namespace}")
-    fields = form_fields(tool.parameters)
+    fields = make_fields(tool.parameters)
     as_json = _JSON in data
     form = read_json_form(_JSON, data[_JSON]) if as_json else read_form(fields, data)
     secret = {field.control for field in fields if field.kind == "secret"}
     shown = {name: value for name, value in data.items() if name not in secret}
     draft = _Draft(tool, found, fields, as_json, shown, form.mistakes, form.arguments, session=session, at=at)
     if form.mistakes:
-        return Shown(_TEMPLATE, _show_draft(service, request, draft), 400)
+        return PageView(_TEMPLATE, _show_draft(service, request, draft), 400)
     answer = await _run_call(service, request, draft, mode, notify)
     mistakes = {} if as_json else _group_by_control(fields, answer["result"])
     draft = msgspec.structs.replace(draft, answer=answer, mistakes=mistakes)
-    return Shown(_TEMPLATE, _show_draft(service, request, draft))
+    return PageView(_TEMPLATE, _show_draft(service, request, draft))
 
 
-def _turn_form(service: Service, request: Request, data: Mapping[str, str], draft: _Draft) -> Shown:
+def _switch_form(service: Service, request: Request, data: Mapping[str, str], draft: _Draft) -> PageView:
     """Switch between form and JSON, keeping what was filled in; secrets must be typed again."""
     fields, was_json = draft.fields, _JSON in data
     form = read_json_form(_JSON, data[_JSON]) if was_json else read_form(fields, data)
@@ -121,16 +129,16 @@ def _turn_form(service: Service, request: Request, data: Mapping[str, str], draf
             "" if filled is not None else "The form cannot show these arguments: some of them do not fit its fields."
         )
     elif not mistakes:
-        arguments = {**skeleton(fields), **form.arguments}
-        filled = {_JSON: pretty({name: value for name, value in arguments.items() if name not in secret.values()})}
-    left = data if filled is None else filled
+        arguments = {**draft_arguments(fields), **form.arguments}
+        filled = {_JSON: indent_json({name: value for name, value in arguments.items() if name not in secret.values()})}
+    contents = data if filled is None else filled
     shown = {
         "mistakes": mistakes,
         "notice": notice,
-        "filled": {control: value for control, value in left.items() if control not in secret},
+        "filled": {control: value for control, value in contents.items() if control not in secret},
         "as_json": was_json is (filled is None),
     }
-    return Shown(_TEMPLATE, _show_draft(service, request, msgspec.structs.replace(draft, **shown)))
+    return PageView(_TEMPLATE, _show_draft(service, request, msgspec.structs.replace(draft, **shown)))
 
 
 def _fill_defaults(fields: list[FormField]) -> dict[str, str]:
@@ -152,7 +160,7 @@ def _find_overloads(catalog: CatalogView, request: Request) -> list[Tool]:
     return found
 
 
-async def _find_sent(service: Service, request: Request, session: str) -> Data | None:
+async def _find_sent_arguments(service: Service, request: Request, session: str) -> Data | None:
     """The arguments of the session entry that the query names; None if it names none."""
     entry = query_int(request, "entry", 1, _MOST_ENTRIES, 0)
     if not session or not entry:
@@ -225,7 +233,7 @@ def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
 
 def _write_snippets(service: Service, request: Request, draft: _Draft) -> list[Snippet]:
     """Snippets for the same call, with placeholders in place of secrets."""
-    arguments = skeleton(draft.fields) if draft.arguments is None else dict(draft.arguments)
+    arguments = draft_arguments(draft.fields) if draft.arguments is None else dict(draft.arguments)
     for field in draft.fields:
         if field.kind == "secret" and field.name in arguments:
             arguments[field.name] = "..."
@@ -253,7 +261,7 @@ def _find_neighbors(catalog: CatalogView, request: Request, tool: Tool) -> tuple
             {
                 "name": tools[other].qualified_name,
                 "score": round(score, 4),
-                "carries": list_carried(dataflow, *((other, place) if incoming else (place, other))),
+                "carries": list_feeds(dataflow, *((other, place) if incoming else (place, other))),
             }
             for other, score in shown[:_MOST_NEIGHBORS]
         ]
@@ -264,10 +272,10 @@ def _find_neighbors(catalog: CatalogView, request: Request, tool: Tool) -> tuple
 def _group_by_control(fields: list[FormField], result: ToolResult) -> dict[str, str]:
     """Validation messages by control, to show beside each field."""
     controls = {field.name: field.control for field in fields}
-    said: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for violation in result.error_info.details.get("violations", []) if result.error_info else []:
         head, _, rest = violation["pointer"].removeprefix("/").partition("/")
         control = controls.get(head.replace("~1", "/").replace("~0", "~"))
         if control is not None and violation["pointer"]:
-            said.setdefault(control, []).append(f"/{rest}: {violation['message']}" if rest else violation["message"])
-    return {control: "; ".join(words) for control, words in said.items()}
+            found.setdefault(control, []).append(f"/{rest}: {violation['message']}" if rest else violation["message"])
+    return {control: "; ".join(messages) for control, messages in found.items()}

@@ -16,7 +16,7 @@ from toolyard.app.blocks import HIGHEST_PORT, ServerBlock
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.tool import Effects, Tool
-from toolyard.serving.console.form import form_fields, skeleton
+from toolyard.serving.console.form import draft_arguments, make_fields
 from toolyard.serving.middleware import is_loopback
 from toolyard.serving.service import Service, list_problems
 
@@ -156,7 +156,7 @@ def _find_example(service: Service) -> tuple[str, dict[str, Any]] | None:
     registry = service.yard.tool_registry
     tools = [tool for tool in _list_open(service)[:_TRIED] if tool.binding is not None and tool.name.isascii()]
     for tool in sorted(tools, key=lambda tool: _rank_tool(tool, service)):
-        drafted = skeleton(form_fields(tool.parameters))
+        drafted = draft_arguments(make_fields(tool.parameters))
         arguments = {name: "hello" if value == "" else value for name, value in drafted.items()}
         try:
             bound = registry.bind(ToolCall(tool.qualified_name, arguments), coerce=False)
