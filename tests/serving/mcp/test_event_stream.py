@@ -89,7 +89,7 @@ async def test_whoever_comes_back_takes_over_and_nothing_is_kept_for_whoever_lef
     first = reply.stream
     reply.put(b"one")
     second = reply.resume(1)
-    assert first.over
+    assert first.is_over
     second.end()
     reply.put(b"two" * 100)
     assert second.size == 0

@@ -47,7 +47,7 @@ def test_an_id_that_is_used_again_belongs_to_the_newer_request():
         session.notify("notifications/cancelled", {"requestId": 5})
         threads[1].start()
         assert stubborn.began[1].wait(SOON)
-        (here,) = found.service.mcp.sessions._here.values()
+        (here,) = found.service.mcp.sessions._sessions.values()
         stubborn.end.set()
         threads[0].join(SOON)
         assert answers["first"].json["error"]["code"] == -32800

@@ -100,12 +100,12 @@ async def test_an_ended_session_is_not_brought_back_by_who_still_has_it_at_hand(
 async def test_a_busy_session_does_not_ask_the_store_each_time():
     clock, one, _ = shared_pair()
     session = await one.open("k", "2025-11-25")
-    assert one.at_hand("k", session.id) is session
-    assert one.at_hand("other", session.id) is None
+    assert one.find_cached("k", session.id) is session
+    assert one.find_cached("other", session.id) is None
     clock.now += 2
-    assert one.at_hand("k", session.id) is None
+    assert one.find_cached("k", session.id) is None
     assert await one.find("k", session.id) is session
-    assert one.at_hand("k", session.id) is session
+    assert one.find_cached("k", session.id) is session
 
 
 async def test_whoever_has_most_sessions_loses_the_longest_unused():
@@ -162,7 +162,7 @@ async def test_a_level_is_kept_over_what_another_process_wrote_and_not_said_to_b
     assert other.level == RANK["debug"]
     await two.end("k", session.id)
     assert not await one.keep(session, RANK["info"])
-    assert one.at_hand("k", session.id) is None
+    assert one.find_cached("k", session.id) is None
 
 
 def test_the_reader_of_a_stream_is_told_that_its_session_is_over():
@@ -207,7 +207,7 @@ async def test_who_has_more_sessions_takes_none_from_who_has_fewer():
         session.notices = EventStream()
     with pytest.raises(Exception, match="all sessions are in use"):
         await sessions.open("loud", "2025-11-25")
-    assert sessions.at_hand("quiet", idle.id) is idle
+    assert sessions.find_cached("quiet", idle.id) is idle
 
 
 async def test_a_session_is_dropped_with_what_runs_in_it_told_why():

@@ -24,7 +24,7 @@ AskClient = Callable[[Json], Awaitable[Json]]
 """Sends the client an elicitation with these parameters; returns its result."""
 
 _ELICIT, _QUESTION = "elicitation/create", "approval"
-_OURS = "toolyard-"
+_ID_PREFIX = "toolyard-"
 """Prefix of the ids of questions."""
 _LONGEST = 4000
 _REASON = {"type": "string", "title": "Reason", "description": "Why; it is kept with the decision."}
@@ -37,12 +37,12 @@ class ClientQuestions:
     def __init__(self) -> None:
         self._waiting: dict[object, asyncio.Future[Json]] = {}
 
-    async def ask(self, tell: Callable[[bytes], None], params: Json) -> Json:
-        """Send a question with `tell`, and return the result of the client's response."""
-        number = f"{_OURS}{secrets.token_hex(8)}"
+    async def ask(self, send: Callable[[bytes], None], params: Json) -> Json:
+        """Send a question with `send`, and return the result of the client's response."""
+        number = f"{_ID_PREFIX}{secrets.token_hex(8)}"
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
-        tell(encode({"jsonrpc": "2.0", "id": number, "method": _ELICIT, "params": params}))
+        send(encode({"jsonrpc": "2.0", "id": number, "method": _ELICIT, "params": params}))
         try:
             return await answer
         finally:
@@ -51,14 +51,14 @@ class ClientQuestions:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def take(self, document: Json) -> None:
+    def resolve(self, document: Json) -> None:
         """Handle a response of the client. An error counts as `cancel`; responses to unknown questions are ignored."""
         result = document.get("result")
-        answer = self._waiting[document["id"]] if self.awaits(document) else None
+        answer = self._waiting[document["id"]] if self.is_awaited(document) else None
         if answer is not None and not answer.done():
             answer.set_result(result if type(result) is dict else _CANCELLED)
 
-    def awaits(self, document: Json) -> bool:
+    def is_awaited(self, document: Json) -> bool:
         """True if a message answers an open question."""
         number = document.get("id")
         return type(number) is str and number in self._waiting
@@ -66,7 +66,7 @@ class ClientQuestions:
 
 def is_answer(document: Json) -> bool:
     """True if a message may answer a question of any worker."""
-    return str(document.get("id")).startswith(_OURS)
+    return str(document.get("id")).startswith(_ID_PREFIX)
 
 
 def can_elicit(capabilities: Any) -> bool:
@@ -75,7 +75,7 @@ def can_elicit(capabilities: Any) -> bool:
     return type(form) is dict and (not form or "form" in form)
 
 
-async def find_own_question(approvals: Approvals, caller: Caller) -> Approval | None:
+async def find_own_approval(approvals: Approvals, caller: Caller) -> Approval | None:
     """The approval of the first held call of a request that its caller may decide on; None if there is none."""
     for approval_id in filter(None, map(find_approval_id, caller.unfinished)):
         with suppress(ApprovalError):
@@ -91,13 +91,13 @@ async def decide_by_asking(approvals: Approvals, caller: Caller, approval: Appro
     waiting = asyncio.ensure_future(approvals.await_for(approval.id, float("inf")))
     try:
         await asyncio.wait({asking, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        return waiting.done() or await take_verdict(approvals, caller, approval.id, asking.result())
+        return waiting.done() or await apply_verdict(approvals, caller, approval.id, asking.result())
     finally:
         asking.cancel()
         waiting.cancel()
 
 
-async def take_verdict(approvals: Approvals, caller: Caller, approval_id: str, answer: Any) -> bool:
+async def apply_verdict(approvals: Approvals, caller: Caller, approval_id: str, answer: Any) -> bool:
     """Decide as the client answered; False if that is no decision. A refused decision is left to the call path."""
     action = answer.get("action") if type(answer) is dict else None
     if action not in ("accept", "decline"):
@@ -132,8 +132,8 @@ def make_input_request(approval: Approval) -> Json:
     return {"resultType": "input_required", "inputRequests": asked, "requestState": approval.id}
 
 
-async def take_input(approvals: Approvals, caller: Caller, params: Json) -> None:
+async def apply_input(approvals: Approvals, caller: Caller, params: Json) -> None:
     """Apply the client's answer to `make_input_request`, if the parameters contain one."""
     given, approval_id = params.get("inputResponses"), params.get("requestState")
     if type(given) is dict and type(approval_id) is str:
-        await take_verdict(approvals, caller, approval_id, given.get(_QUESTION))
+        await apply_verdict(approvals, caller, approval_id, given.get(_QUESTION))

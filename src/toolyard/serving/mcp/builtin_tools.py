@@ -26,7 +26,7 @@ from toolyard.serving.search import MAX_QUERY, search_tools as search_catalog
 from toolyard.serving.session_view import check_initial_state, check_may_begin, describe_session, read_state
 from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall, or_default
 
-Work = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
+ToolFunction = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
 """Returns a complete `CallToolResult`; raises the same errors as the HTTP API."""
 
 _MOST = 50
@@ -41,25 +41,25 @@ def make_builtin_tools(block: McpBlock) -> list[BuiltinTool]:
     ]
 
 
-def _make_tool(name: str, description: str, arguments: type[Any], work: Work, *, reads: bool = False) -> BuiltinTool:
-    (schema,), definitions = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
+def _make_tool(name: str, description: str, shape: type[Any], run: ToolFunction, *, reads: bool = False) -> BuiltinTool:
+    (schema,), definitions = msgspec.json.schema_components([shape], ref_template="#/$defs/{name}")
     flat = definitions.pop(schema["$ref"].rpartition("/")[2])
     flat.pop("title", None)
     flat.pop("description", None)
     if definitions:
         flat["$defs"] = definitions
     hints = {"readOnlyHint": True} if reads else {"readOnlyHint": False, "destructiveHint": False}
-    shown = {"name": name, "description": description, "inputSchema": flat, "annotations": hints}
+    definition = {"name": name, "description": description, "inputSchema": flat, "annotations": hints}
 
-    async def answer(server: McpEndpoint, turn: RequestContext, given: Json) -> Json:
-        turn.caller.tool = name
+    async def answer(server: McpEndpoint, context: RequestContext, arguments: Json) -> Json:
+        context.caller.tool = name
         try:
-            read = read_shape(given, arguments)
+            read = read_shape(arguments, shape)
         except msgspec.ValidationError as error:
             return _make_failure(name, InvalidArguments(f"the arguments of {name} do not fit: {error}").info)
-        return await work(server, turn, read)
+        return await run(server, context, read)
 
-    return BuiltinTool(name, shown, answer)
+    return BuiltinTool(name, definition, answer)
 
 
 def _make_result(name: str, value: Any) -> Json:
@@ -108,20 +108,20 @@ def _make_search_tools() -> list[BuiltinTool]:
     ]
 
 
-async def _find_tools(server: McpEndpoint, turn: RequestContext, given: SearchArguments) -> Json:
+async def _find_tools(server: McpEndpoint, context: RequestContext, arguments: SearchArguments) -> Json:
     """The best matching tools, with the definitions needed to call them."""
     # In a thread: the first search of a catalog builds the index.
-    async with Place(server.reads, turn.caller.principal):
-        return await asyncio.to_thread(_search_now, server, await server.current_names(), turn, given)
+    async with Place(server.reads, context.caller.principal):
+        return await asyncio.to_thread(_search_now, server, await server.current_names(), context, arguments)
 
 
-def _search_now(server: McpEndpoint, names: McpNames, turn: RequestContext, given: SearchArguments) -> Json:
+def _search_now(server: McpEndpoint, names: McpNames, context: RequestContext, arguments: SearchArguments) -> Json:
     found = search_catalog(
-        *(server.yard.tool_registry, names.snapshot, given.query, given.k),
-        namespace=or_default(given.namespace, None),
-        tags=given.tags,
-        where=server.catalog.filter_visible(turn.caller.principal, names.snapshot),
-        threshold=or_default(given.threshold, None),
+        *(server.yard.tool_registry, names.snapshot, arguments.query, arguments.k),
+        namespace=or_default(arguments.namespace, None),
+        tags=arguments.tags,
+        where=server.catalog.filter_visible(context.caller.principal, names.snapshot),
+        threshold=or_default(arguments.threshold, None),
     )
     tools = found.tools
     shown = McpDialect(names=names.wire).format_tools(tools) if tools else []
@@ -129,18 +129,18 @@ def _search_now(server: McpEndpoint, names: McpNames, turn: RequestContext, give
     return _make_result("search_tools", {"tools": lines, "search": found.mode})
 
 
-async def _call_found(server: McpEndpoint, turn: RequestContext, given: CallArguments) -> Json:
+async def _call_found(server: McpEndpoint, context: RequestContext, arguments: CallArguments) -> Json:
     """Call a tool by name, as `tools/call` does where all tools are listed."""
-    return await server.call_yard_tool(turn, given.name, given.arguments)
+    return await server.call_yard_tool(context, arguments.name, arguments.arguments)
 
 
-class OfSession(Shape):
+class SessionArguments(Shape):
     """Which session."""
 
     session_id: SessionId
 
 
-class ForkOf(Shape):
+class ForkArguments(Shape):
     """The session to fork, after which of its entries, and the id of the fork."""
 
     fork_of: SessionId
@@ -148,7 +148,7 @@ class ForkOf(Shape):
     at: Count | UnsetType = UNSET
 
 
-class CallsIn(Shape):
+class BatchArguments(Shape):
     """Calls to answer in order, in a session."""
 
     session_id: SessionId
@@ -156,8 +156,8 @@ class CallsIn(Shape):
 
 
 def _make_session_tools() -> list[BuiltinTool]:
-    def make(name: str, description: str, arguments: type[Any], work: Work, *, reads: bool = False) -> BuiltinTool:
-        return _make_tool(f"toolyard.session_{name}", description, arguments, _as_failed_call(work), reads=reads)
+    def make(name: str, description: str, shape: type[Any], run: ToolFunction, *, reads: bool = False) -> BuiltinTool:
+        return _make_tool(f"toolyard.session_{name}", description, shape, _as_failed_call(run), reads=reads)
 
     opens = "Begin a session, in which calls see what earlier ones left."
     forks = "Branch a session: the branch begins where the session now is, or with its first `at` entries."
@@ -165,20 +165,20 @@ def _make_session_tools() -> list[BuiltinTool]:
     simulate, execute = partial(_run_calls, "simulate"), partial(_run_calls, "execute")
     return [
         make("open", opens, SessionBody, _open_session),
-        make("fork", forks, ForkOf, _fork_session),
-        make("simulate", "Answer calls in a session and leave it as it was.", CallsIn, simulate),
-        make("execute", "Answer calls in a session and keep them in it.", CallsIn, execute),
-        make("state", shows, OfSession, _show_state, reads=True),
-        make("close", "End a session.", OfSession, _close_session),
+        make("fork", forks, ForkArguments, _fork_session),
+        make("simulate", "Answer calls in a session and leave it as it was.", BatchArguments, simulate),
+        make("execute", "Answer calls in a session and keep them in it.", BatchArguments, execute),
+        make("state", shows, SessionArguments, _show_state, reads=True),
+        make("close", "End a session.", SessionArguments, _close_session),
     ]
 
 
-def _as_failed_call(work: Work) -> Work:
+def _as_failed_call(run: ToolFunction) -> ToolFunction:
     """Turn what HTTP answers with an error status into a failed call, which the model can react to."""
 
-    async def guarded(server: McpEndpoint, turn: RequestContext, given: Any) -> Json:
+    async def guarded(server: McpEndpoint, context: RequestContext, arguments: Any) -> Json:
         try:
-            return await work(server, turn, given)
+            return await run(server, context, arguments)
         except HttpFault as fault:
             if fault.code == "server.overloaded":
                 raise
@@ -189,20 +189,20 @@ def _as_failed_call(work: Work) -> Work:
     return guarded
 
 
-async def _open_session(server: McpEndpoint, turn: RequestContext, given: SessionBody) -> Json:
-    initial = or_default(given.initial_state, None)
+async def _open_session(server: McpEndpoint, context: RequestContext, arguments: SessionBody) -> Json:
+    initial = or_default(arguments.initial_state, None)
     if initial is not None:
         check_initial_state(initial)
-    return await _begin_session(server, turn, given.session_id, initial_state=initial)
+    return await _begin_session(server, context, arguments.session_id, initial_state=initial)
 
 
-async def _fork_session(server: McpEndpoint, turn: RequestContext, given: ForkOf) -> Json:
-    at = or_default(given.at, None)
-    return await _begin_session(server, turn, given.session_id, fork_of=given.fork_of, at=at)
+async def _fork_session(server: McpEndpoint, context: RequestContext, arguments: ForkArguments) -> Json:
+    at = or_default(arguments.at, None)
+    return await _begin_session(server, context, arguments.session_id, fork_of=arguments.fork_of, at=at)
 
 
-async def _begin_session(server: McpEndpoint, turn: RequestContext, wanted: str | UnsetType, **options: Any) -> Json:
-    principal, engine = turn.caller.principal, server.yard.tool_engine
+async def _begin_session(server: McpEndpoint, context: RequestContext, wanted: str | UnsetType, **options: Any) -> Json:
+    principal, engine = context.caller.principal, server.yard.tool_engine
     check_may_begin(principal)
     session_id = secrets.token_urlsafe(18) if wanted is UNSET else wanted
     async with server.quota.place(principal.owner):
@@ -210,15 +210,15 @@ async def _begin_session(server: McpEndpoint, turn: RequestContext, wanted: str 
     return _make_result("", await describe_session(engine.sessions, principal.owner, session_id))
 
 
-async def _run_calls(mode: Mode, server: McpEndpoint, turn: RequestContext, given: CallsIn) -> Json:
+async def _run_calls(mode: Mode, server: McpEndpoint, context: RequestContext, arguments: BatchArguments) -> Json:
     names = await server.current_names()
-    calls = [_read_call(names, turn, call) for call in given.calls]
-    results = await server.run_calls(turn, calls, session_id=given.session_id, mode=mode)
+    calls = [_read_call(names, context, call) for call in arguments.calls]
+    results = await server.run_calls(context, calls, session_id=arguments.session_id, mode=mode)
     return _make_result("", {"results": [result.to_dict() for result in results]})
 
 
-def _read_call(names: McpNames, turn: RequestContext, call: WireCall) -> ToolCall:
-    known = names.resolve_tool(call.name, turn.caller.principal)
+def _read_call(names: McpNames, context: RequestContext, call: WireCall) -> ToolCall:
+    known = names.resolve_tool(call.name, context.caller.principal)
     call_id = or_default(call.call_id, None)
     overload = or_default(call.overload, None)
     if known is None:
@@ -226,12 +226,12 @@ def _read_call(names: McpNames, turn: RequestContext, call: WireCall) -> ToolCal
     return ToolCall(known.name, call.arguments, call_id, overload or known.overload)
 
 
-async def _show_state(server: McpEndpoint, turn: RequestContext, given: OfSession) -> Json:
-    principal = turn.caller.principal
+async def _show_state(server: McpEndpoint, context: RequestContext, arguments: SessionArguments) -> Json:
+    principal = context.caller.principal
     async with Place(server.reads, principal):
-        return _make_result("", await read_state(server.yard.tool_engine, principal.owner, given.session_id))
+        return _make_result("", await read_state(server.yard.tool_engine, principal.owner, arguments.session_id))
 
 
-async def _close_session(server: McpEndpoint, turn: RequestContext, given: OfSession) -> Json:
-    await server.yard.tool_engine.ateardown(given.session_id, owner=turn.caller.principal.owner)
+async def _close_session(server: McpEndpoint, context: RequestContext, arguments: SessionArguments) -> Json:
+    await server.yard.tool_engine.ateardown(arguments.session_id, owner=context.caller.principal.owner)
     return _make_result("", {"closed": True})

@@ -28,10 +28,10 @@ from toolyard.serving.streams import (
 
 _MOST_EVENTS = 512
 _MOST_BYTES = 1024 * 1024
-_HIGH = 8 * 1024 * 1024
+_FULL = 8 * 1024 * 1024
 """Unread bytes above which a client's further requests on a stream are refused."""
 _MOST_UNREAD = 64 * 1024 * 1024
-"""Unread bytes above which a stream is given up. Higher than `_HIGH`, since accepted requests are still answered."""
+"""Unread bytes above which a stream is given up. Higher than `_FULL`, since accepted requests are still answered."""
 _CHUNK = 256 * 1024
 _LONGEST_NUMBER = 12
 _log = logging.getLogger(__name__)
@@ -44,15 +44,15 @@ class EventStream:
     given up as a whole. Reading removes events.
     """
 
-    __slots__ = ("_count", "_events", "_loose", "_waiter", "is_broken", "over", "size")
+    __slots__ = ("_count", "_droppable", "_events", "_waiter", "is_broken", "is_over", "size")
 
     def __init__(self) -> None:
         self._count = 0
-        self.over = False
+        self.is_over = False
         self.is_broken = False
         """True if the stream was given up."""
         self._events: OrderedDict[int, bytes] = OrderedDict()
-        self._loose: deque[int] = deque()
+        self._droppable: deque[int] = deque()
         """Numbers of the events that may be dropped."""
         self.size = 0
         """Bytes of unread events."""
@@ -61,35 +61,35 @@ class EventStream:
     @property
     def is_full(self) -> bool:
         """True if so much is unread that further requests should be refused."""
-        return self.size > _HIGH
+        return self.size > _FULL
 
     def put(self, message: bytes) -> None:
         """Add a notification, unless the stream has ended."""
-        if not self.over:
-            self.put_raw(write_event(message, kind="message"), loose=True)
+        if not self.is_over:
+            self.put_raw(write_event(message, kind="message"), droppable=True)
 
     def put_answer(self, message: bytes) -> None:
         """Add a message that must not be dropped, unless the stream has ended."""
-        if not self.over:
+        if not self.is_over:
             self.put_raw(write_event(message, kind="message"))
 
-    def put_raw(self, event: bytes, *, loose: bool = False) -> None:
-        """Add an encoded event; it may be dropped only if `loose`."""
+    def put_raw(self, event: bytes, *, droppable: bool = False) -> None:
+        """Add an encoded event; it may be dropped only if `droppable`."""
         self._count += 1
         self._events[self._count] = event
         self.size += len(event)
-        if loose:
-            self._loose.append(self._count)
+        if droppable:
+            self._droppable.append(self._count)
         # Never drop the newest event: it may supersede those dropped before.
-        while len(self._loose) > loose and (len(self._loose) > _MOST_EVENTS or self.size > _MOST_BYTES):
-            self.size -= len(self._events.pop(self._loose.popleft()))
+        while len(self._droppable) > droppable and (len(self._droppable) > _MOST_EVENTS or self.size > _MOST_BYTES):
+            self.size -= len(self._events.pop(self._droppable.popleft()))
         if self.size > _MOST_UNREAD and len(self._events) > 1:
             self._give_up()
         self.wake()
 
     def end(self) -> None:
         """End the stream after what is unread."""
-        self.over = True
+        self.is_over = True
         self.wake()
 
     def wake(self) -> None:
@@ -100,20 +100,20 @@ class EventStream:
 
     def _give_up(self) -> None:
         _log.warning("a stream is given up: its client left %d answers unread", len(self._events))
-        self.is_broken = self.over = True
+        self.is_broken = self.is_over = True
         self._events.clear()
-        self._loose.clear()
+        self._droppable.clear()
         self.size = 0
 
     async def read(self) -> AsyncIterator[bytes]:
         """Yield events until the stream ends; while there are none, a comment every `BEAT` seconds."""
         while True:
-            chunk = self._taken()
+            chunk = self._take_chunk()
             if chunk:
                 yield chunk
                 # Free the chunk, which may be large, before waiting for the next.
                 del chunk
-            elif self.over:
+            elif self.is_over:
                 return
             else:
                 waiter = self._waiter = asyncio.get_running_loop().create_future()
@@ -122,17 +122,17 @@ class EventStream:
                     await waiter
                 finally:
                     beat.cancel()
-                if not self._events and not self.over:
+                if not self._events and not self.is_over:
                     yield COMMENT
 
-    def _taken(self) -> bytes:
+    def _take_chunk(self) -> bytes:
         """Remove and return unread events, up to `_CHUNK` bytes but at least one."""
         chunk: list[bytes] = []
         size = 0
         while self._events and (not chunk or size + len(next(iter(self._events.values()))) <= _CHUNK):
             number, event = self._events.popitem(last=False)
-            if self._loose and self._loose[0] == number:
-                self._loose.popleft()
+            if self._droppable and self._droppable[0] == number:
+                self._droppable.popleft()
             chunk.append(event)
             size += len(event)
         self.size -= size
@@ -176,11 +176,11 @@ async def serve_stream(
 
 async def listen(subscribers: Subscribers, request: Request, send: Send, message: RpcMessage) -> None:
     """Serve `subscriptions/listen`: an acknowledgement, then notifications, all tagged with the request's id."""
-    tag, honoured, told = read_subscription(message)
+    tag, wants_changes, acknowledgement = read_subscription(message)
     stream = _ClosingStream(encode_result(message.id, finish_result({"_meta": dict(tag)}, stateless=True)))
-    stream.put_answer(told)
+    stream.put_answer(acknowledgement)
     changed = encode_notification(LIST_CHANGED, {"_meta": tag})
-    await serve_stream(subscribers, request, send, stream, (lambda: stream.put(changed)) if honoured else nothing)
+    await serve_stream(subscribers, request, send, stream, (lambda: stream.put(changed)) if wants_changes else nothing)
 
 
 def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:
@@ -189,9 +189,9 @@ def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:
     if type(wanted) is not dict:
         raise RpcFault(INVALID_PARAMS, "params.notifications must be an object")
     tag: Json = {SUBSCRIPTION_ID: message.id}
-    honoured = {"toolsListChanged": True} if wanted.get("toolsListChanged") is True else {}
-    told = {"notifications": honoured, "_meta": tag}
-    return tag, bool(honoured), encode_notification("notifications/subscriptions/acknowledged", told)
+    wants_changes = {"toolsListChanged": True} if wanted.get("toolsListChanged") is True else {}
+    acknowledgement = {"notifications": wants_changes, "_meta": tag}
+    return tag, bool(wants_changes), encode_notification("notifications/subscriptions/acknowledged", acknowledgement)
 
 
 class _ClosingStream(EventStream):
@@ -236,8 +236,8 @@ class ReplyStream:
             self.size += len(event)
             while len(self._events) > 1 and (len(self._events) > _MOST_EVENTS or self.size > _MOST_BYTES):
                 self.size -= len(self._events.popleft()[1])
-        if not self.stream.over:
-            self.stream.put_raw(event, loose=not is_last)
+        if not self.stream.is_over:
+            self.stream.put_raw(event, droppable=not is_last)
         if is_last:
             self._is_over = True
             self.stream.end()

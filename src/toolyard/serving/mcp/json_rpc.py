@@ -34,18 +34,18 @@ from toolyard.serving.http_fault import HttpFault
 
 Id = str | int
 Json = dict[str, Any]
-NOTHING: Json = {}
+EMPTY: Json = {}
 
 encode = msgspec.json.Encoder().encode
 
 _MADE_BY: Json = {SERVER_INFO: msgspec.Raw(encode(TOOLYARD))}
 CAPABILITIES: Json = {"tools": {"listChanged": True}, "logging": {}}
 
-CHANGED = encode_notification(LIST_CHANGED)
+TOOLS_CHANGED = encode_notification(LIST_CHANGED)
 RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 
-_LATER = frozenset({429, 503})
+_RETRYABLE = frozenset({429, 503})
 """HTTP statuses after which the client may retry."""
 
 
@@ -65,7 +65,7 @@ class RpcFault(Exception):
 
 def refuse_request(fault: HttpFault) -> RpcFault:
     """Convert an `HttpFault` to a JSON-RPC error; status and headers are kept if the client may retry."""
-    if fault.status not in _LATER:
+    if fault.status not in _RETRYABLE:
         return RpcFault(REFUSED, fault.message, fault.envelope())
     refused = RpcFault(REFUSED, fault.message, fault.envelope(), status=fault.status)
     refused.headers = fault.headers
@@ -94,10 +94,10 @@ def read_message(document: Json) -> RpcMessage | None:
     number = document.get("id")
     if "id" in document and type(number) is not str and type(number) is not int:
         raise RpcFault(INVALID_REQUEST, "the id of a request is text or a whole number", status=400)
-    params = document.get("params", NOTHING)
+    params = document.get("params", EMPTY)
     if type(params) is not dict:
         raise RpcFault(INVALID_PARAMS, "params must be an object", status=400)
-    meta = params.get("_meta", NOTHING)
+    meta = params.get("_meta", EMPTY)
     if type(meta) is not dict:
         raise RpcFault(INVALID_PARAMS, "params._meta must be an object", status=400)
     return RpcMessage(method, params, meta, number)
@@ -112,8 +112,8 @@ def find_id(document: Any) -> Id | None:
 def encode_result(number: Id | None, result: bytes) -> bytes:
     """Encode a response with an already encoded result."""
     # Fast path for integers, which most ids are.
-    shown = b"%d" % number if type(number) is int else encode(number)
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (shown, result)
+    encoded = b"%d" % number if type(number) is int else encode(number)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encoded, result)
 
 
 def finish_result(result: Json, *, stateless: bool) -> bytes:
@@ -144,24 +144,24 @@ def check_header_params(
         given = [value for name, value in headers if name == header]
         if len(given) > 1:
             raise _mismatch(f"{each.name} occurs more than once")
-        shown = header_text(value_at(arguments, each.path))
+        expected = header_text(value_at(arguments, each.path))
         argument = ".".join(each.path)
-        if shown is None:
+        if expected is None:
             if given:
                 raise _mismatch(f"{each.name} is there, but nothing it could repeat at {argument!r}")
             continue
         if not given:
             raise _mismatch(f"{each.name} is missing; it must repeat the argument {argument!r}")
-        said = decode_header(given[0])
-        if said is None:
+        found = decode_header(given[0])
+        if found is None:
             raise _mismatch(f"{each.name} is not valid base64 of UTF-8")
-        if said != shown and not (each.is_integer and _is_same_integer(said, shown)):
+        if found != expected and not (each.is_integer and _is_same_integer(found, expected)):
             raise _mismatch(f"{each.name} does not say what the argument {argument!r} says")
 
 
-def _is_same_integer(said: str, shown: str) -> bool:
+def _is_same_integer(one: str, other: str) -> bool:
     """Compare as `Decimal`, since `int` limits the number of digits it parses."""
-    return all(map(_INTEGER.fullmatch, (said, shown))) and Decimal(said) == Decimal(shown)
+    return all(map(_INTEGER.fullmatch, (one, other))) and Decimal(one) == Decimal(other)
 
 
 def _mismatch(text: str) -> RpcFault:
@@ -208,17 +208,17 @@ def check_version(version: str) -> None:
 
 def check_headers(headers: Headers, message: RpcMessage) -> None:
     """Refuse a request whose headers do not match its body, since proxies may have routed it by the headers alone."""
-    said = dict(headers)
-    if len(said) != len(headers):
+    values = dict(headers)
+    if len(values) != len(headers):
         names = [name for name, _ in headers]
         for name in filter(lambda name: names.count(name) > 1, _REPEATING):
             raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} occurs more than once")
-    if said.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
+    if values.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "MCP-Protocol-Version does not say what params._meta says")
-    if said.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):
+    if values.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "Mcp-Method does not say what the body's method says")
     if message.method == "tools/call" and type(called := message.params.get("name")) is str:
-        given = said.get(_NAME)
+        given = values.get(_NAME)
         if given is None or (given != called.encode("utf-8", "replace") and decode_header(given) != called):
             raise RpcFault(HEADER_MISMATCH, "Mcp-Name does not say what the body's params.name says")
 

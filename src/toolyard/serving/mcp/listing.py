@@ -58,7 +58,7 @@ class McpTool:
         """True if results are wrapped as `{"result": ...}` even if they are objects."""
         self.has_schema = promises_output(tool)
         self.header_params = read_header_params(tool.parameters)
-        self.requires = _find_required(tool)
+        self.requires = _find_requirements(tool)
 
     def make_call(self, arguments: Json, call_id: str | None) -> ToolCall:
         """A call of this tool, for the engine."""
@@ -179,7 +179,7 @@ def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
         return ()
 
 
-def _find_required(tool: Tool) -> dict[str, Any] | None:
+def _find_requirements(tool: Tool) -> dict[str, Any] | None:
     """The client capabilities that a tool needs, from `metadata: {mcp: {requires: {sampling: {}}}}`; None if none."""
     mcp = tool.metadata.get("mcp")
     required = mcp.get("requires") if isinstance(mcp, dict) else None
@@ -203,7 +203,7 @@ class ToolListing:
     ) -> None:
         self._catalog = catalog
         self._builtin = builtin
-        self._cached = cached
+        self._cache_fields = cached
         """Fields of the stateless version that tell how long a page may be cached."""
         self._reads = reads
         self._size = block.page_size
@@ -243,7 +243,7 @@ class ToolListing:
         }
         if start + self._size < len(seen.tools):
             out["nextCursor"] = write_cursor(seen.digest, start + self._size)
-        return finish_result(out | self._cached, stateless=True) if stateless else encode(out)
+        return finish_result(out | self._cache_fields, stateless=True) if stateless else encode(out)
 
     def _find_visible(self, names: McpNames, principal: Principal) -> VisibleTools:
         def find(snapshot: Snapshot) -> VisibleTools:

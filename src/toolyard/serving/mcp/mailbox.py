@@ -16,25 +16,25 @@ from toolyard.serving.mcp.json_rpc import Json
 from toolyard.sessions.records import Records
 
 _MAIL = "mcp_mail"
-_LOST_SECONDS = 60.0
+_EXPIRY_SECONDS = 60.0
 _MOST_MAIL = 256
 """Maximum messages for one session that no worker has taken yet."""
 
 
-class MailTaker(Protocol):
+class MessageReceiver(Protocol):
     """A client or session that receives messages."""
 
-    def wants(self, document: Json) -> bool:
+    def accepts(self, document: Json) -> bool:
         """True if this process, and no other worker, must take the message."""
 
-    def take(self, document: Json) -> None:
+    def receive(self, document: Json) -> None:
         """Handle a message; the response may be sent later."""
 
 
-class StreamClient(MailTaker, Protocol):
+class StreamClient(MessageReceiver, Protocol):
     """A client that receives responses on a separate stream."""
 
-    def take(self, document: Json, principal: Principal | None = None) -> None:
+    def receive(self, document: Json, principal: Principal | None = None) -> None:
         """Handle a message. `principal` is its sender; None leaves the client's principal unchanged."""
 
     @property
@@ -49,16 +49,16 @@ async def post_mail(records: Records, session_id: str, body: bytes) -> None:
     await records.aput(_MAIL, session_id, f"{time.time_ns():020d}-{secrets.token_hex(4)}", body)
 
 
-async def collect_mail(takers: Mapping[str, MailTaker], records: Records, seen: int) -> int:
-    """Deliver messages that other workers received for `takers` (by session id), in order.
+async def collect_mail(receivers: Mapping[str, MessageReceiver], records: Records, last_version: int) -> int:
+    """Deliver messages that other workers received for `receivers` (by session id), in order.
 
-    `seen` is the version of the mail at the last call; returns the current version.
+    `last_version` is the version of the mail at the last call; returns the current version.
     """
     version = await records.aversion(_MAIL)
-    if version != seen:
+    if version != last_version:
         for record in await records.aall(_MAIL):
-            taker = takers.get(record.owner)
-            if taker is None:
+            receiver = receivers.get(record.owner)
+            if receiver is None:
                 continue
             try:
                 # The worker that received it has checked its depth.
@@ -67,12 +67,12 @@ async def collect_mail(takers: Mapping[str, MailTaker], records: Records, seen: 
                 # A message that cannot be parsed must not hold up the rest.
                 await records.aremove(_MAIL, record.owner, record.name)
                 continue
-            if taker.wants(document) and await records.aremove(_MAIL, record.owner, record.name):
-                taker.take(document)
+            if receiver.accepts(document) and await records.aremove(_MAIL, record.owner, record.name):
+                receiver.receive(document)
     return version
 
 
-async def forget_lost(records: Records) -> None:
+async def expire_mail(records: Records) -> None:
     """Delete messages for clients that are gone."""
     if records.shared:
-        await records.aexpire(_MAIL, records.clock() - _LOST_SECONDS)
+        await records.aexpire(_MAIL, records.clock() - _EXPIRY_SECONDS)

@@ -38,15 +38,15 @@ from toolyard.serving.invoke import Invoker
 from toolyard.serving.keys import KeyRing
 from toolyard.serving.mcp.approving import (
     AskClient,
+    apply_input,
     can_elicit,
     decide_by_asking,
-    find_own_question,
+    find_own_approval,
     make_input_request,
-    take_input,
 )
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
-    NOTHING,
+    EMPTY,
     Headers,
     Json,
     RpcFault,
@@ -59,8 +59,8 @@ from toolyard.serving.mcp.json_rpc import (
     refuse_request,
 )
 from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
-from toolyard.serving.mcp.mailbox import MailTaker, StreamClient, collect_mail, forget_lost
-from toolyard.serving.mcp.notices import NoticeRelay, Tell
+from toolyard.serving.mcp.mailbox import MessageReceiver, StreamClient, collect_mail, expire_mail
+from toolyard.serving.mcp.notices import NoticeRelay, SendMessage
 from toolyard.serving.mcp.sessions import McpSession, McpSessions
 from toolyard.serving.result_view import add_approval_url
 from toolyard.serving.routing import JsonResponse
@@ -72,7 +72,7 @@ IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 """Key in a request's `_meta`; a repeated request with the same value gets the first response again."""
 _CONTEXT, _TRACE = "toolyard/context", "toolyard/trace"
 _LONGEST_ID = 512
-_IDLE_LOOK = 0.25
+_IDLE_POLL = 0.25
 """Seconds between polls while no client is connected."""
 _SWEEP = 30.0
 
@@ -88,7 +88,7 @@ class RequestContext(msgspec.Struct, eq=False):
 
     message: RpcMessage
     caller: Caller
-    tell: Tell | None
+    notify: SendMessage | None
     """Sends a notification before the response; None if that is impossible."""
     client: LevelledClient | None = None
     """The session; None in the stateless version."""
@@ -112,13 +112,13 @@ class RequestContext(msgspec.Struct, eq=False):
         token = self.message.meta.get("progressToken")
         if type(token) is not str and type(token) is not int:
             token = None
-        if self.tell is None or (token is None and level is None):
+        if self.notify is None or (token is None and level is None):
             return None
-        return NoticeRelay(self.tell, token, level)
+        return NoticeRelay(self.notify, token, level)
 
     def read_object(self, key: str) -> Json:
         """The object under a key of its `_meta`, empty if missing; `RpcFault` if it is not an object."""
-        value = self.message.meta.get(key, NOTHING)
+        value = self.message.meta.get(key, EMPTY)
         if type(value) is not dict:
             raise RpcFault(INVALID_PARAMS, f"params._meta: {key!r} must be an object")
         return value
@@ -128,8 +128,8 @@ class BuiltinTool(msgspec.Struct, frozen=True):
     """One built-in tool of the server."""
 
     name: str
-    shown: Json
-    """Its definition in lists."""
+    definition: Json
+    """As it is listed."""
     answer: Callable[[McpEndpoint, RequestContext, Json], Awaitable[Json]]
     """Returns a complete `CallToolResult`."""
 
@@ -169,14 +169,14 @@ class McpEndpoint:
         self._builtin = {tool.name: tool for tool in builtin}
         # If keys are required, lists differ by key and must not be cached publicly.
         scope = "private" if keys is not None and keys.required else "public"
-        self._cached: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
-        shown = [tool.shown for tool in builtin]
-        self._listing = ToolListing(self.block, shown, self._cached, reads, catalog)
+        self._cache_fields: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
+        definitions = [tool.definition for tool in builtin]
+        self._listing = ToolListing(self.block, definitions, self._cache_fields, reads, catalog)
         self._names: McpNames | None = None
         self._refreshing = asyncio.Lock()
-        self._mail = -1
-        self._sweep = 0.0
-        self._shown: Snapshot | None = None
+        self._mail_version = -1
+        self._next_sweep = 0.0
+        self._last_snapshot: Snapshot | None = None
         stateless: dict[str, Callable[[RequestContext], Awaitable[bytes]]] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
@@ -184,24 +184,24 @@ class McpEndpoint:
         handshake = {"initialize": self._refuse_initialize, "ping": self._ping, "logging/setLevel": self._set_level}
         self._methods = {False: {**stateless, **handshake}, True: {**stateless, "server/discover": self._discover}}
 
-    async def answer(self, turn: RequestContext) -> bytes:
+    async def answer(self, context: RequestContext) -> bytes:
         """The result of a request, encoded; raises `RpcFault`."""
-        method = self._methods[turn.stateless].get(turn.message.method)
+        method = self._methods[context.stateless].get(context.message.method)
         if method is None:
-            raise RpcFault(METHOD_NOT_FOUND, f"there is no method {turn.message.method[:100]!r} here")
-        with follow_trace(turn.message.meta), measure_request("server", turn.message.method) as turn.measured:
+            raise RpcFault(METHOD_NOT_FOUND, f"there is no method {context.message.method[:100]!r} here")
+        with follow_trace(context.message.meta), measure_request("server", context.message.method) as context.measured:
             try:
-                return await method(turn)
+                return await method(context)
             except HttpFault as fault:
                 raise refuse_request(fault) from None
 
     def greet(self, version: str) -> bytes:
         """The result of `initialize`, encoded."""
-        return encode({"protocolVersion": version, **self._introduce(), "serverInfo": TOOLYARD})
+        return encode({"protocolVersion": version, **self._describe_server(), "serverInfo": TOOLYARD})
 
-    def _introduce(self) -> Json:
-        said = self.block.instructions
-        return {"capabilities": CAPABILITIES, **({"instructions": said} if said else {})}
+    def _describe_server(self) -> Json:
+        instructions = self.block.instructions
+        return {"capabilities": CAPABILITIES, **({"instructions": instructions} if instructions else {})}
 
     @property
     def is_stale(self) -> bool:
@@ -231,28 +231,29 @@ class McpEndpoint:
             self.subscribers.keep_only(self._keys.lets_in)
         records, now = self.records, asyncio.get_running_loop().time()
         # Before delivering mail, so that a message whose delivery fails is still removed when it expires.
-        if now >= self._sweep:
-            self._sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
+        if now >= self._next_sweep:
+            self._next_sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
             await self.sessions.sweep()
-            await forget_lost(records)
+            await expire_mail(records)
         if records.shared:
-            takers: dict[str, MailTaker] = {session_id: client for (_, session_id), client in self.sse_clients.items()}
-            takers |= self.sessions.busy
-            self._mail = await collect_mail(takers, records, self._mail) if takers else self._mail
-        return None if len(self.sessions) or len(self.subscribers) else _IDLE_LOOK
+            streams = {session_id: client for (_, session_id), client in self.sse_clients.items()}
+            receivers: dict[str, MessageReceiver] = {**streams, **self.sessions.busy}
+            if receivers:
+                self._mail_version = await collect_mail(receivers, records, self._mail_version)
+        return None if len(self.sessions) or len(self.subscribers) else _IDLE_POLL
 
     def _notice_changes(self) -> None:
         """Notify clients if the catalog has changed since the last poll."""
         snapshot = self.yard.tool_registry.snapshot
-        before, self._shown = self._shown, snapshot
+        before, self._last_snapshot = self._last_snapshot, snapshot
         # The first look only records the current catalog: no client has seen another.
         if before is not None and snapshot is not before:
             self.subscribers.notify_all()
             self.sessions.notify_all()
 
-    async def _call_tool(self, turn: RequestContext) -> bytes:
+    async def _call_tool(self, context: RequestContext) -> bytes:
         """The `CallToolResult` of one call, encoded."""
-        params = turn.message.params
+        params = context.message.params
         name, arguments = params.get("name"), params.get("arguments")
         if type(name) is not str or not name:
             raise RpcFault(INVALID_PARAMS, "params.name must be the name of a tool")
@@ -260,36 +261,37 @@ class McpEndpoint:
             arguments = {}
         elif type(arguments) is not dict:
             raise RpcFault(INVALID_PARAMS, "params.arguments must be an object")
-        own = self._builtin.get(name)
-        work: Callable[[], Awaitable[Json]] = partial(self.call_yard_tool, turn, name, arguments, turn.headers)
-        if own is not None:
-            work = partial(own.answer, self, turn, arguments)
-        key = turn.message.meta.get(IDEMPOTENCY_KEY)
+        builtin_tool = self._builtin.get(name)
+        work: Callable[[], Awaitable[Json]] = partial(self.call_yard_tool, context, name, arguments, context.headers)
+        if builtin_tool is not None:
+            work = partial(builtin_tool.answer, self, context, arguments)
+        key = context.message.meta.get(IDEMPOTENCY_KEY)
         if key is not None:
-            work = partial(self._call_idempotently, turn, name, arguments, key, work)
-        if "inputResponses" in params and turn.stateless:
-            await take_input(self._approvals, turn.caller, params)
+            work = partial(self._call_idempotently, context, name, arguments, key, work)
+        if "inputResponses" in params and context.stateless:
+            await apply_input(self._approvals, context.caller, params)
         result = await work()
-        return await self._ask_about(turn, work, result) if turn.caller.unfinished else _finish(turn, result)
+        return await self._ask_about(context, work, result) if context.caller.unfinished else _finish(context, result)
 
-    async def _ask_about(self, turn: RequestContext, work: Callable[[], Awaitable[Json]], result: Json) -> bytes:
+    async def _ask_about(self, context: RequestContext, work: Callable[[], Awaitable[Json]], result: Json) -> bytes:
         """The result of a held call, or its final result if the client was asked and has decided."""
-        while turn.caller.unfinished:
-            approval = await find_own_question(self._approvals, turn.caller)
+        while context.caller.unfinished:
+            approval = await find_own_approval(self._approvals, context.caller)
             if approval is None:
                 break
-            if turn.stateless:
-                params = turn.message.params
-                if not can_elicit(turn.message.meta.get(CLIENT_CAPABILITIES)) or "inputResponses" in params:
+            if context.stateless:
+                params = context.message.params
+                if not can_elicit(context.message.meta.get(CLIENT_CAPABILITIES)) or "inputResponses" in params:
                     break
                 return encode({**make_input_request(approval), "_meta": {SERVER_INFO: TOOLYARD}})
-            if turn.ask is None or not await decide_by_asking(self._approvals, turn.caller, approval, turn.ask):
+            ask = context.ask
+            if ask is None or not await decide_by_asking(self._approvals, context.caller, approval, ask):
                 break
             result = await work()
-        return _finish(turn, result)
+        return _finish(context, result)
 
     async def _call_idempotently(
-        self, turn: RequestContext, name: str, arguments: Json, key: object, work: Callable[[], Awaitable[Json]]
+        self, context: RequestContext, name: str, arguments: Json, key: object, work: Callable[[], Awaitable[Json]]
     ) -> Json:
         if type(key) is not str or not key.isascii() or not key.isprintable() or not 0 < len(key) <= _LONGEST_ID:
             fault = f"params._meta: {IDEMPOTENCY_KEY!r} must be 1 to {_LONGEST_ID} ASCII characters"
@@ -302,86 +304,89 @@ class McpEndpoint:
             return JsonResponse(make_call_result(ToolResult.failed(ToolCall(name, arguments), info)))
 
         # A built-in tool may call another tool, which its arguments name.
-        meant = arguments.get("name") if name in self._builtin else name
+        wanted = arguments.get("name") if name in self._builtin else name
         names = await self.current_names()
-        known = names.resolve_tool(meant, turn.caller.principal) if type(meant) is str else None
-        tool_name = known.name if known is not None else meant if type(meant) is str else None
+        known = names.resolve_tool(wanted, context.caller.principal) if type(wanted) is str else None
+        tool_name = known.name if known is not None else wanted if type(wanted) is str else None
         answer = await self._invoker.run_idempotent(
-            *(turn.caller, f"mcp:{key}", lambda: digest_json("tools/call", name, arguments), make, interrupted),
+            *(context.caller, f"mcp:{key}", lambda: digest_json("tools/call", name, arguments), make, interrupted),
             tool_name=tool_name,
         )
         found: Json = msgspec.json.decode(answer.body)
         return found
 
     async def call_yard_tool(
-        self, turn: RequestContext, name: str, arguments: Json, headers: Headers | None = None
+        self, context: RequestContext, name: str, arguments: Json, headers: Headers | None = None
     ) -> Json:
         """The `CallToolResult` of a call of a tool of the yard; `headers`, if any, must match its arguments."""
-        known = (await self.current_names()).resolve_tool(name, turn.caller.principal)
+        known = (await self.current_names()).resolve_tool(name, context.caller.principal)
         if headers is not None and known is not None and known.header_params:
             check_header_params(known.header_params, arguments, headers)
-        call_id = turn.message.meta.get(CALL_ID)
+        call_id = context.message.meta.get(CALL_ID)
         if call_id is not None and (type(call_id) is not str or not 0 < len(call_id) <= _LONGEST_ID):
             raise RpcFault(INVALID_PARAMS, f"params._meta: {CALL_ID!r} must be text of 1 to {_LONGEST_ID} characters")
         if known is not None:
-            turn.measured |= describe_tool(known.name)
+            context.measured |= describe_tool(known.name)
         if known is not None and known.requires is not None:
-            _check_client(turn, known.requires)
+            _check_client(context, known.requires)
         # Pass an unresolved name on unchanged, so that the error does not reveal a hidden tool.
         call = known.make_call(arguments, call_id) if known is not None else ToolCall(name, arguments, call_id)
         (result,) = await self.run_calls(
-            *(turn, (call,)),
-            notify=turn.make_listener(),
-            context=turn.read_object(_CONTEXT),
-            trace=turn.read_object(_TRACE),
+            *(context, (call,)),
+            notify=context.make_listener(),
+            context=context.read_object(_CONTEXT),
+            trace=context.read_object(_TRACE),
         )
         if result.error_info is not None and result.error_info.code == UnknownToolError.code:
             raise RpcFault(INVALID_PARAMS, result.error_info.message, {"error": result.error_info.to_dict()})
         return make_call_result(result, known)
 
-    async def run_calls(self, turn: RequestContext, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
+    async def run_calls(
+        self, context: RequestContext, calls: Sequence[ToolCall], /, **options: Any
+    ) -> list[ToolResult]:
         """Run calls in a place of the admission, which is returned only when abandoned work has ended, too."""
-        caller, find_address = turn.caller, turn.find_address
+        caller, find_address = context.caller, context.find_address
         async with Place(self._admission, caller.principal, caller.abandoned):
             results = await self._invoker.run_calls(caller, calls, **options)
         if caller.unfinished and find_address is not None:
             results = [add_approval_url(result, find_address) for result in results]
         return results
 
-    async def _ping(self, turn: RequestContext) -> bytes:
+    async def _ping(self, context: RequestContext) -> bytes:
         return b"{}"
 
-    async def _list_tools(self, turn: RequestContext) -> bytes:
-        cursor = turn.message.params.get("cursor")
+    async def _list_tools(self, context: RequestContext) -> bytes:
+        cursor = context.message.params.get("cursor")
         names = await self.current_names()
-        return await self._listing.page(names, turn.caller.principal, cursor, stateless=turn.stateless)
+        return await self._listing.page(names, context.caller.principal, cursor, stateless=context.stateless)
 
-    async def _set_level(self, turn: RequestContext) -> bytes:
-        level = read_level(turn.message.params.get("level"), "level")
-        if isinstance(turn.client, McpSession):
-            if not await self.sessions.keep(turn.client, level):
+    async def _set_level(self, context: RequestContext) -> bytes:
+        level = read_level(context.message.params.get("level"), "level")
+        if isinstance(context.client, McpSession):
+            if not await self.sessions.keep(context.client, level):
                 raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
-        elif turn.client is not None:
-            turn.client.level = level
+        elif context.client is not None:
+            context.client.level = level
         return b"{}"
 
-    async def _discover(self, turn: RequestContext) -> bytes:
-        return finish_result({"supportedVersions": [STATELESS], **self._introduce(), **self._cached}, stateless=True)
+    async def _discover(self, context: RequestContext) -> bytes:
+        described = {"supportedVersions": [STATELESS], **self._describe_server(), **self._cache_fields}
+        return finish_result(described, stateless=True)
 
-    async def _refuse_initialize(self, turn: RequestContext) -> bytes:
+    async def _refuse_initialize(self, context: RequestContext) -> bytes:
         raise RpcFault(METHOD_NOT_FOUND, "the session is initialized already")
 
 
-def _finish(turn: RequestContext, result: Json) -> bytes:
-    turn.measured |= describe_result(result)
-    return finish_result(result, stateless=turn.stateless)
+def _finish(context: RequestContext, result: Json) -> bytes:
+    context.measured |= describe_result(result)
+    return finish_result(result, stateless=context.stateless)
 
 
-def _check_client(turn: RequestContext, required: Json) -> None:
+def _check_client(context: RequestContext, required: Json) -> None:
     """Refuse a client that lacks required capabilities; only the stateless version sends them with each request."""
-    can = turn.message.meta.get(CLIENT_CAPABILITIES, NOTHING)
+    can = context.message.meta.get(CLIENT_CAPABILITIES, EMPTY)
     missing = {key: value for key, value in required.items() if key not in can}
-    if turn.stateless and missing:
+    if context.stateless and missing:
         raise RpcFault(
             MISSING_CAPABILITY,
             f"the tool needs a client with {', '.join(sorted(missing))}",

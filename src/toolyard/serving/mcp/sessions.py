@@ -1,7 +1,7 @@
 """Sessions of the protocol versions with a handshake, and the requests that run in them.
 
-A session is a stored record, so any worker can continue a session that another one began. Each worker caches sessions
-for `BELIEVED` seconds before it checks the record again, so an ended session is over in all workers within that time.
+A session is a stored record, so any worker can continue a session that another one began. Each worker caches sessions,
+and reads the record again after `CACHE_SECONDS`, so an ended session is over in all workers within that time.
 Streams and running requests belong to one process; messages about those reach it through the `mailbox`.
 """
 
@@ -19,7 +19,7 @@ import msgspec
 from toolyard.serving.http_fault import make_overloaded
 from toolyard.serving.mcp.approving import ClientQuestions
 from toolyard.serving.mcp.event_stream import EventStream
-from toolyard.serving.mcp.json_rpc import CHANGED, RANK, Id, Json
+from toolyard.serving.mcp.json_rpc import RANK, TOOLS_CHANGED, Id, Json
 from toolyard.sessions.records import Records
 
 Reason = Literal["cancelled", "over"]
@@ -68,7 +68,7 @@ def forget_request(running: Running, number: Id, inflight: InflightRequest) -> N
 
 
 KIND = "mcp_session"
-BELIEVED = 1.0
+CACHE_SECONDS = 1.0
 _DEFAULT_LEVEL = RANK["info"]
 
 
@@ -86,12 +86,12 @@ class McpSession(msgspec.Struct, eq=False):
     version: str
     level: int
     """Rank of the lowest level of log lines that the client receives."""
-    text: bytes
+    record: bytes
     """The stored record, as last read or written."""
-    used: float
-    believed: float
+    last_used: float
+    cached_until: float
     """Until when it is assumed to exist without checking the store."""
-    stored: float
+    stored_at: float
     """When its last use was written to the store."""
     running: Running = {}
     """Calls running in this process, by request id."""
@@ -103,18 +103,18 @@ class McpSession(msgspec.Struct, eq=False):
     @property
     def is_busy(self) -> bool:
         """True if calls are running in it, or its stream of notices is open."""
-        return bool(self.running) or (self.notices is not None and not self.notices.over)
+        return bool(self.running) or (self.notices is not None and not self.notices.is_over)
 
-    def wants(self, document: Json) -> bool:
+    def accepts(self, document: Json) -> bool:
         """True if a message concerns a call running in this process: it cancels it, or answers a question about it."""
-        is_answer = self.questions is not None and self.questions.awaits(document)
+        is_answer = self.questions is not None and self.questions.is_awaited(document)
         return is_answer or find_cancelled(document) in self.running
 
-    def take(self, document: Json) -> None:
-        """Handle a message for which `wants` is true."""
+    def receive(self, document: Json) -> None:
+        """Handle a message for which `accepts` is true."""
         cancel_request(self.running, document)
         if self.questions is not None:
-            self.questions.take(document)
+            self.questions.resolve(document)
 
 
 class McpSessions:
@@ -134,11 +134,11 @@ class McpSessions:
         self._most = most
         self._clock = clock
         self._wall = records.clock if wall is None else wall
-        self._here: dict[tuple[str, str], McpSession] = {}
+        self._sessions: dict[tuple[str, str], McpSession] = {}
         """Cached sessions, by owner and id."""
 
     def __len__(self) -> int:
-        return len(self._here)
+        return len(self._sessions)
 
     async def open(self, owner: str, version: str, *, elicits: bool = False) -> McpSession:
         """Create a session. If there are too many, the longest unused one of the owner with the most is ended.
@@ -147,48 +147,48 @@ class McpSessions:
         """
         await self._make_room(owner)
         session_id = secrets.token_urlsafe(24)
-        text = msgspec.msgpack.encode(_Stored(version, _DEFAULT_LEVEL, elicits))
-        await self._records.aput(KIND, owner, session_id, text)
-        return self._take(owner, session_id, text, self._clock())
+        record = msgspec.msgpack.encode(_Stored(version, _DEFAULT_LEVEL, elicits))
+        await self._records.aput(KIND, owner, session_id, record)
+        return self._add(owner, session_id, record, self._clock())
 
-    def at_hand(self, owner: str, session_id: str) -> McpSession | None:
+    def find_cached(self, owner: str, session_id: str) -> McpSession | None:
         """The session if it is cached and needs no check of the store; else use `find`."""
-        session = self._here.get((owner, session_id))
+        session = self._sessions.get((owner, session_id))
         now = self._clock()
-        if session is None or now >= session.believed:
+        if session is None or now >= session.cached_until:
             return None
-        session.used = now
+        session.last_used = now
         return session
 
     async def find(self, owner: str, session_id: str) -> McpSession | None:
         """The session, whichever worker began it; None if it does not exist, is over, or has another owner."""
-        session = self.at_hand(owner, session_id)
+        session = self.find_cached(owner, session_id)
         if session is not None:
             return session
         stored = await self._records.aget(KIND, owner, session_id) if len(session_id) <= 128 else None
         now = self._clock()
-        session = self._here.get((owner, session_id))
+        session = self._sessions.get((owner, session_id))
         # With shared records, another worker may have used it.
-        idle = session is not None and not self._records.shared and now - session.used > self._idle
+        idle = session is not None and not self._records.shared and now - session.last_used > self._idle
         if stored is None or (idle and session is not None and not session.running):
             if session is not None:
                 await self.end(owner, session_id)
             return None
         if session is None:
             await self._make_room(owner)
-            session = self._take(owner, session_id, stored, float("-inf"))
-        session.used, session.believed = now, now + BELIEVED
-        session.level, session.text = msgspec.msgpack.decode(stored, type=_Stored).level, stored
+            session = self._add(owner, session_id, stored, float("-inf"))
+        session.last_used, session.cached_until = now, now + CACHE_SECONDS
+        session.level, session.record = msgspec.msgpack.decode(stored, type=_Stored).level, stored
         return session if await self._still_stored(session, now) else None
 
     async def keep(self, session: McpSession, level: int | None = None) -> bool:
         """Store that the session is used, and a new `level` if given; False if it was ended in the meantime."""
-        known, elicits = session.text, session.questions is not None
+        known, elicits = session.record, session.questions is not None
         while True:
             stored = _Stored(session.version, level or 0, elicits)
             wanted = msgspec.msgpack.encode(stored) if level is not None else known
             if await self._records.areplace(KIND, session.owner, session.id, known, wanted):
-                session.stored, session.text = self._clock(), wanted
+                session.stored_at, session.record = self._clock(), wanted
                 session.level = msgspec.msgpack.decode(wanted, type=_Stored).level
                 return True
             found = await self._records.aget(KIND, session.owner, session.id)
@@ -199,12 +199,12 @@ class McpSessions:
             known = found
 
     async def _still_stored(self, session: McpSession, now: float) -> bool:
-        return now - session.stored <= self._idle / 4 or await self.keep(session)
+        return now - session.stored_at <= self._idle / 4 or await self.keep(session)
 
     @property
     def busy(self) -> dict[str, McpSession]:
         """The sessions with calls running in this process, by id."""
-        return {session.id: session for session in self._here.values() if session.running}
+        return {session.id: session for session in self._sessions.values() if session.running}
 
     async def end(self, owner: str, session_id: str) -> bool:
         """End a session and stop its requests; False if it did not exist."""
@@ -214,11 +214,11 @@ class McpSessions:
     async def sweep(self) -> None:
         """End sessions that were unused for too long, and renew the records of busy ones."""
         now = self._clock()
-        for session in list(self._here.values()):
+        for session in list(self._sessions.values()):
             if session.is_busy:
-                session.used = now
+                session.last_used = now
                 await self._still_stored(session, now)
-            elif now - session.used > self._idle:
+            elif now - session.last_used > self._idle:
                 self._drop(session.owner, session.id)
                 if not self._records.shared:
                     await self._records.aremove(KIND, session.owner, session.id)
@@ -226,18 +226,18 @@ class McpSessions:
 
     def notify_all(self) -> None:
         """Notify every session that has a stream of a changed catalog."""
-        for session in self._here.values():
+        for session in self._sessions.values():
             if session.notices is not None:
-                session.notices.put(CHANGED)
+                session.notices.put(TOOLS_CHANGED)
 
-    def _take(self, owner: str, session_id: str, text: bytes, stored: float) -> McpSession:
-        now, facts = self._clock(), msgspec.msgpack.decode(text, type=_Stored)
-        made = McpSession(session_id, owner, facts.version, facts.level, text, now, now + BELIEVED, stored)
+    def _add(self, owner: str, session_id: str, record: bytes, stored_at: float) -> McpSession:
+        now, facts = self._clock(), msgspec.msgpack.decode(record, type=_Stored)
+        made = McpSession(session_id, owner, facts.version, facts.level, record, now, now + CACHE_SECONDS, stored_at)
         made.questions = ClientQuestions() if facts.elicits else None
-        return self._here.setdefault((owner, session_id), made)
+        return self._sessions.setdefault((owner, session_id), made)
 
     def _drop(self, owner: str, session_id: str) -> None:
-        session = self._here.pop((owner, session_id), None)
+        session = self._sessions.pop((owner, session_id), None)
         if session is None:
             return
         if session.notices is not None:
@@ -247,11 +247,11 @@ class McpSessions:
 
     async def _make_room(self, owner: str) -> None:
         """If there are too many, end an idle session of an owner with at least as many as `owner`, or raise 429."""
-        if len(self._here) < self._most:
+        if len(self._sessions) < self._most:
             return
-        counts = Counter(whose for whose, _ in self._here)
-        idle = [one for one in self._here.values() if not one.is_busy and counts[one.owner] >= counts[owner]]
+        counts = Counter(whose for whose, _ in self._sessions)
+        idle = [one for one in self._sessions.values() if not one.is_busy and counts[one.owner] >= counts[owner]]
         if not idle:
             raise make_overloaded("all sessions are in use; end one, or try again", 5)
-        oldest = max(idle, key=lambda session: (counts[session.owner], -session.used))
+        oldest = max(idle, key=lambda session: (counts[session.owner], -session.last_used))
         await self.end(oldest.owner, oldest.id)

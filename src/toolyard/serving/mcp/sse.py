@@ -15,7 +15,7 @@ from toolyard.serving.mcp.json_rpc import RpcFault, encode_error
 from toolyard.serving.mcp.mailbox import post_mail
 from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpEndpoint
-from toolyard.serving.mcp.streamable_http import find_address, only_streams, read_accept, read_document, refuse_head
+from toolyard.serving.mcp.streamable_http import find_address, read_accept, read_document, refuse_head, refuse_json
 from toolyard.serving.query import query_str
 from toolyard.serving.request_body import BODY
 from toolyard.serving.routing import JsonResponse, caller_of
@@ -47,7 +47,7 @@ class SseTransport:
         """Serve the stream of one client until it disconnects."""
         refuse_head(request)
         if not read_accept(request).stream:
-            raise only_streams("this endpoint sends only")
+            raise refuse_json("this endpoint sends only")
         principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
         client = SseClient(self._server, principal, find_address(self._server, request))
@@ -81,7 +81,7 @@ class SseTransport:
         elif client.is_full:
             raise make_overloaded("the stream has answers that were not read; read them, and ask again", 1)
         else:
-            client.take(document, principal)
+            client.receive(document, principal)
         return Response(status_code=202)
 
 

@@ -39,7 +39,7 @@ class StdioTransport(asyncio.Protocol):
         self._reading: asyncio.ReadTransport | None = None
         self.out = OutputPipe(self)
         self.client = MessageClient(server, self.write, self.write, NOBODY, server.server_block.public_url)
-        self.over = asyncio.get_running_loop().create_future()
+        self.finished = asyncio.get_running_loop().create_future()
         """Done when the client has closed its output or is gone."""
 
     def write(self, message: bytes) -> None:
@@ -57,7 +57,7 @@ class StdioTransport(asyncio.Protocol):
         if self._reading is not None and self.out.is_full:
             self._reading.pause_reading()
 
-    def listen_again(self) -> None:
+    def resume_reading(self) -> None:
         """Resume reading, once the client has read its messages."""
         if self._reading is not None:
             self._reading.resume_reading()
@@ -71,11 +71,11 @@ class StdioTransport(asyncio.Protocol):
         self.finish()
 
     def finish(self) -> None:
-        """Handle the last line and set `over`."""
-        if not self.over.done():
+        """Handle the last line and set `finished`."""
+        if not self.finished.done():
             for line in self._lines.finish():
                 self._read_line(line)
-            self.over.set_result(None)
+            self.finished.set_result(None)
 
     def _read_line(self, line: bytes | SkippedLine) -> None:
         if isinstance(line, SkippedLine):
@@ -87,7 +87,7 @@ class StdioTransport(asyncio.Protocol):
             except MalformedSource as error:
                 self.write(encode_error(None, RpcFault(PARSE_ERROR, str(error))))
                 return
-            self.client.take(document)
+            self.client.receive(document)
 
 
 class OutputPipe(asyncio.BaseProtocol):
@@ -130,7 +130,7 @@ class OutputPipe(asyncio.BaseProtocol):
     def resume_writing(self) -> None:
         """Resume input: the client reads again."""
         self.is_full = False
-        self._wire.listen_again()
+        self._wire.resume_reading()
 
     async def flush(self, seconds: float) -> None:
         """Wait until everything is written, for at most this many seconds."""
@@ -167,7 +167,7 @@ def take_streams() -> tuple[int, int]:
 async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asyncio.Event) -> None:
     """Serve until the client closes its output or `stop` is set; then wait for running requests up to the limit."""
     wire = StdioTransport(server)
-    client, out, patience = wire.client, wire.out, server.server_block.shutdown_timeout
+    client, out, timeout = wire.client, wire.out, server.server_block.shutdown_timeout
     await out.open(writing)
     # With a single client, its stream never has to make room for another, so `end` does nothing.
     subscriber = Subscriber("", client.notify_changed, nothing)
@@ -175,16 +175,16 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
     await _open_input(wire, reading)
     stopping = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait({wire.over, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({wire.finished, stopping}, return_when=asyncio.FIRST_COMPLETED)
         running = {inflight.task for inflight in client.running.values()}
         if running:
-            _, late = await asyncio.wait(running, timeout=patience)
-            for task in late:
+            _, unfinished = await asyncio.wait(running, timeout=timeout)
+            for task in unfinished:
                 task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=patience)
-        client.end_listening()
-        await out.flush(patience)
+            if unfinished:
+                await asyncio.wait(unfinished, timeout=timeout)
+        client.end_subscriptions()
+        await out.flush(timeout)
     finally:
         stopping.cancel()
         server.subscribers.leave(subscriber)

@@ -32,7 +32,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.approving import can_elicit, is_answer
 from toolyard.serving.mcp.event_stream import EventStream, KeptReplies, ReplyStream, listen, send_stream, serve_stream
 from toolyard.serving.mcp.json_rpc import (
-    CHANGED,
+    TOOLS_CHANGED,
     Json,
     RpcFault,
     RpcMessage,
@@ -48,14 +48,14 @@ from toolyard.serving.mcp.json_rpc import (
     refuse_request,
 )
 from toolyard.serving.mcp.mailbox import post_mail
-from toolyard.serving.mcp.notices import Tell
+from toolyard.serving.mcp.notices import SendMessage
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
 from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request
 from toolyard.serving.request_body import BODY, LARGE_BODY, read_json
 from toolyard.serving.routing import JsonResponse, base_url, caller_of
 from toolyard.serving.streams import await_disconnect
 
-_BOTH = b"application/json, text/event-stream"
+_ANY_ACCEPT = b"application/json, text/event-stream"
 _UNWATCHED_SECONDS = 0.02
 
 
@@ -66,14 +66,14 @@ class AcceptedTypes(NamedTuple):
     stream: bool
 
 
-_TAKES_BOTH = AcceptedTypes(True, True)
+_ANY_TYPE = AcceptedTypes(True, True)
 
 
 def read_accept(request: Request) -> AcceptedTypes:
     """Parse `Accept`; 406 if it allows neither JSON nor streams."""
     given = caller_of(request).headers.get(b"accept")
-    if given is None or given == _BOTH:
-        return _TAKES_BOTH
+    if given is None or given == _ANY_ACCEPT:
+        return _ANY_TYPE
     kinds = {part.partition(";")[0].strip().lower() for part in given.decode("latin-1").split(",")}
     everything = "*/*" in kinds
     found = AcceptedTypes(
@@ -106,63 +106,63 @@ class DisconnectWatch:
     """
 
     def __init__(self) -> None:
-        self._young: dict[asyncio.Task[Any], Receive] = {}
-        self._elder: dict[asyncio.Task[Any], Receive] = {}
+        self._recent: dict[asyncio.Task[Any], Receive] = {}
+        self._older: dict[asyncio.Task[Any], Receive] = {}
         """Requests that were already running at the last tick of the timer."""
-        self._watching: dict[asyncio.Task[Any], asyncio.Task[None]] = {}
-        self._looks = False
+        self._watchers: dict[asyncio.Task[Any], asyncio.Task[None]] = {}
+        self._is_ticking = False
 
     def begin(self, receive: Receive) -> asyncio.Task[Any]:
         """Watch the request of the current task; returns the task, to pass to `end`."""
         call = asyncio.current_task()
         assert call is not None
-        self._young[call] = receive
-        if not self._looks:
-            self._look()
+        self._recent[call] = receive
+        if not self._is_ticking:
+            self._tick()
         return call
 
     def end(self, call: asyncio.Task[Any]) -> None:
         """Stop watching a request that was answered."""
-        if self._young.pop(call, None) is None and self._elder.pop(call, None) is None:
-            self._watching.pop(call).cancel()
+        if self._recent.pop(call, None) is None and self._older.pop(call, None) is None:
+            self._watchers.pop(call).cancel()
 
-    def _look(self) -> None:
+    def _tick(self) -> None:
         loop = asyncio.get_running_loop()
-        for call, receive in self._elder.items():
-            self._watching[call] = loop.create_task(await_disconnect(receive, call.cancel))
-        self._elder, self._young = self._young, {}
-        self._looks = bool(self._elder)
-        if self._looks:
-            loop.call_later(_UNWATCHED_SECONDS, self._look)
+        for call, receive in self._older.items():
+            self._watchers[call] = loop.create_task(await_disconnect(receive, call.cancel))
+        self._older, self._recent = self._recent, {}
+        self._is_ticking = bool(self._older)
+        if self._is_ticking:
+            loop.call_later(_UNWATCHED_SECONDS, self._tick)
 
 
 class Reply:
     """The HTTP response to one request. The first notification before the result turns it into a stream."""
 
-    __slots__ = ("_make", "_send", "_takes", "_task", "stream")
+    __slots__ = ("_accepted", "_make_stream", "_send", "_task", "stream")
 
-    def __init__(self, send: Send, takes: AcceptedTypes, make: Callable[[], ReplyStream] = ReplyStream) -> None:
+    def __init__(self, send: Send, accepted: AcceptedTypes, make: Callable[[], ReplyStream] = ReplyStream) -> None:
         self._send = send
-        self._takes = takes
-        self._make = make
+        self._accepted = accepted
+        self._make_stream = make
         self._task: asyncio.Task[None] | None = None
         self.stream: ReplyStream | None = None
 
     @property
     def may_be_json(self) -> bool:
         """True if no notification was sent and the client accepts JSON."""
-        return self.stream is None and self._takes.json
+        return self.stream is None and self._accepted.json
 
     @property
-    def tell(self) -> Tell | None:
+    def notify(self) -> SendMessage | None:
         """Sends a notification before the result; None if the client does not accept streams."""
-        return self._say if self._takes.stream else None
+        return self._notify if self._accepted.stream else None
 
-    def _say(self, message: bytes) -> None:
+    def _notify(self, message: bytes) -> None:
         (self.stream or self._begin()).put(message)
 
     def _begin(self) -> ReplyStream:
-        stream = self.stream = self._make()
+        stream = self.stream = self._make_stream()
         self._task = asyncio.get_running_loop().create_task(send_stream(self._send, stream.stream))
         return stream
 
@@ -206,7 +206,7 @@ class StreamableHttp:
 
     async def post_message(self, request: Request, send: Send) -> Response | None:
         """Handle one message of a client."""
-        takes = read_accept(request)
+        accepted = read_accept(request)
         document: Any = None
         stateless = False
         try:
@@ -214,8 +214,8 @@ class StreamableHttp:
             message = read_message(document)
             stateless = is_stateless(caller_of(request).headers, message)
             if stateless:
-                return await self._answer_stateless(request, send, message, takes)
-            return await self._answer_in_session(request, send, message, takes, document)
+                return await self._answer_stateless(request, send, message, accepted)
+            return await self._answer_in_session(request, send, message, accepted, document)
         except (RpcFault, HttpFault) as error:
             if isinstance(error, HttpFault) and (document is None or error.status == _NOT_ACCEPTABLE):
                 raise
@@ -228,14 +228,14 @@ class StreamableHttp:
     async def open_stream(self, request: Request, send: Send) -> Response | None:
         """Serve the stream of notifications of a session, or resume a response after `Last-Event-ID`."""
         if is_stateless(caller_of(request).headers, None):
-            raise _only_post()
+            raise _refuse_method()
         refuse_head(request)
         try:
             session = await self._find_session(request)
         except RpcFault as fault:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
         if not read_accept(request).stream:
-            raise only_streams("this endpoint sends only")
+            raise refuse_json("this endpoint sends only")
         last = request.headers.get("last-event-id")
         if last is not None:
             # Only events of responses have ids, so this resumes a response.
@@ -248,14 +248,14 @@ class StreamableHttp:
             before.end()
         if before is not None or self._server.records.shared:
             # The client may be reconnecting, perhaps from another worker, and may have missed a change.
-            session.notices.put(CHANGED)
+            session.notices.put(TOOLS_CHANGED)
         await serve_stream(self._server.subscribers, request, send, session.notices, silent=True)
         return None
 
     async def end_session(self, request: Request) -> Response:
         """End a session."""
         if is_stateless(caller_of(request).headers, None):
-            raise _only_post()
+            raise _refuse_method()
         try:
             session = await self._find_session(request)
         except RpcFault as fault:
@@ -264,7 +264,7 @@ class StreamableHttp:
         return Response(status_code=204)
 
     async def _answer_stateless(
-        self, request: Request, send: Send, message: RpcMessage | None, takes: AcceptedTypes
+        self, request: Request, send: Send, message: RpcMessage | None, accepted: AcceptedTypes
     ) -> Response | None:
         headers = request.scope["headers"]
         if message is None:
@@ -276,30 +276,30 @@ class StreamableHttp:
         check_headers(headers, message)
         check_version(message.meta[PROTOCOL_VERSION])
         if message.method == LISTEN:
-            if not takes.stream:
-                raise only_streams("subscriptions are sent only as")
+            if not accepted.stream:
+                raise refuse_json("subscriptions are sent only as")
             await listen(self._server.subscribers, request, send, message)
             return None
         if self._server.is_stale:
             await self._server.current_names()
             if await request.is_disconnected():
                 raise _STOPPED["cancelled"]  # the client has disconnected, so do not begin the call
-        reply = Reply(send, takes)
-        turn = RequestContext(message, caller_of(request), tell=reply.tell, headers=headers)
-        turn.find_address = partial(find_address, self._server, request)
+        reply = Reply(send, accepted)
+        context = RequestContext(message, caller_of(request), notify=reply.notify, headers=headers)
+        context.find_address = partial(find_address, self._server, request)
         call = self._watch.begin(request.receive)
         try:
-            return await self._reply(turn, reply)
+            return await self._reply(context, reply)
         finally:
             self._watch.end(call)
 
     async def _reply(
-        self, turn: RequestContext, reply: Reply, inflight: InflightRequest | None = None
+        self, context: RequestContext, reply: Reply, inflight: InflightRequest | None = None
     ) -> Response | None:
         """Answer as JSON or as a stream. Faults are raised if the response can still be JSON."""
-        number = turn.message.id
+        number = context.message.id
         try:
-            text = encode_result(number, await self._server.answer(turn))
+            text = encode_result(number, await self._server.answer(context))
         except RpcFault as fault:
             if reply.may_be_json:
                 raise
@@ -315,7 +315,7 @@ class StreamableHttp:
         return await reply.finish(text)
 
     async def _answer_in_session(
-        self, request: Request, send: Send, message: RpcMessage | None, takes: AcceptedTypes, document: Json
+        self, request: Request, send: Send, message: RpcMessage | None, accepted: AcceptedTypes, document: Json
     ) -> Response | None:
         if message is not None and message.method == "initialize" and message.id is not None:
             return await self._initialize(request, message)
@@ -323,24 +323,24 @@ class StreamableHttp:
         if message is None or message.id is None:
             await self._take_notice(request, session, document)
             return Response(status_code=202)
-        reply = Reply(send, takes, partial(self._replies.begin, session.owner, session.id))
-        questions, tell = session.questions, reply.tell
-        ask = None if questions is None or tell is None else partial(questions.ask, tell)
-        turn = RequestContext(message, caller_of(request), client=session, tell=tell, ask=ask)
-        turn.find_address = partial(find_address, self._server, request)
+        reply = Reply(send, accepted, partial(self._replies.begin, session.owner, session.id))
+        questions, notify = session.questions, reply.notify
+        ask = None if questions is None or notify is None else partial(questions.ask, notify)
+        context = RequestContext(message, caller_of(request), client=session, notify=notify, ask=ask)
+        context.find_address = partial(find_address, self._server, request)
         if message.method != "tools/call":
-            return await self._reply(turn, reply)
-        return await self._call_in_session(session, turn, reply)
+            return await self._reply(context, reply)
+        return await self._call_in_session(session, context, reply)
 
-    async def _call_in_session(self, session: McpSession, turn: RequestContext, reply: Reply) -> Response | None:
-        number = turn.message.id
+    async def _call_in_session(self, session: McpSession, context: RequestContext, reply: Reply) -> Response | None:
+        number = context.message.id
         assert number is not None
         if number in session.running:
             raise RpcFault(INVALID_REQUEST, "a request with this id is under way")
         inflight = InflightRequest(cast("asyncio.Task[Any]", asyncio.current_task()))
         session.running[number] = inflight
         try:
-            return await self._reply(turn, reply, inflight)
+            return await self._reply(context, reply, inflight)
         finally:
             forget_request(session.running, number, inflight)
             if reply.stream is not None:
@@ -367,8 +367,8 @@ class StreamableHttp:
     async def _take_notice(self, request: Request, session: McpSession, document: Json) -> None:
         """Handle a cancellation or the response to a question; forward it if its call may run in another worker."""
         body, records = request.scope[BODY], self._server.records
-        if session.wants(document):
-            session.take(document)
+        if session.accepts(document):
+            session.receive(document)
         elif (
             records.shared and len(body) <= LARGE_BODY and (is_answer(document) or find_cancelled(document) is not None)
         ):
@@ -389,12 +389,12 @@ async def read_document(request: Request) -> Json:
     return cast(Json, document)
 
 
-def only_streams(what: str) -> HttpFault:
+def refuse_json(what: str) -> HttpFault:
     """406 for a client that does not accept streams."""
     return HttpFault(_NOT_ACCEPTABLE, "request.not_acceptable", f"{what} text/event-stream; accept it")
 
 
-def _only_post() -> HttpFault:
+def _refuse_method() -> HttpFault:
     """405 for other methods than POST in the stateless version."""
     return HttpFault(
         405,
