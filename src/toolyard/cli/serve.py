@@ -193,14 +193,14 @@ def _run_workers(read: Config, block: ServerBlock, arguments: list[str]) -> int:
 
 def _run_worker(read: Config, block: ServerBlock, fd: int, link: int) -> int:
     from toolyard.serving.process.server import serve as run
-    from toolyard.serving.process.workers import tell_parent
+    from toolyard.serving.process.workers import send_banner
 
     with socket.socket(fileno=link) as parent:
         listener = socket.socket(fileno=fd)
         with redirect_stdout(sys.stderr):
             done = run(
                 *(read, block),
-                ready=lambda _, text: tell_parent(parent, text),
+                ready=lambda _, text: send_banner(parent, text),
                 listener=listener,
                 lifeline=parent,
             )
@@ -210,9 +210,9 @@ def _run_worker(read: Config, block: ServerBlock, fd: int, link: int) -> int:
 def _announce_address(address: Address, block: ServerBlock, text: str, out: TextIO) -> None:
     import json
 
-    from toolyard.serving.process.workers import tell_manager
+    from toolyard.serving.process.workers import notify_systemd
 
-    tell_manager("READY=1")
+    notify_systemd("READY=1")
     sys.stderr.write("".join(f"{visible(line)}\n" for line in text.splitlines()))
     sys.stderr.flush()
     line = {"url": address.url, "host": address.host, "port": address.port, "pid": os.getpid()}

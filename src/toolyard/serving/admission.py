@@ -83,7 +83,7 @@ class Admission:
         if tenant.bucket is not None:
             pause = tenant.bucket.try_take(self._clock())
             if pause:
-                raise _too_fast(pause)
+                raise _make_rate_limited(pause)
 
     def _find_tenant(self, principal: Principal) -> KeyUse:
         tenant = self._tenants.get(principal.key_id)
@@ -220,14 +220,14 @@ class Admission:
         mine = len(tenant.queue) + 1
         # Fast path for a flood: a principal that has most of the queue is refused without comparing all the others.
         if self.waiting - len(tenant.queue) <= mine:
-            raise _overloaded()
+            raise _make_overloaded()
         largest = max(self._crowd, key=lambda other: len(other.queue))
         if len(largest.queue) <= mine:
-            raise _overloaded()
+            raise _make_overloaded()
         turn = largest.queue.pop()
         self.waiting -= 1
         if not turn.done():
-            turn.set_exception(_overloaded())
+            turn.set_exception(_make_overloaded())
 
     def _known(self, principal: Principal) -> KeyUse:
         tenant = self._tenants.get(principal.key_id)
@@ -285,7 +285,7 @@ class Place:
         self.leave()
 
 
-def _too_fast(pause: float) -> HttpFault:
+def _make_rate_limited(pause: float) -> HttpFault:
     seconds = max(1, math.ceil(pause))
     return HttpFault(
         429,
@@ -296,6 +296,6 @@ def _too_fast(pause: float) -> HttpFault:
     )
 
 
-def _overloaded() -> HttpFault:
+def _make_overloaded() -> HttpFault:
     words = "the server is at its limit of requests; this one was not processed"
     return make_overloaded(words, _BUSY_RETRY, details={"retry_after": _BUSY_RETRY})

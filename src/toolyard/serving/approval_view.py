@@ -8,7 +8,7 @@ from typing import Any, Literal
 from toolyard.calls.approval import ANONYMOUS, Approval, Decider, check_decider
 from toolyard.calls.approvals import Approvals
 from toolyard.model.errors import ApprovalError, DefinitionError
-from toolyard.serving.http_fault import refuse_cursor
+from toolyard.serving.http_fault import make_invalid_cursor
 from toolyard.serving.identity import Principal
 
 
@@ -24,7 +24,7 @@ class ApprovalView:
         try:
             page = await self._approvals.alist(by=decider, **filters)
         except DefinitionError:
-            raise refuse_cursor() from None
+            raise make_invalid_cursor() from None
         shown: dict[str, Any] = {"approvals": [self._show(approval, decider) for approval in page.approvals]}
         return shown if page.cursor is None else {**shown, "next_cursor": page.cursor}
 

@@ -39,15 +39,15 @@ from toolyard.model.errors import (
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.stored_answers import (
     StoredAnswer,
-    answer_unrecorded,
     encode_entry,
-    key_conflict,
+    make_in_progress,
+    make_key_conflict,
+    make_stopping,
+    make_store_unavailable,
+    make_unrecorded,
     mark_replayed,
     read_entry,
     replay_answer,
-    server_stopping,
-    still_in_progress,
-    store_unavailable,
     stored_name,
     withdraw_claim,
 )
@@ -113,7 +113,7 @@ class KeyedWork:
         except asyncio.CancelledError:
             if self.task.cancelled():
                 # Cancelled by `close` before it began, so `_run` had no chance to raise this.
-                raise server_stopping() from None
+                raise make_stopping() from None
             raise
         finally:
             self.waiting -= 1
@@ -130,7 +130,7 @@ async def carry_out(job: KeyedRequest, claim: bytes) -> tuple[StoredAnswer, byte
         return StoredAnswer(), None, error
     except asyncio.CancelledError:
         if job.repeatable:
-            return StoredAnswer(), None, server_stopping()
+            return StoredAnswer(), None, make_stopping()
         response = job.interrupted()
     except Exception as error:  # noqa: BLE001 - raised again, once the store knows that something may have run
         if job.repeatable:
@@ -195,7 +195,7 @@ class Idempotency:
         if work is None:
             work = self._begin(KeyedRequest(slot, digest, make, repeatable, interrupted, resume))
         elif work.digest != digest:
-            raise key_conflict()
+            raise make_key_conflict()
         response = await work.wait()
         return response if first else mark_replayed(response)
 
@@ -239,7 +239,7 @@ class Idempotency:
 
     def _begin(self, job: KeyedRequest) -> KeyedWork:
         if self._closing:
-            raise server_stopping()
+            raise make_stopping()
         # A separate task, so that it continues when no request waits for it any more.
         work = KeyedWork(job.digest, asyncio.get_running_loop().create_task(self._run(job)))
         self._running[job.slot] = work
@@ -262,14 +262,14 @@ class Idempotency:
         if isinstance(claim, StoredAnswer):
             return claim
         is_stopping = cancelled is not None or self._closing
-        carried_out = (StoredAnswer(), None, server_stopping()) if is_stopping else await carry_out(job, claim)
+        carried_out = (StoredAnswer(), None, make_stopping()) if is_stopping else await carry_out(job, claim)
         response, entry, error = carried_out
         self._unsettled[job.slot] = (claim, entry or withdraw_claim(claim))
         try:
             stored, _ = await finish_uncancelled(self._settle(job.slot))
         except SessionError as failure:
             log.warning("what came of a request cannot be stored yet: %s", failure)
-            raise (answer_unrecorded() if error is None else error) from failure
+            raise (make_unrecorded() if error is None else error) from failure
         if error is not None:
             raise error
         # Another process may have stored an answer already; that one counts.
@@ -291,7 +291,7 @@ class Idempotency:
             # A commit whose reply was lost may have stored the claim, and no process will act on it: withdraw it later.
             if len(self._unsettled) < _MOST_UNSETTLED:
                 self._unsettled.setdefault(job.slot, (encode_entry(StoredAnswer(job.digest, who)), None))
-            raise (store_unavailable() if entry is None else answer_unrecorded()) from error
+            raise (make_store_unavailable() if entry is None else make_unrecorded()) from error
 
     async def _put_claim(self, job: KeyedRequest, who: str) -> bytes | StoredAnswer:
         mine = encode_entry(StoredAnswer(job.digest, who))
@@ -320,9 +320,9 @@ class Idempotency:
                 if taken is not None:
                     return taken
             if self._closing:
-                raise server_stopping()
+                raise make_stopping()
             if now >= give_up:
-                raise still_in_progress()
+                raise make_in_progress()
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _POLL_MOST)
 

@@ -43,20 +43,21 @@ FaultPage = Callable[[Request, HttpFault], Response]
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _PROCESS = secrets.token_hex(4)
-_number = count(1)
+_numbers = count(1)
 _BEARER = b"bearer "
 _WITH_BODY = frozenset({"POST", "PUT"})
-_EXPOSED = (
+_EXPOSED_HEADERS = (
     b"access-control-expose-headers",
     b"x-request-id, etag, location, retry-after, preference-applied, idempotent-replayed, mcp-session-id, "
     b"mcp-protocol-version",
 )
-_ALLOWED = (
+_ALLOWED_HEADERS = (
     "authorization, content-type, idempotency-key, prefer, x-api-key, x-request-id, "
     "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id, traceparent, tracestate"
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
-_ONCE = (b"host", b"content-length", b"content-type", b"authorization", b"origin", b"idempotency-key", b"x-api-key")
+_SINGLE = (b"host", b"content-length", b"content-type", b"authorization", b"origin", b"idempotency-key", b"x-api-key")
+"""Headers that a request must not repeat."""
 _REMEMBERED = 1024
 _HOST = re.compile(r"(\[[^]]*\]|[^][:]*)(:[0-9]*)?")
 
@@ -115,7 +116,7 @@ class RequestBoundary:
         except (ToolyardError, OSError, asyncio.CancelledError) as error:
             fault = self._convert_error(error, scope, caller)
         except Exception as error:  # noqa: BLE001 - the boundary: no error of a request may reach the server
-            fault = self._unexpected(error, caller)
+            fault = self._make_server_error(error, caller)
         if fault is not None and not status:
             await self._refuse(fault, scope, receive, send_safely)
         seconds = time.perf_counter() - began
@@ -154,9 +155,9 @@ class RequestBoundary:
                 "the server is stopping and cancelled this request; whether it took effect is not known",
                 headers=((b"connection", b"close"),),
             )
-        return find_session_fault(error) or self._unexpected(error, caller)
+        return find_session_fault(error) or self._make_server_error(error, caller)
 
-    def _unexpected(self, error: BaseException, caller: Caller) -> HttpFault:
+    def _make_server_error(self, error: BaseException, caller: Caller) -> HttpFault:
         self._log.failure(caller.request_id, error)
         return HttpFault(500, "server.error", f"the server failed; its log has it as request {caller.request_id}")
 
@@ -167,7 +168,7 @@ def find_request_id(headers: Mapping[bytes, bytes]) -> str:
     # It is echoed in a response header and a log line.
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given.decode("ascii")
-    return f"{_PROCESS}-{next(_number):x}"
+    return f"{_PROCESS}-{next(_numbers):x}"
 
 
 def _envelope(fault: HttpFault, scope: Scope) -> dict[str, object]:
@@ -196,13 +197,13 @@ class HostGuard:
         names = {socket.gethostname().lower()} if self._any_address else set()
         self._names = _LOOPBACK | own | names | {name.lower() for name in allowed_hosts}
         self.origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
-        self._fine: set[bytes] = set()
+        self._accepted_hosts: set[bytes] = set()
 
     def admit(self, scope: Scope, caller: Caller) -> Response | None:
         """Check the request and set the CORS headers of its response; return the response if it is a CORS preflight."""
         origin = self.check(scope, caller.headers)
         if origin is not None and origin.lower() in self.origins:
-            caller.shared_headers = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED)
+            caller.shared_headers = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED_HEADERS)
         return _preflight() if origin is not None and scope["method"] == "OPTIONS" else None
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
@@ -212,19 +213,19 @@ class HostGuard:
         host = headers.get(b"host")
         if host is None:
             raise HttpFault(400, "request.invalid_http", "a request needs a Host header")
-        if host not in self._fine:
+        if host not in self._accepted_hosts:
             self._check_host(host)
         origin = headers.get(b"origin")
         if origin is not None:
             own = str(scope["scheme"]).encode() + b"://" + host.lower()
             if origin.lower() != own and origin.lower() not in self.origins:
-                raise _foreign(origin[:200].decode("latin-1"))
+                raise _make_foreign_origin(origin[:200].decode("latin-1"))
         elif headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site") and scope["method"] not in ("GET", "HEAD"):
-            raise _foreign("another site")
+            raise _make_foreign_origin("another site")
         return origin
 
     def _check_host(self, host: bytes) -> None:
-        name = _name_of(host)
+        name = _read_host_name(host)
         # DNS rebinding needs a name, so any IP address is fine.
         if name not in self._names and not (self._any_address and _read_address(name)):
             raise HttpFault(
@@ -233,18 +234,18 @@ class HostGuard:
                 f"the host name {name[:200]!r} is not allowed",
                 hint="list the name in server.allowed_hosts",
             )
-        if len(self._fine) < _REMEMBERED:
-            self._fine.add(host)
+        if len(self._accepted_hosts) < _REMEMBERED:
+            self._accepted_hosts.add(host)
 
 
 def _check_repeats(headers: Iterable[tuple[bytes, bytes]]) -> None:
     names = [name for name, _ in headers]
-    for name in _ONCE:
+    for name in _SINGLE:
         if names.count(name) > 1:
             raise HttpFault(400, "request.invalid_http", f"the header {name.decode()} occurs more than once")
 
 
-def _foreign(who: str) -> HttpFault:
+def _make_foreign_origin(who: str) -> HttpFault:
     return HttpFault(
         403,
         "request.origin_not_allowed",
@@ -253,7 +254,7 @@ def _foreign(who: str) -> HttpFault:
     )
 
 
-def _name_of(host: bytes) -> str:
+def _read_host_name(host: bytes) -> str:
     """Return the host name without the port; a malformed value is returned whole, and matches no allowed name."""
     text = host.decode("latin-1").lower()
     found = _HOST.fullmatch(text)
@@ -273,7 +274,7 @@ def _preflight() -> Response:
         status_code=204,
         headers={
             "access-control-allow-methods": "GET, HEAD, POST, PUT, DELETE",
-            "access-control-allow-headers": _ALLOWED,
+            "access-control-allow-headers": _ALLOWED_HEADERS,
             "access-control-max-age": "600",
         },
     )
@@ -301,7 +302,7 @@ class OperationGate:
         self._run = self._handle if places is None else partial(self._run_in_place, places)
         self._budget = budget
         max_values = None if operation.body is None else block.max_values
-        self._most = (operation.max_body or block.max_body_bytes, max_values)
+        self._body_limits = (operation.max_body or block.max_body_bytes, max_values)
         """The maximum number of bytes and of JSON values in a body."""
         self._cookie_of = cookie_of
 
@@ -333,7 +334,7 @@ class OperationGate:
             check_json_type(headers)
         request.scope[MAX_DEPTH] = self._block.max_depth
         try:
-            body = await read_body(request, headers.get(b"content-length"), *self._most, self._budget)
+            body = await read_body(request, headers.get(b"content-length"), *self._body_limits, self._budget)
         except HttpFault as fault:
             if fault.status == 413:
                 self._admission.charge(caller.principal, self._block.max_body_bytes)

@@ -29,18 +29,18 @@ class QueryParameter(msgspec.Struct, frozen=True):
     def check(self, values: list[str]) -> None:
         """Raise `HttpFault` 400 for values the schema does not allow. Numbers are checked when they are read."""
         if len(values) > 1 and not self.repeatable:
-            raise _invalid_query(f"{self.name} is given {len(values)} times; give it once")
+            raise _make_invalid_query(f"{self.name} is given {len(values)} times; give it once")
         most = self.schema.get("maxLength")
         if most is not None and any(len(value) > most for value in values):
-            raise _invalid_query(f"{self.name} is longer than {most} characters")
+            raise _make_invalid_query(f"{self.name} is longer than {most} characters")
         if self.schema.get("minLength") and not all(values):
-            raise _invalid_query(f"{self.name} must not be empty")
+            raise _make_invalid_query(f"{self.name} must not be empty")
         pattern = self.schema.get("pattern")
         if pattern is not None and not all(re.fullmatch(pattern, value) for value in values):
-            raise _invalid_query(f"{self.name} must match {pattern}")
+            raise _make_invalid_query(f"{self.name} must match {pattern}")
         allowed = self.schema.get("enum")
         if allowed is not None and not set(values) <= set(allowed):
-            raise _invalid_query(f"{self.name} must be one of {', '.join(allowed)}")
+            raise _make_invalid_query(f"{self.name} must be one of {', '.join(allowed)}")
 
 
 def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
@@ -49,7 +49,7 @@ def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
     for name, values in read_query(request).items():
         if name not in known:
             listed = f"known here: {', '.join(sorted(known))}" if known else "there are none here"
-            raise _invalid_query(f"no query parameter is called {name[:100]!r}; {listed}")
+            raise _make_invalid_query(f"no query parameter is called {name[:100]!r}; {listed}")
         known[name].check(values)
 
 
@@ -76,7 +76,7 @@ def query_fraction(request: Request, name: str) -> float | None:
         return None
     if _NUMBER.fullmatch(text) and 0 <= float(text) <= 1:
         return float(text)
-    raise _invalid_query(f"{name} must be a number from 0 to 1, such as 0.6")
+    raise _make_invalid_query(f"{name} must be a number from 0 to 1, such as 0.6")
 
 
 def query_int(request: Request, name: str, least: int, most: int, default: int) -> int:
@@ -86,7 +86,7 @@ def query_int(request: Request, name: str, least: int, most: int, default: int) 
         return default
     number = read_count(text)
     if number is None or not least <= number <= most:
-        raise _invalid_query(f"{name} must be a whole number from {least} to {most}")
+        raise _make_invalid_query(f"{name} must be a whole number from {least} to {most}")
     return number
 
 
@@ -106,12 +106,12 @@ def parse_pairs(text: bytes, most: int) -> list[tuple[str, str]] | None:
 def _parse_query(text: bytes) -> dict[str, list[str]]:
     pairs = parse_pairs(text, _MAX_PARAMETERS)
     if pairs is None:
-        raise _invalid_query(f"the query must be percent-encoded UTF-8 with at most {_MAX_PARAMETERS} parameters")
+        raise _make_invalid_query(f"the query must be percent-encoded UTF-8 with at most {_MAX_PARAMETERS} parameters")
     found: dict[str, list[str]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
     return found
 
 
-def _invalid_query(message: str) -> HttpFault:
+def _make_invalid_query(message: str) -> HttpFault:
     return HttpFault(400, "request.invalid_query", message)

@@ -37,7 +37,7 @@ async def read_body(
     `length` is the `Content-Length` header.
     """
     if length is not None and length.isdigit() and int(length[:20]) > max_bytes:
-        raise refuse_size(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
+        raise make_too_large(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
     message = await request.receive()
     if message["type"] == "http.disconnect":
         raise ClientDisconnect
@@ -60,7 +60,7 @@ async def _read_on(
             size += len(chunk)
             chunks.append(chunk)
             if size > max_bytes:
-                raise refuse_size(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
+                raise make_too_large(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
             if counter is not None:
                 counter.feed(chunk)
             if not more:
@@ -150,14 +150,14 @@ class JsonValueCounter:
     inside strings are not counted. For invalid JSON the count is meaningless, but the parser will reject that anyway.
     """
 
-    __slots__ = ("_before", "_inside", "_rest", "count", "most")
+    __slots__ = ("_before", "_escape", "_inside", "count", "most")
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.count = 1
         self._inside = False
         """Whether the next byte is inside a string."""
-        self._rest = b""
+        self._escape = b""
         """A backslash at the end of the last piece, whose escaped character comes with the next."""
         self._before = b""
         """The last byte outside of strings, if no string has begun since: `[` and `]` may be in different pieces."""
@@ -167,13 +167,13 @@ class JsonValueCounter:
         for start in range(0, len(piece), _SLICE):
             self._count(piece[start : start + _SLICE])
             if self.count > self.most:
-                raise refuse_size(f"the body has more than {self.most:,} values", max_values=self.most)
+                raise make_too_large(f"the body has more than {self.most:,} values", max_values=self.most)
 
     def _count(self, piece: bytes) -> None:
-        if self._rest or b"\\" in piece:
+        if self._escape or b"\\" in piece:
             # Remove escaped backslashes first; a backslash then left before a quote escapes that quote.
-            piece = (self._rest + piece).replace(b"\\\\", b"")
-            self._rest = b"\\" if piece.endswith(b"\\") else b""
+            piece = (self._escape + piece).replace(b"\\\\", b"")
+            self._escape = b"\\" if piece.endswith(b"\\") else b""
             piece = piece.removesuffix(b"\\").replace(b'\\"', b"")
         parts = piece.split(b'"')
         # Keep a quote for each string, or a list with a single string would look empty.
@@ -188,6 +188,6 @@ class JsonValueCounter:
             self._before = b"" if self._inside else outside[-1:]
 
 
-def refuse_size(text: str, **limit: int) -> HttpFault:
+def make_too_large(text: str, **limit: int) -> HttpFault:
     """Return the 413 for a body beyond a limit."""
     return HttpFault(413, "request.too_large", text, details=limit)

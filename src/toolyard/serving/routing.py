@@ -132,7 +132,7 @@ class PathTable(BaseRoute):
         methods: Mapping[str, ASGIApp] = scope[_METHODS]
         app = methods.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if app is None:
-            raise _method_not_allowed(scope["method"], sorted(methods), self._find_verbs(scope["method"], methods))
+            raise _make_method_not_allowed(scope["method"], sorted(methods), self._find_verbs(scope["method"], methods))
         await app(scope, receive, send)
 
     def _find_verbs(self, method: str, methods: Mapping[str, ASGIApp]) -> list[str]:
@@ -215,7 +215,7 @@ def _match_path(pattern: _Pattern, segments: tuple[str, ...]) -> dict[str, str] 
     return values
 
 
-def _method_not_allowed(method: str, known: list[str], verbs: list[str]) -> HttpFault:
+def _make_method_not_allowed(method: str, known: list[str], verbs: list[str]) -> HttpFault:
     allowed = [*known, "HEAD"] if "GET" in known else known
     return HttpFault(
         405,

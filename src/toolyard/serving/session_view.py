@@ -80,7 +80,7 @@ class SessionQuota:
 
     def __init__(self, sessions: Sessions, most: int) -> None:
         self._sessions = sessions
-        self._most = most
+        self._limit = most
         self._beginning: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -90,12 +90,12 @@ class SessionQuota:
             yield
             return
         async with self._beginning.setdefault(owner, asyncio.Lock()):
-            if await self._sessions.off_loop(lambda: self._sessions.count(owner)) >= self._most:
+            if await self._sessions.off_loop(lambda: self._sessions.count(owner)) >= self._limit:
                 raise HttpFault(
                     429,
                     "session.quota",
-                    f"this key has reached its limit of {self._most:,} sessions",
-                    details={"sessions_per_key": self._most},
+                    f"this key has reached its limit of {self._limit:,} sessions",
+                    details={"sessions_per_key": self._limit},
                     hint="delete unused ones by DELETE /v1/sessions/{session_id}",
                 )
             yield

@@ -74,7 +74,7 @@ def stored_name(key: str) -> str:
 def replay_answer(entry: StoredAnswer, digest: bytes) -> StoredAnswer:
     """Return the stored answer for a repeat; raises 409 if the request is a different one."""
     if entry.digest != digest:
-        raise key_conflict()
+        raise make_key_conflict()
     return mark_replayed(entry)
 
 
@@ -85,7 +85,7 @@ def mark_replayed(response: StoredAnswer) -> StoredAnswer:
     return replace(response, headers=(*response.headers, REPLAYED))
 
 
-def key_conflict() -> HttpFault:
+def make_key_conflict() -> HttpFault:
     """Return the 409 for a key that was used for a different request."""
     return HttpFault(
         409,
@@ -95,7 +95,7 @@ def key_conflict() -> HttpFault:
     )
 
 
-def still_in_progress() -> HttpFault:
+def make_in_progress() -> HttpFault:
     """Return the 409 for a request that another process is still running."""
     return HttpFault(
         409,
@@ -106,7 +106,7 @@ def still_in_progress() -> HttpFault:
     )
 
 
-def server_stopping() -> HttpFault:
+def make_stopping() -> HttpFault:
     """Return the 503 for a request that was not begun, or had no effect, when the server stopped."""
     return HttpFault(
         503,
@@ -116,7 +116,7 @@ def server_stopping() -> HttpFault:
     )
 
 
-def store_unavailable() -> HttpFault:
+def make_store_unavailable() -> HttpFault:
     """Return the 503 for a request that was not begun, because its claim could not be stored."""
     return HttpFault(
         503,
@@ -126,7 +126,7 @@ def store_unavailable() -> HttpFault:
     )
 
 
-def answer_unrecorded() -> HttpFault:
+def make_unrecorded() -> HttpFault:
     """Return the 500 for a request that ran, but whose answer could not be stored."""
     return HttpFault(
         500,

@@ -73,7 +73,7 @@ class Subscribers:
     """All open streams, oldest first. At the limit, the owner with the most streams loses its oldest."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._limit = most
         self._open: dict[Subscriber, None] = {}
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class Subscribers:
 
     def join(self, subscriber: Subscriber) -> None:
         """Add a stream; raises `HttpFault` 429 at the limit if no other owner has more streams."""
-        if len(self._open) >= self._most:
+        if len(self._open) >= self._limit:
             self._make_room(subscriber.owner)
         self._open[subscriber] = None
 

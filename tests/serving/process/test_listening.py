@@ -8,9 +8,7 @@ from waiting import SOON
 
 from toolyard import ConfigError
 from toolyard.app.blocks import ServerBlock
-from toolyard.app.config import read_anything
-from toolyard.serving.process.listening import Address, address_of, listen, room_for_connections, write_banner
-from toolyard.serving.service import build_service
+from toolyard.serving.process.listening import Address, address_of, listen, raise_file_limit
 
 
 def test_a_socket_listens_where_the_block_says_and_names_itself():
@@ -52,25 +50,10 @@ def test_addresses_are_written_so_that_a_browser_on_this_machine_finds_them():
 def test_open_files_are_allowed_for_and_never_fewer_than_before():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        assert room_for_connections(100) == 100
+        assert raise_file_limit(100) == 100
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= before[0]
         hard = before[1]
         if hard != resource.RLIM_INFINITY:
-            assert room_for_connections(hard * 2) == hard - 256
+            assert raise_file_limit(hard * 2) == hard - 256
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-def test_what_a_policy_denies_is_said_at_the_start_and_not_suggested(tmp_path):
-    (tmp_path / "shop.py").write_text("def refund(order: int) -> str: ...\ndef look(order: int) -> str: ...\n")
-    config = {"tools": [{"type": "python", "target": str(tmp_path / "shop.py"), "namespace": "shop"}]}
-    for rules, said, shown in (
-        ([{"deny": "shop::refund"}], "may use every tool but 1 that the policy denies", "shop::look:invoke"),
-        ([], "may use every tool\n", "shop::refund:invoke"),
-    ):
-        service = build_service(read_anything({**config, "policy": {"rules": rules}}), ServerBlock(port=0))
-        try:
-            banner = write_banner(service, "http://x")
-        finally:
-            service.yard.close()
-        assert said in banner and shown in banner

@@ -21,7 +21,7 @@ from serving.wire_support import answer, read_answer
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import read_anything
 from toolyard.serving.process import server as server_module
-from toolyard.serving.process.workers import tell_manager
+from toolyard.serving.process.workers import notify_systemd
 
 pytestmark = pytest.mark.process
 
@@ -356,4 +356,4 @@ def test_systemd_is_told_once_when_it_accepts_and_once_when_it_stops(tmp_path, w
 @pytest.mark.parametrize("address", ["", "vsock:2:1234", "/nowhere/at/all", "@"])
 def test_a_manager_that_cannot_be_told_keeps_nobody_from_serving(address, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", address)
-    assert tell_manager("READY=1") is None
+    assert notify_systemd("READY=1") is None

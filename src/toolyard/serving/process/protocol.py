@@ -99,7 +99,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._raw_bytes = self._body_bytes = 0
         """Bytes received of the current head or body, including framing; and bytes of body content."""
         self._body_began = 0.0
-        self._deaf = False
+        self._ignores_input = False
         """True once further input is ignored."""
         self._fault: HttpFault | None = None
         self._refusal = b""
@@ -122,7 +122,7 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse the data, then set the timer for what is still missing."""
-        if self._deaf:
+        if self._ignores_input:
             return
         self._unset_keepalive_if_required()
         self._raw_bytes += len(data)
@@ -130,15 +130,15 @@ class DeadlineProtocol(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # Upgrades are not supported: ignore what follows the head.
-            self._deaf = True
+            self._ignores_input = True
         except httptools.HttpParserError as error:
-            self._refuse(self._fault or _invalid_http(error))
+            self._refuse(self._fault or _make_invalid_http(error))
             return
         if self._stage == "whole":
             self._set_read_timer(None)
             self._limit.waiting.pop(self, None)
             if self.cycle.response_complete:
-                self._rest()
+                self._become_idle()
         elif self._stage == "head":
             self._await_head()
         elif self._stage == "body":
@@ -152,9 +152,9 @@ class DeadlineProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Called by the parser after the head: check its size, and start the application."""
         if len(self.headers) > MAX_HEADERS or (self._raw_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES):
-            self._stop(_large_head())
+            self._stop(_make_large_head())
         if len(self.pipeline) >= MAX_PIPELINED:
-            self._stop(_invalid_http(f"more than {MAX_PIPELINED} pipelined requests"))
+            self._stop(_make_invalid_http(f"more than {MAX_PIPELINED} pipelined requests"))
         if not self.url.startswith(b"/"):
             self._read_authority()
         upgrade = self.parser.should_upgrade()
@@ -182,11 +182,11 @@ class DeadlineProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Called after a response was written: send a pending refusal, or go on to the next request."""
         if self._refusal and not self.pipeline:
-            self._leave(self._refusal)
+            self._close_gracefully(self._refusal)
             return
         if self._stage == "body" and self.expect_100_continue and not self.pipeline:
             # The client may now send the body it announced with `Expect: 100-continue`, or its next request: ambiguous.
-            self._leave()
+            self._close_gracefully()
             return
         super().on_response_complete()
         if self._stage == "whole" and self.timeout_keep_alive_task is not None:
@@ -197,7 +197,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         scheme, _, rest = self.url.partition(b"://")
         authority = _AUTHORITY_END.split(rest, maxsplit=1)[0]
         if scheme.lower() not in (b"http", b"https") or b"@" in authority:
-            self._stop(_invalid_http("its target is neither a path nor an address with a host alone"))
+            self._stop(_make_invalid_http("its target is neither a path nor an address with a host alone"))
         self.headers[:] = [(name, authority if name == b"host" else value) for name, value in self.headers]
 
     def _should_upgrade(self) -> bool:
@@ -210,10 +210,10 @@ class DeadlineProtocol(HttpToolsProtocol):
         the next request (request smuggling): a request that has one is refused.
         """
         if method == b"CONNECT":
-            self._stop(_invalid_http("its target is not a path"))
+            self._stop(_make_invalid_http("its target is not a path"))
         for name, value in self.headers:
             if name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0"):
-                self._stop(_invalid_http("a request that asks for another protocol may not have a body"))
+                self._stop(_make_invalid_http("a request that asks for another protocol may not have a body"))
         self.headers[:] = [header for header in self.headers if header[0] not in _HOP]
 
     def _stop(self, fault: HttpFault) -> None:
@@ -223,7 +223,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
-    def _rest(self) -> None:
+    def _become_idle(self) -> None:
         """Treat the connection as idle: the request was answered before all of it had arrived."""
         self._limit.waiting[self] = None
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
@@ -232,7 +232,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         if self._read_timer is None:
             self._set_read_timer(self._block.header_timeout, self._expire_head)
         if self._raw_bytes > MAX_HEAD_BYTES:
-            self._refuse(_large_head())
+            self._refuse(_make_large_head())
 
     def _await_body(self) -> None:
         if self._read_timer is None:
@@ -240,13 +240,13 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._set_read_timer(self._block.body_timeout, self._expire_body)
         if self._raw_bytes > 2 * MAX_HEAD_BYTES + _FRAMING * self._body_bytes:
             what = "the body is framed in pieces that are too small, or its trailers are too large"
-            self._refuse(_invalid_http(what))
+            self._refuse(_make_invalid_http(what))
         elif self.cycle.response_complete and self._raw_bytes > _UNWANTED_BYTES:
-            self._leave()
+            self._close_gracefully()
 
     def _expire_head(self) -> None:
         if self._stage == "head":
-            self._refuse(_too_late("the head of the request", self._block.header_timeout))
+            self._refuse(_make_timeout("the head of the request", self._block.header_timeout))
         else:
             self.transport.close()
 
@@ -259,9 +259,9 @@ class DeadlineProtocol(HttpToolsProtocol):
         elif left > 0:
             self._set_read_timer(left, self._expire_body)
         elif self.cycle.response_complete:
-            self._leave()
+            self._close_gracefully()
         else:
-            self._refuse(_too_late("the body of the request", self._block.body_timeout))
+            self._refuse(_make_timeout("the body of the request", self._block.body_timeout))
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection; abort it if the client has not read the last response."""
@@ -299,29 +299,29 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def _refuse(self, fault: HttpFault) -> None:
         """Send an error response in place of the application's, after those of earlier requests, and close."""
-        self._deaf = True
+        self._ignores_input = True
         self._set_read_timer(None)
         refusal, cycle = self._write_refusal(fault), self.cycle
         if self._stage == "body" and not self.pipeline:
             # The application waits for a body that will never be complete; tell it that the client has disconnected.
             cycle.disconnected = True
             cycle.message_event.set()
-            self._leave(b"" if cycle.response_started else refusal)
+            self._close_gracefully(b"" if cycle.response_started else refusal)
             return
         if self._stage == "body":
             # The invalid request is the last of the pipeline, and the application has not seen it.
             self.pipeline.popleft()
         elif cycle is None or (cycle.response_complete and not self.pipeline):
-            self._leave(refusal)
+            self._close_gracefully(refusal)
             return
         self._refusal = refusal
 
-    def _leave(self, last: bytes = b"") -> None:
+    def _close_gracefully(self, last: bytes = b"") -> None:
         """Write `last`, close for writing, and discard input for `_LINGER_SECONDS`.
 
         Closing a socket with unread input resets the connection, and the client might lose the response.
         """
-        self._deaf = True
+        self._ignores_input = True
         self._limit.waiting[self] = None
         self.transport.write(last)
         try:
@@ -348,19 +348,19 @@ class DeadlineProtocol(HttpToolsProtocol):
         return STATUS_LINE[fault.status] + b"".join(b"%s: %s\r\n" % header for header in headers) + b"\r\n" + body
 
 
-def _invalid_http(why: object) -> HttpFault:
+def _make_invalid_http(why: object) -> HttpFault:
     """Return the 400 for input that is not HTTP/1.1, or is ambiguous."""
     if isinstance(why, httptools.HttpParserCallbackError):
         why = "its target is not a path"
     return HttpFault(400, "request.invalid_http", f"this HTTP/1.1 request is invalid: {why}")
 
 
-def _too_late(what: str, seconds: float) -> HttpFault:
+def _make_timeout(what: str, seconds: float) -> HttpFault:
     message = f"{what} did not arrive in time"
     return HttpFault(408, "request.timeout", message, retryable=True, details={"timeout": seconds})
 
 
-def _large_head() -> HttpFault:
+def _make_large_head() -> HttpFault:
     """Return the 431 for too many headers or too large a head."""
     return HttpFault(
         431,

@@ -22,14 +22,12 @@ from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
 from toolyard.model.errors import ConfigError
 from toolyard.serving.app import create_app
-from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, room_for_connections, write_banner
+from toolyard.serving.process.banner import write_banner
+from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, raise_file_limit
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
-from toolyard.serving.process.workers import tell_manager
+from toolyard.serving.process.workers import notify_systemd
 from toolyard.serving.request_log import capture_logs
 from toolyard.serving.service import Service, build_service, reload_sources, settle_memory
-
-Ready = Callable[[Address, str], None]
-"""Called once the server accepts connections, with its address and the banner."""
 
 _RECORDING_SECONDS = 5.0
 """Seconds for cancelled calls to be recorded and answered."""
@@ -40,15 +38,16 @@ def serve(
     config: Config,
     block: ServerBlock,
     *,
-    ready: Ready,
+    ready: Callable[[Address, str], None],
     listener: socket.socket | None = None,
     lifeline: socket.socket | None = None,
     make_app: Callable[[Service], ASGIApp] = create_app,
 ) -> bool:
     """Serve until SIGTERM or SIGINT; SIGHUP reloads the sources. Return False if the start failed.
 
-    `listener` is an open socket to use instead of a new one. `lifeline` is a socket whose other end belongs to
-    the process that started this one: when it closes, the server stops.
+    `ready` is called once the server accepts connections, with its address and the banner. `listener` is an open socket
+    to use instead of a new one. `lifeline` is a socket whose other end belongs to the process that started this one:
+    when it closes, the server stops.
     """
     with ExitStack() as stack:
         stack.enter_context(capture_logs(block.log))
@@ -60,7 +59,7 @@ def serve(
         service = build_service(config, block)
         stack.callback(service.yard.close)
         check_exposure(service, address)
-        limit = ConnectionLimit(room_for_connections(block.max_connections))
+        limit = ConnectionLimit(raise_file_limit(block.max_connections))
         if service.metrics is not None:
             service.metrics.watch("connections", lambda: len(limit.open))
         server = Server(
@@ -146,10 +145,10 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         settle_memory()
         if self._lifeline is not None:
-            asyncio.get_running_loop().add_reader(self._lifeline, self._other_end_speaks)
+            asyncio.get_running_loop().add_reader(self._lifeline, self._read_lifeline)
         self._ready()
 
-    def _other_end_speaks(self) -> None:
+    def _read_lifeline(self) -> None:
         assert self._lifeline is not None
         if not self._lifeline.recv(64):
             asyncio.get_running_loop().remove_reader(self._lifeline)
@@ -175,22 +174,22 @@ class Server(uvicorn.Server):
         for listener in sockets or ():
             listener.close()
         if self._lifeline is None:
-            tell_manager("STOPPING=1")
+            notify_systemd("STOPPING=1")
         # Open streams and waits for approvals would otherwise delay the shutdown.
         self._service.end_waits()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        if not await self._ended(self._service.block.shutdown_timeout):
+        if not await self._wait_for_requests(self._service.block.shutdown_timeout):
             tasks = list(self.server_state.tasks)
             _log.warning("%d requests did not end in time and are cancelled", len(tasks))
             for task in tasks:
                 task.cancel()
-            await self._ended(_RECORDING_SECONDS)
+            await self._wait_for_requests(_RECORDING_SECONDS)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await self.lifespan.shutdown()
 
-    async def _ended(self, seconds: float) -> bool:
+    async def _wait_for_requests(self, seconds: float) -> bool:
         """Wait for all requests and connections to end; True if the requests did in that time."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,15 +19,13 @@ import msgspec
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
 from toolyard.model.errors import ConfigError
+from toolyard.serving.metrics import SHARED_VARIABLE
 
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-
-_LOOK = 0.2
-_PAUSE = 1.0
+_POLL_SECONDS = 0.2
+_RESTART_SECONDS = 1.0
 """Seconds between restarts of workers: what ended one may end its replacement at once."""
-_EXTRA_SECONDS = 10.0
-
-Say = Callable[[str], None]
+_KILL_SECONDS = 10.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def check_shared(config: Config) -> None:
@@ -41,12 +37,12 @@ def check_shared(config: Config) -> None:
         )
 
 
-def tell_parent(link: socket.socket, text: str) -> None:
+def send_banner(link: socket.socket, text: str) -> None:
     """Send the banner to the parent, which also tells it that this worker accepts connections."""
     link.sendall(msgspec.json.encode(text) + b"\n")
 
 
-def tell_manager(state: Literal["READY=1", "STOPPING=1"]) -> None:
+def notify_systemd(state: Literal["READY=1", "STOPPING=1"]) -> None:
     """Notify systemd if it started this process as a `Type=notify` service."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if place.startswith(("/", "@")):
@@ -64,24 +60,27 @@ class _Worker:
             self.process = subprocess.Popen(  # noqa: S603 - our own command line
                 [*command, "--fd", str(passed[0]), "--link", str(passed[1])], pass_fds=passed, env=environment
             )
-        self.said = b""
+        self._received = b""
 
-    def read_notice(self) -> str | None:
+    def read_banner(self) -> str | None:
         """Receive from the worker; return its banner once that is complete, else None."""
-        self.said += self.link.recv(65536)
-        return msgspec.json.decode(self.said, type=str) if self.said.endswith(b"\n") else None
+        self._received += self.link.recv(65536)
+        return msgspec.json.decode(self._received, type=str) if self._received.endswith(b"\n") else None
 
 
 class WorkerPool:
     """Starts the workers, replaces those that die, forwards signals, and stops them at the end."""
 
-    def __init__(self, command: Sequence[str], listener: socket.socket, block: ServerBlock, *, say: Say) -> None:
+    def __init__(
+        self, command: Sequence[str], listener: socket.socket, block: ServerBlock, *, say: Callable[[str], None]
+    ) -> None:
         self._command = list(command)
         self._listener = listener
         self._block = block
         self._say = say
+        self._environment = dict(os.environ)
         self._workers: list[_Worker] = []
-        self._renewed = 0.0
+        self._replaced_at = 0.0
         """When a worker was last replaced, by the monotonic clock."""
         self._stopping = False
         self._hung_up = False
@@ -91,72 +90,68 @@ class WorkerPool:
 
         Return False if the first worker failed to start; it has reported the reason.
         """
-        folder = tempfile.mkdtemp(prefix="toolyard-metrics-")
-        environment = {**os.environ, METRICS_FOLDER: folder}
-        before = {
-            number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        }
-        try:
-            return self._run(ready, environment)
-        finally:
-            self._stop()
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            shutil.rmtree(folder, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="toolyard-metrics-", ignore_cleanup_errors=True) as folder:
+            self._environment[SHARED_VARIABLE] = folder
+            before = {number: signal.signal(number, self._handle_signal) for number in _SIGNALS}
+            try:
+                return self._run(ready)
+            finally:
+                self._stop()
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
-    def _run(self, ready: Callable[[str], None], environment: dict[str, str]) -> bool:
+    def _run(self, ready: Callable[[str], None]) -> bool:
         # Start one first: an error that keeps it from starting affects all of them, and should be reported once.
-        notice = self._begin_worker(environment)
-        if notice is None:
+        banner = self._begin_worker()
+        if banner is None:
             return self._stopping
         for _ in range(self._block.workers - 1):
-            self._begin_worker(environment)
+            self._begin_worker()
         if self._stopping:
             return True
-        ready(notice)
+        ready(banner)
         while not self._stopping:
-            time.sleep(_LOOK)
-            self._look_after(environment)
+            time.sleep(_POLL_SECONDS)
+            self._replace_dead()
         return True
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             self._hung_up = True
         else:
             self._stopping = True
 
-    def _begin_worker(self, environment: dict[str, str]) -> str | None:
-        worker = _Worker(self._command, self._listener, environment)
+    def _begin_worker(self) -> str | None:
+        worker = _Worker(self._command, self._listener, self._environment)
         self._workers.append(worker)
-        with selectors.DefaultSelector() as selector:
-            selector.register(worker.link, selectors.EVENT_READ)
-            while not self._stopping and worker.process.poll() is None:
-                if selector.select(_LOOK):
-                    notice = worker.read_notice()
-                    if notice is not None:
-                        return notice
+        worker.link.settimeout(_POLL_SECONDS)
+        while not self._stopping and worker.process.poll() is None:
+            with suppress(TimeoutError):
+                banner = worker.read_banner()
+                if banner is not None:
+                    return banner
         return None
 
-    def _look_after(self, environment: dict[str, str]) -> None:
+    def _replace_dead(self) -> None:
         now = time.monotonic()
         for worker in [item for item in self._workers if item.process.poll() is not None]:
             self._workers.remove(worker)
             worker.link.close()
-            self._say(f"worker {worker.process.pid} ended ({_end_of(worker.process)}); another one is started")
-        if len(self._workers) < self._block.workers and now - self._renewed >= _PAUSE:
-            self._renewed = now
-            self._workers.append(_Worker(self._command, self._listener, environment))
+            self._say(f"worker {worker.process.pid} ended ({_describe_exit(worker.process)}); another one is started")
+        if len(self._workers) < self._block.workers and now - self._replaced_at >= _RESTART_SECONDS:
+            self._replaced_at = now
+            self._workers.append(_Worker(self._command, self._listener, self._environment))
         if self._hung_up and self._workers:
             self._hung_up = False
             # One is enough: it signals the reload to the others through the store.
             self._workers[0].process.send_signal(signal.SIGHUP)
 
     def _stop(self) -> None:
-        tell_manager("STOPPING=1")
+        notify_systemd("STOPPING=1")
         for worker in self._workers:
             if worker.process.poll() is None:
                 worker.process.terminate()
-        until = time.monotonic() + self._block.shutdown_timeout + _EXTRA_SECONDS
+        until = time.monotonic() + self._block.shutdown_timeout + _KILL_SECONDS
         for worker in self._workers:
             try:
                 worker.process.wait(max(0.1, until - time.monotonic()))
@@ -167,7 +162,7 @@ class WorkerPool:
             worker.link.close()
 
 
-def _end_of(process: subprocess.Popen[bytes]) -> str:
+def _describe_exit(process: subprocess.Popen[bytes]) -> str:
     code = process.returncode
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 

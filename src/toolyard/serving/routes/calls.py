@@ -13,7 +13,7 @@ from toolyard.calls.call_log import CallFilter, LogPosition, read_call_id
 from toolyard.calls.journal import Journal
 from toolyard.engines.base import ToolEngine
 from toolyard.serving.cursors import Position, digest_json, read_cursor, write_cursor
-from toolyard.serving.http_fault import HttpFault, refuse_cursor
+from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import QueryParameter, query_int, query_str
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
@@ -74,7 +74,7 @@ class CallRoutes:
         cursor = query_str(request, "cursor")
         place = None if cursor is None else read_cursor(digest, cursor, tuple[Position, Position])
         if cursor is not None and place is None:
-            raise refuse_cursor()
+            raise make_invalid_cursor()
         before = None if place is None else LogPosition(*place)
         page = await self._engine.sessions.off_loop(lambda: log.list_calls(wanted, limit, before))
         answer: dict[str, Any] = {"calls": [row.to_dict() for row in page.rows]}

@@ -55,7 +55,7 @@ class RegistrationRoutes:
         except (ConfigError, DefinitionError, MalformedSource) as error:
             raise HttpFault(400, "tool.invalid_definition", str(error)) from None
         except EnrichmentError as error:
-            raise _enrichment_failed(error) from None
+            raise _make_enrichment_failed(error) from None
         registry, engine = self._yard.tool_registry, self._yard.tool_engine
         tool = registry.get(name)[0]
         answer: dict[str, Any] = {"tool": show_native(tool), "generation": registry.generation}
@@ -81,7 +81,7 @@ class RegistrationRoutes:
         try:
             removed = await self._registrations.remove(name)
         except EnrichmentError as error:
-            raise _enrichment_failed(error) from None
+            raise _make_enrichment_failed(error) from None
         if removed:
             return Response(status_code=204)
         if self._yard.tool_registry.get(name):
@@ -135,7 +135,7 @@ def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration
         raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}") from None
 
 
-def _enrichment_failed(error: EnrichmentError) -> HttpFault:
+def _make_enrichment_failed(error: EnrichmentError) -> HttpFault:
     """The error for a change undone because an enrichment of the config failed."""
     return HttpFault(
         503,

@@ -14,7 +14,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import ErrorInfo
 from toolyard.serving.cursors import digest_json, read_cursor, write_cursor
-from toolyard.serving.http_fault import HttpFault, refuse_cursor
+from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, read_idempotency_key
 from toolyard.serving.query import QueryParameter, query_int, query_str
@@ -341,7 +341,7 @@ class SessionRoutes:
         digest, cursor = digest_json("sessions", owner), query_str(request, "cursor")
         place = ("",) if cursor is None else read_cursor(digest, cursor, tuple[str])
         if place is None:
-            raise refuse_cursor()
+            raise make_invalid_cursor()
         found = await sessions.off_loop(lambda: list_sessions(sessions, owner))
         lines = [line for line in found if line[0] > place[0]]
         page: dict[str, Any] = {

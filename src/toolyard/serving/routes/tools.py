@@ -20,7 +20,7 @@ from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.cursors import digest_json
-from toolyard.serving.http_fault import HttpFault, refuse_cursor
+from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.invoke import Invoker, read_idempotency_key
 from toolyard.serving.query import QueryParameter, query_fraction, query_int, query_str, read_query
@@ -152,7 +152,7 @@ class ToolRoutes:
         limit = query_int(request, "limit", 1, _MOST, 100)
         cursor = query_str(request, "cursor")
         if cursor is not None and _PLACE.fullmatch(cursor) is None:
-            raise refuse_cursor()
+            raise make_invalid_cursor()
         start = int(cursor or 0)
         found = self._filter_tools(request, snapshot, start + limit)
         page = found.tools[start : start + limit]
