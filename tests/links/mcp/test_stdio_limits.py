@@ -1,11 +1,13 @@
 """Processes that ask without end, say too much, or die young: what they cost, and what is said of them."""
 
+import asyncio
 import sys
 
 import pytest
 from waiting import until
 
 from links.mcp.conftest import in_seconds, raw_server, text_of
+from toolyard.links.mcp.stdio import Child
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import Interrupted, Unavailable
 
@@ -29,6 +31,19 @@ def test_a_process_that_closes_its_input_is_replaced_before_the_next_call(links)
     link = links(raw_server("plain"))
     assert text_of(link.call("close_input", {})) == "closed"
     assert text_of(link.call("echo", {"text": "on"}, deadline=in_seconds(30))) == "on"
+
+
+async def test_a_process_that_ended_before_it_was_registered_is_not_waited_for():
+    ended = asyncio.Event()
+
+    class Watcher(asyncio.SubprocessProtocol):
+        def process_exited(self):
+            ended.set()
+
+    transport, _ = await asyncio.get_running_loop().subprocess_exec(Watcher, "true")
+    await ended.wait()
+    assert Child(transport).exited.is_set()
+    transport.close()
 
 
 @pytest.mark.parametrize("pause", [0, 0.05])

@@ -40,6 +40,8 @@ class Child:
         self.transport = transport
         self.pid = transport.get_pid()
         self.exited = asyncio.Event()
+        if transport.get_returncode() is not None:
+            self.exited.set()  # before anybody could be notified
 
     async def end(self, seconds: float) -> None:
         """Wait for it to exit, then send SIGTERM, then SIGKILL; finally end the rest of its group."""

@@ -168,6 +168,7 @@ def handle(message):
 if MODE == "mute":
     time.sleep(600)
 if MODE == "exit":
+    sys.stdin.readline()
     sys.exit(f"bad start, key {os.environ.get('API_KEY')}")
 if MODE == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
