@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import msgspec
 import pytest
@@ -225,6 +226,18 @@ def test_a_result_that_cannot_be_read_fails_only_its_own_call(link, name):
     assert text_of(link.call("echo", {"text": "still"})) == "still"
 
 
+def test_an_answer_over_several_lines_fails_its_call_with_the_reason(link):
+    with pytest.raises(ToolFailed, match="wrote its answer over several lines") as caught:
+        link.call("indented", {}, deadline=in_seconds(SOON))
+    assert "each message is one line" in caught.value.info.hint
+    assert text_of(link.call("echo", {"text": "still"})) == "still"
+
+
+def test_a_server_that_indents_all_its_answers_fails_to_connect_with_the_reason(links):
+    with pytest.raises(ToolFailed, match="wrote its answer over several lines"):
+        links(raw_server("indented")).list_tools()
+
+
 def test_results_for_other_requests_are_ignored(link):
     assert text_of(link.call("other_id", {})) == "for you"
 
@@ -235,6 +248,38 @@ def test_a_call_that_is_never_answered_ends_at_its_deadline_and_the_server_is_to
         link.call("silent", {}, deadline=in_seconds(0.2))
     assert caught.value.info.effect == "unknown"
     assert len(json.loads(text_of(link.call("cancelled", {})))) == 1
+
+
+def test_a_server_that_hangs_is_restarted_after_a_call_timed_out(links):
+    link = links(raw_server("plain"), silence_seconds=0.3)
+    pid = text_of(link.call("pid", {}))
+    with pytest.raises(CallTimeout):
+        link.call("sleep", {"seconds": 600}, deadline=in_seconds(0.2))
+    with pytest.raises(Interrupted, match=r"was ended \(it wrote nothing for 0\.3 s after a call had timed out\)"):
+        link.call("echo", {}, deadline=in_seconds(SOON))
+    assert text_of(link.call("pid", {})) != pid
+
+
+def test_a_server_that_answers_a_ping_after_a_timeout_is_not_restarted(links):
+    link = links(raw_server("plain"), silence_seconds=0.3)
+    pid = text_of(link.call("pid", {}))
+    with pytest.raises(CallTimeout):
+        link.call("silent", {}, deadline=in_seconds(0.2))
+    time.sleep(0.5)
+    assert text_of(link.call("pid", {})) == pid
+
+
+def test_a_server_that_is_busy_with_an_earlier_call_is_not_restarted(links):
+    link = links(raw_server("plain"), silence_seconds=0.1)
+    link.list_tools()
+    slept = []
+    thread = threading.Thread(target=lambda: slept.append(text_of(link.call("sleep", {"seconds": 1}))))
+    thread.start()
+    until(lambda: link._connection.peer.calls)
+    with pytest.raises(CallTimeout):
+        link.call("echo", {}, deadline=in_seconds(0.1))
+    thread.join(SOON)
+    assert slept == ["slept"]
 
 
 async def test_cancelling_the_awaiting_task_tells_the_server(link):

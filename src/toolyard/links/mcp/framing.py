@@ -90,6 +90,27 @@ def looks_like_one(head: bytes, tail: bytes) -> bool:
     return head[:1] == b"{" and (b'"jsonrpc"' in head[:EDGE] or b'"jsonrpc"' in tail[-EDGE:])
 
 
+class SplitMessage:
+    """Collects a message that was written over several lines, as by a server that prints JSON with indentation."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._text = bytearray()
+
+    def add(self, line: bytes) -> bytes | None:
+        """Add a line that is no message by itself; returns the whole text if the line may be its end."""
+        if line[:1] == b"{":
+            self._text.clear()
+        elif not self._text:
+            return None
+        self._text += line + b"\n"
+        if line[:1] != b"}" and len(self._text) <= self._limit:
+            return None
+        text = bytes(self._text)
+        self._text.clear()
+        return text if line[:1] == b"}" else None
+
+
 def request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
     """Encode a request; `InvalidArguments` if its params cannot be written as JSON."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}

@@ -56,6 +56,8 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes kept of the end of a process's stderr, for error messages."""
     close_seconds: float = 2.0
     """Time limit of each step of ending a process."""
+    silence_seconds: float = 5.0
+    """After a call timed out, a process that writes nothing for so long, and for as long as the call had, is ended."""
     backoff_seconds: float = 0.25
     max_backoff_seconds: float = 30.0
     healthy_seconds: float = 60.0
@@ -354,42 +356,40 @@ class Mailbox:
         """Send a request and wait for its response; on cancellation or timeout, the server is notified."""
         if len(self._waiting) >= self._peer.limits.max_pending:
             raise Unavailable(f"{self._peer.name} has {len(self._waiting)} requests to answer already")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[McpReply] = loop.create_future()
-        timer = (
-            None if request.deadline is None else loop.call_at(request.deadline, self._expire_request, request, future)
-        )
+        future: asyncio.Future[McpReply] = asyncio.get_running_loop().create_future()
         self._waiting[request.number] = (request, future)
         try:
             send(request, future)
-            return await future
-        except (CallTimeout, asyncio.CancelledError):
+            async with asyncio.timeout_at(request.deadline):
+                return await future
+        except (TimeoutError, CallTimeout, asyncio.CancelledError) as error:
             if request.cancellable and request.sent:
                 self._answer(framing.cancellation(request.number))
+            if isinstance(error, TimeoutError):
+                raise late(self._peer.name, request.seconds, "unknown" if request.sent else "none") from None
             raise
         finally:
             del self._waiting[request.number]
             if future.done() and not future.cancelled():
                 future.exception()  # retrieved, even if the request could not be sent
-            if timer is not None:
-                timer.cancel()
 
-    def deliver(self, data: bytes) -> None:
-        """Handle one message from the stream."""
+    def is_busy_before(self, request: Request) -> bool:
+        """Whether a request that was sent earlier is pending, so that the server may be working on that."""
+        return any(number < request.number for number in self._waiting)
+
+    def deliver(self, data: bytes, fault: CallError | None = None) -> bool:
+        """Handle one message from the stream; False if it is none. With a `fault`, it only fails the request."""
         try:
             found = framing.read(data, self._peer.limits.max_depth)
         except UnreadableError:
             self._fail_lost_answer(data, data, unreadable(self._peer.name))
-            return
+            return False
         for message in found:
-            if not message.is_response:
+            if message.is_response:
+                self._settle_request(message, len(data), fault)
+            elif fault is None:
                 self._peer.receive(message, self._answer)
-                continue
-            try:
-                self._settle_request(message, len(data))
-            except Exception:  # noqa: BLE001 - one unexpected response must not end the connection
-                _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
-                self._fail_lost_answer(data, data, unreadable(self._peer.name))
+        return any(message.is_response or message.method for message in found)
 
     def skipped(self, line: SkippedLine) -> None:
         """Handle a message that was too long to keep."""
@@ -412,15 +412,19 @@ class Mailbox:
             return Interrupted(f"{self._peer.name} {self.ended or 'ended'} before it answered{self._last_words}")
         return Unavailable(f"{self._peer.name} {self.ended or 'ended'}{self._last_words}")
 
-    def _settle_request(self, message: JsonRpcMessage, size: int) -> None:
-        number = message.id
-        waiting = self._waiting.get(number) if isinstance(number, int) else None
-        if waiting is None or waiting[1].done():
+    def _settle_request(self, message: JsonRpcMessage, size: int, fault: CallError | None) -> None:
+        _, future = self._waiting.get(message.id, (None, None)) if isinstance(message.id, int) else (None, None)
+        if future is None or future.done():
             return
         try:
-            waiting[1].set_result(reply_of(self._peer, message, size))
+            if fault is not None:
+                raise fault
+            future.set_result(reply_of(self._peer, message, size))
         except CallError as error:
-            waiting[1].set_exception(error)
+            future.set_exception(error)
+        except Exception:  # noqa: BLE001 - one unexpected response must not end the connection
+            _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
+            future.set_exception(unreadable(self._peer.name))
 
     def _fail_lost_answer(self, head: bytes, tail: bytes, fault: CallError) -> None:
         """Fail the request that an unreadable message responds to; if its id is unknown, the only pending one."""
@@ -431,10 +435,6 @@ class Mailbox:
             waiting = likely[0] if len(likely) == 1 else None
         if waiting is not None and not waiting[1].done():
             waiting[1].set_exception(fault)
-
-    def _expire_request(self, request: Request, future: asyncio.Future[McpReply]) -> None:
-        if not future.done():
-            future.set_exception(late(self._peer.name, request.seconds, "unknown" if request.sent else "none"))
 
 
 def reply_of(peer: Peer, message: JsonRpcMessage, size: int) -> McpReply:

@@ -16,11 +16,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from toolyard.links.mcp.errors import late
+from toolyard.links.mcp import framing
+from toolyard.links.mcp.errors import late, split
+from toolyard.links.mcp.framing import SplitMessage
 from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
 from toolyard.loop.threads import keep_alive
 from toolyard.model.bindings import McpServer
-from toolyard.model.errors import Unavailable
+from toolyard.model.errors import CallTimeout, Unavailable
 from toolyard.parsing.lines import LineReader, SkippedLine
 
 _log = logging.getLogger("toolyard.mcp")
@@ -129,6 +131,9 @@ class StdioWire(asyncio.SubprocessProtocol):
         self._lost = lost
         self._mailbox = Mailbox(peer, self.tell)
         self._reader = LineReader(peer.limits.max_message_bytes)
+        self._split = SplitMessage(peer.limits.max_message_bytes)
+        self._pieces_read = 0
+        self._silence: asyncio.Task[None] | None = None
         self._tail = bytearray()
         self._unlogged = bytearray()
         self._log_timer: asyncio.TimerHandle | None = None
@@ -175,6 +180,10 @@ class StdioWire(asyncio.SubprocessProtocol):
             reply = await self._mailbox.exchange(request, self._send)
             failed = isinstance(reply.result, dict) and reply.result.get("isError") is True
             return reply
+        except CallTimeout:
+            if request.cancellable and (self._silence is None or self._silence.done()):
+                self._silence = self._peer.start(self._end_if_silent(request))
+            raise
         finally:
             if failed and self._log_timer is None and self._mailbox.ended is None:
                 self._log_timer = asyncio.get_running_loop().call_later(_LAST_WORDS, self._log_stderr)
@@ -237,11 +246,12 @@ class StdioWire(asyncio.SubprocessProtocol):
             return
         if self._mailbox.ended is not None:
             return
+        self._pieces_read += 1
         for line in self._reader.feed(data):
             if isinstance(line, SkippedLine):
                 self._mailbox.skipped(line)
-            else:
-                self._mailbox.deliver(line)
+            elif not self._mailbox.deliver(line) and (text := self._split.add(line)):
+                self._mailbox.deliver(text, split(self._peer.name))
         pause = self._peer.pause()
         pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
         if pause and isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
@@ -290,6 +300,18 @@ class StdioWire(asyncio.SubprocessProtocol):
                 await self._writable.wait()
         except TimeoutError:
             raise late(self._peer.name, request.seconds, "none") from None
+
+    async def _end_if_silent(self, request: Request) -> None:
+        """After a timeout, end a process that writes nothing more, not even an answer to a ping: it hangs."""
+        pieces = self._pieces_read
+        seconds = max(request.seconds or 0.0, self._peer.limits.silence_seconds)
+        self.tell(framing.request(self._peer.number(), "ping", None))
+        while True:
+            await asyncio.sleep(seconds)
+            if self._pieces_read != pieces or self._mailbox.ended is not None:
+                return
+            if not self._mailbox.is_busy_before(request):  # else it may be working on that
+                self._end_process(f"was ended (it wrote nothing for {seconds:.3g} s after a call had timed out)")
 
     def _lose_process(self) -> None:
         if self._mailbox.ended is not None:

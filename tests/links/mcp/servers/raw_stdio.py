@@ -12,7 +12,7 @@ WAITING = {}
 
 
 def send(message):
-    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.write(json.dumps(message, indent=2 if MODE == "indented" else None) + "\n")
     sys.stdout.flush()
 
 
@@ -68,6 +68,11 @@ def call(number, params):
         text(number, "after all")
     elif name == "silent":
         pass
+    elif name == "sleep":
+        time.sleep(arguments["seconds"])
+        text(number, "slept")
+    elif name == "indented":
+        print(json.dumps({"jsonrpc": "2.0", "id": number, "result": {"content": [], "a": {}}}, indent=2), flush=True)
     elif name == "refuse":
         error = {"code": -32602, "message": "no\nsuch thing", "data": {"seen": os.environ.get("API_KEY")}}
         send({"jsonrpc": "2.0", "id": number, "error": error})
