@@ -1,24 +1,19 @@
-"""`RemoteToolEngine`: sessions and calls on a server, with the interface of an in-process engine.
-
-`RemoteApprovals` are the calls that wait for approval there.
-"""
+"""`RemoteToolEngine`: sessions and calls on a server, with the interface of an in-process engine."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 import msgspec
 
-from toolyard.calls.approval import TIMES, Approval, ApprovalState
-from toolyard.calls.approvals import ApprovalPage
 from toolyard.calls.batch import check_calls, check_timeout
+from toolyard.client.approvals import RemoteApprovals
 from toolyard.client.journal import RemoteJournal
-from toolyard.client.registry import RemoteToolRegistry, read_results
-from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, ServerWire, WireOptions, make_garbled_error, segment
+from toolyard.client.registry import RemoteToolRegistry
+from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, WireOptions, segment
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.loop.home import home_loop
 from toolyard.model.bases import Closing
@@ -40,8 +35,8 @@ from toolyard.sessions.world_diff import WorldDiff
 
 MAX_CALLS = 1000
 """Calls per batch: the server answers a batch in one turn of the session, and other callers wait for it."""
-LONGEST = 86_400.0
-PATIENCE = 600.0
+LONGEST_TIMEOUT = 86_400.0
+UNTIMED_CALL_SECONDS = 600.0
 """Seconds to wait for a call without a timeout; the server's own limit is much shorter."""
 
 T = TypeVar("T")
@@ -54,71 +49,6 @@ _NO_CONTEXT: Mapping[str, Any] = {}
 class _HistoryPage(msgspec.Struct):
     entries: list[RecordedCall]
     next: int | None = None
-
-
-class _ApprovalPage(msgspec.Struct):
-    approvals: list[Any]
-    next_cursor: str | None = None
-
-
-class RemoteApprovals:
-    """Calls that wait for approval on a server, as far as the API key may see them."""
-
-    def __init__(self, wire: ServerWire) -> None:
-        self._wire = wire
-
-    async def alist(
-        self,
-        *,
-        state: ApprovalState | None = None,
-        tool: str | None = None,
-        session_id: str | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> ApprovalPage:
-        """A page of the matching approvals, newest first."""
-        asked = {"state": state, "tool": tool, "session": session_id, "limit": str(limit), "cursor": cursor}
-        query = tuple((name, value) for name, value in asked.items() if value is not None)
-        body = await self._wire.ask("GET", f"/{API}/approvals", query=query)
-        try:
-            page = msgspec.convert(body, _ApprovalPage)
-        except msgspec.ValidationError:
-            raise make_garbled_error(self._wire.url, "none", "something other than a list of approvals") from None
-        return ApprovalPage(tuple(map(self._read, page.approvals)), page.next_cursor)
-
-    list = home_loop.sync_twin(alist)
-
-    async def aget(self, approval_id: str) -> Approval:
-        """A single approval; raises `UnknownApprovalError` if there is none that the key may see."""
-        return self._read(await self._wire.ask("GET", _place(approval_id)))
-
-    get = home_loop.sync_twin(aget)
-
-    async def aapprove(self, approval_id: str, reason: str | None = None) -> Approval:
-        """Allow the call to run once: a waiting caller continues, any other repeats the call."""
-        return await self._decide(f"{_place(approval_id)}:approve", reason)
-
-    approve = home_loop.sync_twin(aapprove)
-
-    async def adeny(self, approval_id: str, reason: str | None = None) -> Approval:
-        """Refuse the call."""
-        return await self._decide(f"{_place(approval_id)}:deny", reason)
-
-    deny = home_loop.sync_twin(adeny)
-
-    async def _decide(self, path: str, reason: str | None) -> Approval:
-        return self._read(await self._wire.ask("POST", path, body={} if reason is None else {"reason": reason}))
-
-    def _read(self, shown: Any) -> Approval:
-        try:
-            times = {name: datetime.fromisoformat(shown[name]).timestamp() for name in TIMES if name in shown}
-            return msgspec.convert({**shown, **times, "owner": "", "self_allowed": shown["self"]}, Approval)
-        except (msgspec.ValidationError, KeyError, TypeError, ValueError):
-            raise make_garbled_error(self._wire.url, "none", "something other than an approval") from None
-
-
-def _place(approval_id: str) -> str:
-    return f"/{API}/approvals/{segment(approval_id)}"
 
 
 class RemoteToolEngine(Closing):
@@ -152,17 +82,16 @@ class RemoteToolEngine(Closing):
         check_timeout(timeout)
         check_timeout(request_timeout)
         self._owns = not isinstance(server, RemoteToolRegistry)
-        if isinstance(server, RemoteToolRegistry):
-            if options:
-                raise TypeError(f"{sorted(options)[0]} is an option of the registry; give it there")
-            self.tool_registry = server
-        else:
+        if isinstance(server, str):
             limit = REQUEST_SECONDS if request_timeout is None else request_timeout
             self.tool_registry = RemoteToolRegistry(server, timeout=limit, load=load, **options)
+        elif options:
+            raise TypeError(f"{sorted(options)[0]} is an option of the registry; give it there")
+        else:
+            self.tool_registry = server
         self.name = self.type_name if name is None else name
         self.timeout = timeout
-        self._wire = self.tool_registry.wire
-        self._request_timeout = self._wire.timeout if request_timeout is None else request_timeout
+        self._wire = self.tool_registry.wire.with_timeout(request_timeout)
 
     @property
     def journal(self) -> RemoteJournal:
@@ -208,17 +137,25 @@ class RemoteToolEngine(Closing):
         A fork has all entries of `fork_of`, or its first `at`. All other arguments are stored with the session. Raises
         `SessionExistsError` (a ValueError) if the id is taken. If cancelled, it leaves no session behind.
         """
+        _check_owner(owner)
         if args or kwargs:
             if fork_of is not None:
                 raise SessionError("a fork on a server inherits the arguments of setup, and takes no others")
             initial_state = with_setup(initial_state, args, kwargs)
+        check_beginning(session_id, initial_state, fork_of, at)
+        path = f"/{API}/sessions" if fork_of is None else _session_path(fork_of, "/fork")
+        body: dict[str, Any] = {"session_id": session_id} | ({} if at is None else {"at": at})
+        if initial_state is not None:
+            body["initial_state"] = _encode_raw(initial_state, "initial_state", SessionError)
         # A cancelled request may have arrived, so wait for the response to know whether there is a session to undo.
-        beginning = asyncio.ensure_future(self._begin_session(session_id, initial_state, fork_of, at, owner))
+        request = asyncio.ensure_future(self._wire.ask("POST", path, body=body))
         try:
-            await asyncio.shield(beginning)
+            await asyncio.shield(request)
+        except DefinitionError as error:
+            raise SessionError(str(error)) from None
         except asyncio.CancelledError:
-            done, _ = await asyncio.wait([beginning])
-            if all(not task.cancelled() and task.exception() is None for task in done):
+            await asyncio.wait([request])
+            if not request.cancelled() and request.exception() is None:
                 await self.ateardown(session_id)
             raise
 
@@ -261,17 +198,17 @@ class RemoteToolEngine(Closing):
         """End a session, if it exists."""
         _check_owner(owner)
         if _may_exist(session_id):
-            await self._ask("DELETE", _session_path(session_id))
+            await self._wire.ask("DELETE", _session_path(session_id))
 
     teardown = home_loop.sync_twin(ateardown)
 
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`tool_executions` and each engine's state; None if there is no such session."""
         try:
-            body = await self._ask("GET", _session_path(session_id, "/state", owner))
+            body = await self._wire.ask("GET", _session_path(session_id, "/state", owner))
         except UnknownSessionError:
             return None
-        return _read_field(self._wire.url, body, "state", dict)
+        return self._read_field(body, "state", dict)
 
     get_session_state = home_loop.sync_twin(aget_session_state)
 
@@ -287,11 +224,11 @@ class RemoteToolEngine(Closing):
         budget = ListBudget()
         while position is not None and len(found) < left:
             query = (("after", str(position)), ("limit", str(min(_HISTORY_PAGE, left - len(found)))))
-            body = await self._ask("GET", path, query=query, budget=budget)
-            page = self._read_shape(body, _HistoryPage)
+            body = await self._wire.ask("GET", path, query=query, budget=budget)
+            page = self._wire.read(body, _HistoryPage, "something other than a page of a history")
             found += page.entries
             if page.next is not None and (page.next <= position or not page.entries):
-                raise make_garbled_error(self._wire.url, "none", "a history whose pages have no end")
+                raise self._wire.make_garbled_error("a history whose pages have no end")
             position = page.next
         return found
 
@@ -299,15 +236,15 @@ class RemoteToolEngine(Closing):
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """A hash that is equal for sessions with equal histories, whatever their ids and forks."""
-        body = await self._ask("GET", _session_path(session_id, owner=owner))
-        return _read_field(self._wire.url, body, "state_hash", str)
+        body = await self._wire.ask("GET", _session_path(session_id, owner=owner))
+        return self._read_field(body, "state_hash", str)
 
     state_hash = home_loop.sync_twin(astate_hash)
 
     async def aworld_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
         """A hash that is equal for equal worlds: the engines' state in the session, or its state after entry `at`."""
-        body = await self._ask("GET", _session_path(session_id, "/world", owner), query=_entry_query(at=at))
-        return _read_field(self._wire.url, body, "world_hash", str)
+        body = await self._wire.ask("GET", _session_path(session_id, "/world", owner), query=_entry_query(at=at))
+        return self._read_field(body, "world_hash", str)
 
     world_hash = home_loop.sync_twin(aworld_hash)
 
@@ -325,17 +262,11 @@ class RemoteToolEngine(Closing):
         if other_id is not None:
             _session_path(other_id)
             query = (("other", other_id), *query)
-        body = await self._ask("GET", path, query=query)
-        _read_field(self._wire.url, body, "changes", list)  # else a response without it would mean equal worlds
-        return self._read_shape(body, WorldDiff)
+        body = await self._wire.ask("GET", path, query=query)
+        self._read_field(body, "changes", list)  # else a response without it would mean equal worlds
+        return self._wire.read(body, WorldDiff, "something other than a comparison of worlds")
 
     world_diff = home_loop.sync_twin(aworld_diff)
-
-    def _read_shape(self, body: Any, kind: type[T]) -> T:
-        try:
-            return msgspec.convert(body, kind)
-        except msgspec.ValidationError as error:
-            raise make_garbled_error(self._wire.url, "none", f"something that is no {kind.__name__}: {error}") from None
 
     def close(self) -> None:
         """Close the connections, unless they belong to a registry that was passed in; sessions stay on the server."""
@@ -350,26 +281,11 @@ class RemoteToolEngine(Closing):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.url!r}, name={self.name!r}, tools={len(self.tool_registry)})"
 
-    async def _begin_session(
-        self,
-        session_id: str,
-        initial_state: dict[str, Any] | None,
-        fork_of: str | None,
-        at: int | None,
-        owner: str | None,
-    ) -> None:
-        _check_owner(owner)
-        check_beginning(session_id, initial_state, fork_of, at)
-        body: dict[str, Any] = {"session_id": session_id} | ({} if at is None else {"at": at})
-        path = f"/{API}/sessions"
-        if initial_state is not None:
-            body["initial_state"] = _read_raw(initial_state, "initial_state", SessionError)
-        if fork_of is not None:
-            path = _session_path(fork_of, "/fork")
-        try:
-            await self._ask("POST", path, body)
-        except DefinitionError as error:
-            raise SessionError(str(error)) from None
+    def _read_field(self, body: Any, name: str, kind: type[T]) -> T:
+        value = body.get(name) if isinstance(body, dict) else None
+        if not isinstance(value, kind):
+            raise self._wire.make_garbled_error(f"something without {name!r}")
+        return value
 
     async def _send_calls(
         self,
@@ -390,20 +306,20 @@ class RemoteToolEngine(Closing):
         sent = [call for call, result in zip(tool_calls, results, strict=True) if result is None]
         if not sent:
             # Nothing to run, but a missing session must still raise.
-            await self._ask("GET", _session_path(session_id))
+            await self._wire.ask("GET", _session_path(session_id))
             return [result for result in results if result is not None]
         body: dict[str, Any] = {"calls": [_wire_call(call) for call in sent]}
         definitions = self.tool_registry.definitions(call.name for call in sent)
         if definitions is not None:
             body["definitions"] = definitions
         if seconds is not None:
-            body["timeout"] = min(float(seconds), LONGEST)
+            body["timeout"] = min(float(seconds), LONGEST_TIMEOUT)
         if context:
-            body["context"] = _read_raw(dict(context), "context", ConfigError)
-        wait = self._request_timeout + len(sent) * (PATIENCE if seconds is None else seconds)
+            body["context"] = _encode_raw(dict(context), "context", ConfigError)
+        wait = self._wire.timeout + len(sent) * (UNTIMED_CALL_SECONDS if seconds is None else seconds)
         try:
             answer = await self._wire.ask("POST", _session_path(session_id, f"/{mode}"), body=body, timeout=wait)
-            answered = iter(read_results(self._wire, answer, len(sent)))
+            answered = iter(self._wire.read_results(answer, len(sent)))
         except CallError as error:
             # A network failure becomes the result of each call, with what is known of its effect.
             answered = iter([ToolResult.failed(call, error.info) for call in sent])
@@ -421,16 +337,6 @@ class RemoteToolEngine(Closing):
         except CallError as error:
             return ToolResult.failed(call, error.info)
         return None
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        query: tuple[tuple[str, str], ...] = (),
-        budget: ListBudget | None = None,
-    ) -> Any:
-        return await self._wire.ask(method, path, query=query, body=body, timeout=self._request_timeout, budget=budget)
 
 
 def _entry_query(**entries: int | None) -> tuple[tuple[str, str], ...]:
@@ -469,15 +375,8 @@ def _check_owner(owner: str | None) -> None:
         raise ConfigError("sessions of a server belong to the API key; use another key in place of owner=...")
 
 
-def _read_raw(value: Any, what: str, kind: type[ToolyardError]) -> msgspec.Raw:
+def _encode_raw(value: Any, what: str, kind: type[ToolyardError]) -> msgspec.Raw:
     try:
         return msgspec.Raw(exact_json(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise kind(f"{what} is sent to a server, and this is not JSON: {error}") from None
-
-
-def _read_field(url: str, body: Any, name: str, kind: type[T]) -> T:
-    value = body.get(name) if isinstance(body, dict) else None
-    if not isinstance(value, kind):
-        raise make_garbled_error(url, "none", f"something without {name!r}")
-    return value

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from toolyard.calls.call_log import CallFilter, CallRow
-from toolyard.client.wire import API, ServerWire, make_garbled_error, make_refusal_error
+from toolyard.client.wire import API, ServerWire, make_refusal_error
 from toolyard.links.http.messages import Incoming
 from toolyard.links.mcp.web import EventReader
 from toolyard.loop.home import home_loop
@@ -59,7 +59,7 @@ class RemoteJournal:
         try:
             return RemoteCallPage(list(map(CallRow.from_dict, body["calls"])), body.get("next_cursor"))
         except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            raise make_garbled_error(self._wire.url, "none", "something other than a list of calls") from None
+            raise self._wire.make_garbled_error("something other than a list of calls") from None
 
     calls = home_loop.sync_twin(acalls)
 
@@ -129,7 +129,7 @@ class RemoteJournal:
         try:
             return msgspec.json.decode(data, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise make_garbled_error(self._wire.url, "none", "an event that is not a JSON object") from None
+            raise self._wire.make_garbled_error("an event that is not a JSON object") from None
 
 
 def _write_filter(wanted: CallFilter) -> Iterator[tuple[str, str]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -19,6 +20,7 @@ from toolyard.links.http.link import MAX_ANSWER, HttpLink
 from toolyard.links.http.messages import Incoming, retry_after
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.bases import Closing
+from toolyard.model.call import ToolResult
 from toolyard.model.errors import (
     CallError,
     CallTimeout,
@@ -33,6 +35,8 @@ from toolyard.model.errors import (
     error_class,
 )
 from toolyard.schema.options import read_arguments
+
+T = TypeVar("T")
 
 MAX_VALUES = 5_000_000
 """Maximum number of JSON values in a response, since parsing many small ones takes longer than sending them."""
@@ -97,15 +101,6 @@ def read_envelope(answer: Incoming) -> Envelope | None:
         return None
 
 
-def make_garbled_error(url: str, effect: Effect, what: str) -> Unavailable:
-    """The error for a successful response that does not conform to the API."""
-    return Unavailable(
-        f"{url} answered with {what}; it is not a toolyard server, or a proxy changed the response",
-        retryable=False,
-        effect=effect,
-    )
-
-
 def _make_unavailable(answer: Incoming, envelope: Envelope, url: str, effect: Effect) -> Unavailable:
     return Unavailable(
         f"{url} cannot answer now: {envelope.message[:_SHOWN]}",
@@ -157,12 +152,12 @@ class ListBudget:
         self._left = MAX_LIST_BYTES
         self._until = time.monotonic() + LONGEST_LIST
 
-    def spend(self, url: str, size: int) -> None:
-        """Count a page of that many bytes; raises once the budget is exceeded."""
+    def spend(self, size: int) -> str | None:
+        """Count a page of that many bytes; returns the limit that is exceeded, if any."""
         self._left -= size
-        if self._left < 0 or time.monotonic() > self._until:
-            most = f"{MAX_LIST_BYTES:,} bytes" if self._left < 0 else f"{LONGEST_LIST:g} s"
-            raise make_garbled_error(url, "none", f"a list that goes on for more than {most}")
+        if self._left < 0:
+            return f"{MAX_LIST_BYTES:,} bytes"
+        return f"{LONGEST_LIST:g} s" if time.monotonic() > self._until else None
 
 
 class ServerWire(Closing):
@@ -221,14 +216,46 @@ class ServerWire(Closing):
             raise make_refusal_error(answer, self.url, effect)
         if answer.status == 204:
             return None
-        if budget is not None:
-            budget.spend(self.url, len(answer.body))
+        exceeded = None if budget is None else budget.spend(len(answer.body))
+        if exceeded is not None:
+            raise self.make_garbled_error(f"a list that goes on for more than {exceeded}", effect)
         if _holds_too_many(answer.body):
-            raise make_garbled_error(self.url, effect, f"more than {MAX_VALUES:,} values at once")
+            raise self.make_garbled_error(f"more than {MAX_VALUES:,} values at once", effect)
         try:
             return answer.json(f"answer of {self.url}")
         except MalformedSource:
-            raise make_garbled_error(self.url, effect, "something that is not JSON") from None
+            raise self.make_garbled_error("something that is not JSON", effect) from None
+
+    def read(self, body: Any, kind: type[T], otherwise: str) -> T:
+        """The body of a response as that type; an error with the text `otherwise` if it is none."""
+        try:
+            return msgspec.convert(body, kind)
+        except msgspec.ValidationError:
+            raise self.make_garbled_error(otherwise) from None
+
+    def read_results(self, body: Any, count: int) -> list[ToolResult]:
+        """The results in a response to so many calls."""
+        try:
+            results = [ToolResult.from_dict(item) for item in body["results"]]
+        except (DefinitionError, KeyError, TypeError, AttributeError):
+            raise self.make_garbled_error("results of another form", "unknown") from None
+        if len(results) != count:
+            raise self.make_garbled_error(f"{len(results)} results for {count} calls", "unknown")
+        return results
+
+    def make_garbled_error(self, what: str, effect: Effect = "none") -> Unavailable:
+        """The error for a successful response that does not conform to the API."""
+        return Unavailable(
+            f"{self.url} answered with {what}; it is not a toolyard server, or a proxy changed the response",
+            retryable=False,
+            effect=effect,
+        )
+
+    def with_timeout(self, seconds: float | None) -> Self:
+        """The same connections with another default timeout, if one is given."""
+        wire = copy.copy(self)
+        wire.timeout = self.timeout if seconds is None else seconds
+        return wire
 
     async def _send_repeatedly(self, send: Callable[..., Awaitable[Incoming]], seconds: float) -> tuple[Incoming, bool]:
         """The response, and whether an earlier attempt may have arrived as well."""
