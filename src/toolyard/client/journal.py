@@ -12,8 +12,8 @@ import msgspec
 
 from toolyard.calls.call_log import CallFilter, CallRow
 from toolyard.client.wire import API, ServerWire, make_refusal_error
+from toolyard.links.http.events import EventReader
 from toolyard.links.http.messages import Incoming
-from toolyard.links.mcp.web import EventReader
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import ToolFailed, Unavailable
@@ -86,8 +86,7 @@ class RemoteJournal:
             if failures > self._wire.retries or not fault.info.retryable:
                 raise fault
             await asyncio.sleep(backoff_delay(failures, reader.retry or self._wire.retry_delay))
-            last_id, reader = reader.last_id, EventReader(_LONGEST_EVENT)
-            reader.last_id = last_id
+            reader.restart()
 
     def events(self, after: str | None = None) -> Iterator[RemoteEvent]:
         """`aevents` for threads; blocks until the next event."""
@@ -120,10 +119,8 @@ class RemoteJournal:
                 yield None
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
-                    # Feed single lines, so that the reader's last id belongs to the event.
-                    for line in chunk.splitlines(keepends=True):
-                        for event in reader.feed(line):
-                            yield RemoteEvent(reader.last_id, event.name, self._read_about(event.data))
+                    for event in reader.feed(chunk):
+                        yield RemoteEvent(event.id, event.name, self._read_about(event.data))
 
     def _read_about(self, data: bytes) -> dict[str, Any]:
         try:

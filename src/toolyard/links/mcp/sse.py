@@ -7,10 +7,11 @@ import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from toolyard.links.http.events import EventReader, ServerSentEvent
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SessionLostError, status_of
 from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
-from toolyard.links.mcp.web import EventReader, ServerSentEvent, Web, WebWire
+from toolyard.links.mcp.web import Web, WebWire
 from toolyard.model.errors import CallError, Denied, ToolFailed, Unavailable
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from toolyard.dialects.mcp_protocol import LISTEN
+from toolyard.links.http.events import EventReader, ServerSentEvent
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import (
     RequestRefused,
@@ -22,7 +23,7 @@ from toolyard.links.mcp.errors import (
 )
 from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request, reply_of
-from toolyard.links.mcp.web import EventReader, ServerSentEvent, Web, WebWire
+from toolyard.links.mcp.web import Web, WebWire
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
 
