@@ -11,7 +11,7 @@ from links.mcp.conftest import in_seconds, raw_server, text_of
 from links.mcp.test_sse import SseServer
 from links.mcp.test_streamable import at
 from links.mcp.web_server import WebServer, event, reply_event, stream, text
-from toolyard.links.mcp.connection import MOST, Notices
+from toolyard.links.mcp.notices import MAX_QUEUED, Notices
 from toolyard.loop.home import home_loop, link_loop
 from toolyard.model.bindings import McpServer
 from toolyard.model.call import LogLine, Progress
@@ -100,6 +100,11 @@ def test_an_answer_does_not_wait_for_ever_and_nothing_is_told_after_it(server, l
     assert seen == [1.0]
 
 
+async def finish(notices):
+    async with notices:
+        pass
+
+
 def test_too_many_notices_drop_the_eldest():
     go_on, seen = threading.Event(), []
 
@@ -111,15 +116,15 @@ def test_too_many_notices_drop_the_eldest():
     notices(LogLine("first"))
     until(lambda: not notices._waiting)  # it is being told
     notices(LogLine("dropped"))
-    for number in range(MOST + 9):
+    for number in range(MAX_QUEUED + 9):
         notices(Progress(float(number)))
     go_on.set()
-    asyncio.run(notices.told(10))
-    assert seen == [LogLine("first"), *(Progress(float(number)) for number in range(9, MOST + 9))]
+    asyncio.run(finish(notices))
+    assert seen == [LogLine("first"), *(Progress(float(number)) for number in range(9, MAX_QUEUED + 9))]
     notices(Progress(1.0))  # too late
-    for _ in range(MOST + 1):
+    for _ in range(MAX_QUEUED + 1):
         notices(LogLine("more"))
-    assert len(seen) == 1 + MOST
+    assert len(seen) == 1 + MAX_QUEUED
 
 
 def test_the_loop_of_links_waits_for_nobody():

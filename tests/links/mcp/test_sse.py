@@ -10,7 +10,7 @@ from waiting import SOON, until
 from links.fake_server import FakeServer, whole
 from links.mcp.conftest import SECRET, in_seconds, text_of
 from links.mcp.web_server import chunk, event, result, text
-from toolyard.links.mcp.connection import Candidate, candidates
+from toolyard.links.mcp.finder import Candidate, candidates
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallTimeout, Denied, Interrupted, ToolFailed, Unavailable
 

@@ -1,43 +1,33 @@
-"""`Connection`: a server after the handshake, until it is lost: tool calls and pages of the tool list.
-
-`Notices` deliver the server's messages during a call: in other threads, in order, and before the call returns. `Finder`
-connects to a server and performs the handshake, and remembers the way that worked.
-"""
+"""`Connection`: a server after the handshake, until it is lost: tool calls and pages of the tool list."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from toolyard.dialects.mcp_protocol import LISTEN, LOG_LEVEL
 from toolyard.dialects.telemetry import carry_trace, describe_result, describe_tool, measure_request
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken, unanswered
+from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
-from toolyard.links.mcp.handshake import Agreement, ChokedError, Handshake, envelope
-from toolyard.links.mcp.peer import Lost, McpReply, McpWire, Peer, Request
-from toolyard.links.mcp.sse import SseWire
-from toolyard.links.mcp.stdio import StdioWire
-from toolyard.links.mcp.streamable import StreamableWire
-from toolyard.links.mcp.web import Web
+from toolyard.links.mcp.handshake import Agreement, envelope
+from toolyard.links.mcp.notices import Notices
+from toolyard.links.mcp.peer import McpReply
+from toolyard.links.mcp.wire import McpWire, Request
 from toolyard.loop.pacing import backoff_delay
-from toolyard.loop.threads import Threads
-from toolyard.model.bindings import McpServer
-from toolyard.model.call import Notice, Notify
-from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed, Unavailable
+from toolyard.model.call import Notify
+from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
 
 _FIRST_PAUSE = 0.05
 _FIRST_RESUBSCRIBE = 0.25
 _LONGEST_PAUSE = 30.0
 _LONGEST_WAIT = 1.0
+_CANCEL_SECONDS = 5.0
 _SERVER_FAULT = 500
 _log = logging.getLogger("toolyard.mcp")
 
@@ -59,68 +49,12 @@ class ToolsCall(msgspec.Struct, frozen=True):
     """True if the tool only runs as a task, a feature of protocol versions before 2026."""
 
 
-MOST = 256
-"""Maximum number of queued notices for one call."""
-PATIENCE = 5.0
-"""Maximum seconds that a result is delayed while notices are delivered."""
-TELLERS = Threads(32, "toolyard-mcp-notices")
-"""Threads that deliver notices."""
-
-
-class Notices:
-    """Delivers notices to one caller in order. If the queue is full, the oldest ones are dropped."""
-
-    def __init__(self, notify: Notify) -> None:
-        self._notify = notify
-        self._lock = threading.Lock()
-        self._waiting: deque[Notice] = deque(maxlen=MOST)
-        self._runner: Future[None] | None = None
-        self._is_over = False
-
-    def __call__(self, notice: Notice) -> None:
-        """Queue a notice."""
-        with self._lock:
-            if self._is_over:
-                return
-            self._waiting.append(notice)
-            if self._runner is None or self._runner.done():
-                self._runner = TELLERS.submit(self._tell)
-
-    async def told(self, seconds: float) -> None:
-        """Wait until all notices are delivered, at most so many seconds; then close."""
-        runner = self._runner
-        if runner is not None and not runner.done():
-            await asyncio.wait({asyncio.wrap_future(runner)}, timeout=max(seconds, 0.0))
-        self.close()
-
-    def close(self) -> None:
-        """Deliver nothing more."""
-        with self._lock:
-            self._is_over = True
-            self._waiting.clear()
-            runner = self._runner
-        if runner is not None and not runner.done():
-            TELLERS.give_up(runner)
-
-    def _tell(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._runner = None
-                    return
-                notice = self._waiting.popleft()
-            try:
-                self._notify(notice)
-            except Exception:  # noqa: BLE001 - somebody else's code, and the call goes on
-                _log.warning("the progress handler of a call failed", exc_info=True)
-
-
 class Connection:
     """Sends requests in the form of the protocol version that was agreed on."""
 
-    def __init__(self, wire: McpWire, peer: Peer, agreement: Agreement, capabilities: dict[str, Any]) -> None:
+    def __init__(self, wire: McpWire, agreement: Agreement, capabilities: dict[str, Any]) -> None:
         self.wire = wire
-        self.peer = peer
+        self.peer = wire.peer
         self.agreement = agreement
         self._envelope = envelope(capabilities, agreement.version) if agreement.modern else {}
         self._listens = False
@@ -129,17 +63,8 @@ class Connection:
         """The raw result of a tool, after input requests of the server were answered and notices delivered."""
         if call.notify is None:
             return await self._call_in_rounds(call, None)
-        notices = Notices(call.notify)
-        try:
-            try:
-                result = await self._call_in_rounds(call, notices)
-            except CallError:
-                await notices.told(_notice_seconds(call.deadline))
-                raise
-            await notices.told(_notice_seconds(call.deadline))
-            return result
-        finally:
-            notices.close()
+        async with Notices(call.notify, call.deadline) as notices:
+            return await self._call_in_rounds(call, notices)
 
     async def _call_in_rounds(self, call: ToolsCall, notify: Notify | None) -> dict[str, Any]:
         headers: Headers = ()
@@ -201,7 +126,6 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close the connection."""
-        await self.peer.aclose()
         await self.wire.aclose()
 
     async def _call_once(
@@ -217,8 +141,8 @@ class Connection:
             params["_meta"] = meta
         request = Request(number, "tools/call", params, deadline, notify, headers)
         self.peer.calls[number] = notify
-        with measure_request("client", "tools/call") as told:
-            told |= describe_tool(params["name"])
+        with measure_request("client", "tools/call") as measured:
+            measured |= describe_tool(params["name"])
             try:
                 reply = await self.wire.request(request)
                 if "task" in params:
@@ -227,7 +151,7 @@ class Connection:
                 del self.peer.calls[number]
             if not isinstance(reply.result, dict):
                 raise ToolFailed(f"{self.peer.name} answered with something that is no result of a tool")
-            told |= describe_result(reply.result)
+            measured |= describe_result(reply.result)
         return reply.result
 
     async def _finish_task(self, reply: McpReply, deadline: float | None) -> McpReply:
@@ -246,7 +170,7 @@ class Connection:
 
     async def _cancel_task(self, about: dict[str, Any]) -> None:
         with suppress(CallError):
-            await self._send_request("tasks/cancel", about, asyncio.get_running_loop().time() + PATIENCE)
+            await self._send_request("tasks/cancel", about, asyncio.get_running_loop().time() + _CANCEL_SECONDS)
 
     async def _send_request(self, method: str, params: dict[str, Any] | None, deadline: float | None) -> McpReply:
         headers = modern_headers(self.agreement.version, method) if self.agreement.modern else ()
@@ -298,157 +222,3 @@ class Connection:
             failures = 0 if loop.time() - begun > _LONGEST_PAUSE else failures + 1
             await asyncio.sleep(backoff_delay(failures + 1, _FIRST_RESUBSCRIBE, _LONGEST_PAUSE))
             self.peer.changed()  # notifications in between were missed
-
-
-def _notice_seconds(deadline: float | None) -> float:
-    """Seconds to wait for the delivery of notices after the result has arrived."""
-    return PATIENCE if deadline is None else min(PATIENCE, (deadline - asyncio.get_running_loop().time()) / 2)
-
-
-_REFUSALS = frozenset({401, 403})
-_SHARE = 0.6
-"""The part of the remaining time for one candidate while there are others to try."""
-
-Way = Literal["http", "sse"]
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A possible URL of the server, with its transport."""
-
-    way: Way
-    url: str
-
-
-class Finder:
-    """Connects to one server; `make_peer` creates a peer for each attempt."""
-
-    def __init__(
-        self,
-        server: McpServer,
-        capabilities: dict[str, Any],
-        make_peer: Callable[[], Peer],
-        web: Callable[[], Web],
-        background: Callable[[Coroutine[Any, Any, None]], object],
-    ) -> None:
-        self._server = server
-        self._capabilities = capabilities
-        self._make_peer = make_peer
-        self._web = web
-        self._background = background
-        self._old_only = False
-        self._known: Candidate | None = None
-
-    async def find(self, deadline: float, lost: Callable[[McpWire, CallError], None]) -> Connection:
-        """A connection after the handshake; `CallError` if none can be made in time."""
-        if self._server.transport == "stdio" or self._server.url is None:
-            return await self._process(deadline, lost)
-        if self._known is not None:
-            try:
-                return await self._connect_at(self._known, deadline, lost)
-            except CallError as error:
-                if not status_of(error) or status_of(error) in _REFUSALS or len(candidates(self._server)) == 1:
-                    raise
-                self._known = None
-        return await self._find_address(deadline, lost)
-
-    async def _process(self, deadline: float, lost: Callable[[McpWire, CallError], None]) -> Connection:
-        def make() -> tuple[StdioWire, Peer]:
-            peer = self._make_peer()
-            wire = StdioWire(self._server, peer, lambda fault: lost(wire, fault))
-            return wire, peer
-
-        began_old = self._old_only
-        if not began_old:
-            wire, peer = make()
-            try:
-                return await self._agree_over(wire, peer, deadline, old_only=False)
-            except ChokedError:
-                self._old_only = True
-        wire, peer = make()
-        try:
-            return await self._agree_over(wire, peer, deadline, old_only=True)
-        except CallError:
-            # The probe may have used up the time, so the next attempt starts without it.
-            self._old_only = not began_old
-            raise
-
-    async def _find_address(self, deadline: float, lost: Callable[[McpWire, CallError], None]) -> Connection:
-        places = candidates(self._server)
-        failures: list[CallError] = []
-        loop = asyncio.get_running_loop()
-        for position, candidate in enumerate(places):
-            left = deadline - loop.time()
-            end = deadline if position == len(places) - 1 else loop.time() + left * _SHARE
-            try:
-                found = await self._connect_at(candidate, end, lost)
-            except CallError as error:
-                status = status_of(error)
-                if status in _REFUSALS or isinstance(error, Denied) or (isinstance(error, Unavailable) and not status):
-                    raise  # the other candidates on the same server would fail too
-                failures.append(error)
-                continue
-            self._known = candidate
-            return found
-        # The first candidate is the URL as given, whose error is the most informative.
-        raise failures[0]
-
-    async def _connect_at(
-        self, candidate: Candidate, deadline: float, lost: Callable[[McpWire, CallError], None]
-    ) -> Connection:
-        peer = self._make_peer()
-        wire: McpWire
-        report: Lost = lambda fault: lost(wire, fault)  # noqa: E731 - the wire and this callback refer to each other
-        if candidate.way == "http":
-            wire = StreamableWire(self._web(), candidate.url, peer, report)
-        else:
-            wire = SseWire(self._web(), candidate.url, peer, report)
-        try:
-            return await self._agree_over(wire, peer, deadline, old_only=candidate.way == "sse")
-        except ChokedError as error:
-            raise error.fault from None
-        except SessionLostError:
-            raise Unavailable(f"{peer.name} forgets our session at once") from None
-
-    async def _agree_over(self, wire: McpWire, peer: Peer, deadline: float, *, old_only: bool) -> Connection:
-        done = False
-        try:
-            async with asyncio.timeout_at(deadline):
-                await wire.open()
-                handshake = Handshake(wire, peer, self._capabilities, deadline)
-                agreement: Agreement = await (handshake.initialize() if old_only else handshake.agree())
-            done = True
-        except TimeoutError:
-            raise unanswered(peer.name, peer.limits.connect_seconds) from None
-        finally:
-            if not done:
-                self._background(_close_quietly(peer, wire))
-        return Connection(wire, peer, agreement, self._capabilities)
-
-
-def candidates(server: McpServer) -> list[Candidate]:
-    """The URLs and transports to try, in order."""
-    url = server.url or ""
-    if server.transport == "http":
-        return [Candidate("http", url)]
-    if server.transport == "sse":
-        return [Candidate("sse", url)]
-    path, mark, query = url.partition("?")
-    bare = path.rstrip("/")
-
-    def below(part: str) -> str:
-        return f"{bare}{part}{mark}{query}"
-
-    if bare.endswith("/sse"):
-        return [Candidate("sse", url), Candidate("http", url)]
-    found = [Candidate("http", url)]
-    if not bare.endswith("/mcp"):
-        found.append(Candidate("http", below("/mcp")))
-    found.append(Candidate("sse", url))
-    if not bare.endswith("/mcp"):
-        found.append(Candidate("sse", below("/sse")))
-    return found
-
-
-async def _close_quietly(peer: Peer, wire: McpWire) -> None:
-    await peer.aclose()
-    await wire.aclose()

@@ -21,7 +21,8 @@ from toolyard.dialects.mcp_protocol import (
 )
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, status_of, unanswered
 from toolyard.links.mcp.framing import modern_headers
-from toolyard.links.mcp.peer import McpReply, McpWire, Peer, Request
+from toolyard.links.mcp.peer import McpReply
+from toolyard.links.mcp.wire import McpWire, Request
 from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
 
 _KNOWN = ", ".join((*HANDSHAKE, STATELESS))
@@ -62,9 +63,9 @@ def envelope(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str
 class Handshake:
     """One handshake over an open wire."""
 
-    def __init__(self, wire: McpWire, peer: Peer, capabilities: dict[str, Any], deadline: float) -> None:
+    def __init__(self, wire: McpWire, capabilities: dict[str, Any], deadline: float) -> None:
         self._wire = wire
-        self._peer = peer
+        self._peer = wire.peer
         self._capabilities = capabilities
         self._deadline = deadline
 

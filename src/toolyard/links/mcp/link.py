@@ -15,10 +15,12 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from toolyard.links.mcp.connection import Connection, Finder, ToolsCall
+from toolyard.links.mcp.connection import Connection, ToolsCall
 from toolyard.links.mcp.errors import SessionLostError, again, credentials_of, harmless, late, secrets_of, unreached
-from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
+from toolyard.links.mcp.finder import Finder
+from toolyard.links.mcp.peer import Handlers, LinkLimits, Peer
 from toolyard.links.mcp.web import Web
+from toolyard.links.mcp.wire import McpWire
 from toolyard.loop.home import link_loop
 from toolyard.loop.pacing import ReconnectBackoff
 from toolyard.loop.threads import keep_alive, reset_after_fork
@@ -123,7 +125,9 @@ class McpLink(Closing):
         self._keeper: asyncio.Task[None] | None = None
         self._web = self._new_web()
         self._backoff = self._new_backoff()
-        self._finder = Finder(server, handlers.capabilities(), self._make_peer, self._make_web, self._background)
+        self._finder = Finder(
+            server, handlers.capabilities(), self._make_peer, self._make_web, self._lose_connection, self._background
+        )
         self._lock = threading.Lock()
         self._watchers: list[Watcher] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -267,7 +271,7 @@ class McpLink(Closing):
         words = ("waiting for %s to %s, up to %g s (connect_timeout)", self.server.name, done)
         notice = loop.call_later(_PATIENT_SILENCE, _log.warning, *words, self.limits.connect_seconds)
         try:
-            connection = await self._finder.find(deadline, self._lose_connection)
+            connection = await self._finder.find(deadline)
         except CallError as error:
             self._attempt = None
             self._go_down(unreached(error))

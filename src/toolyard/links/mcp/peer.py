@@ -1,7 +1,6 @@
 """`Peer`: the parts of a connection that do not depend on the transport.
 
-`LinkLimits` bound what a server may cost, `Handlers` answer its requests. `Mailbox` assigns responses to requests if
-all of them arrive on one stream.
+`LinkLimits` bound what a server may cost, `Handlers` answer its requests.
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from toolyard.dialects.mcp_protocol import DECLINED, INTERNAL_ERROR, LEVELS, LIST_CHANGED, LISTEN, METHOD_NOT_FOUND
+from toolyard.dialects.mcp_protocol import DECLINED, INTERNAL_ERROR, LEVELS, LIST_CHANGED, METHOD_NOT_FOUND
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import SessionLostError, late, refused, too_large, unreadable
-from toolyard.links.mcp.framing import Id, JsonRpcMessage, UnreadableError
+from toolyard.links.mcp.errors import refused
+from toolyard.links.mcp.framing import Id, JsonRpcMessage
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, await_future
 from toolyard.model.call import LogLine, Notify, Progress
-from toolyard.model.errors import CallError, CallTimeout, Denied, Interrupted, Unavailable
-from toolyard.parsing.lines import SkippedLine
+from toolyard.model.errors import CallError, Denied
 from toolyard.words.redactor import Redactor, echoes_of
 
 Handler = Callable[[dict[str, Any]], Any]
@@ -98,9 +96,6 @@ _SHOWN = 2000
 _BETWEEN_CHANGES = 0.1
 """Minimum seconds between two notifications of changed tools."""
 
-Lost = Callable[[CallError], None]
-"""Told once when a server no longer exists."""
-
 Answer = Callable[[bytes], None]
 """Sends the response to a request of the server; must not block."""
 
@@ -111,60 +106,6 @@ class McpReply(msgspec.Struct, frozen=True):
     result: Any
     size: int
     """Bytes of the message."""
-
-
-class Request(msgspec.Struct):
-    """One request to the server."""
-
-    number: int
-    method: str
-    params: dict[str, Any] | None
-    deadline: float | None = None
-    """In the loop's time, which is that of `time.monotonic`."""
-    notify: Notify | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    cancellable: bool = True
-    sent: bool = False
-    """Whether any part of it may have been sent."""
-    answered: bool = False
-    """Whether the server has responded to it."""
-    seconds: float | None = None
-    """Total time for the request, computed from the deadline."""
-
-    def __post_init__(self) -> None:
-        """Compute the total time, which starts now."""
-        if self.deadline is not None:
-            self.seconds = self.deadline - time.monotonic()
-
-    def encoded(self) -> bytes:
-        """The encoded message."""
-        return framing.request(self.number, self.method, self.params)
-
-
-class McpWire(Protocol):
-    """A transport to a server: a process or a URL. Errors are `CallError`s."""
-
-    async def open(self) -> None:
-        """Start or reach the server."""
-
-    async def request(self, request: Request) -> McpReply:
-        """Send a request and return the response. If it is cancelled or times out, the server is notified."""
-
-    def has_read(self) -> bool:
-        """False if the server has certainly not read everything that it was sent, so it is still starting."""
-        return True
-
-    def tell(self, data: bytes) -> None:
-        """Send a notification or a response in the background, without reporting whether it arrives."""
-
-    async def post(self, data: bytes, version: str) -> None:
-        """Send the notification that ends a handshake, and use that version from now on."""
-
-    def listen(self) -> None:
-        """Start receiving the server's own messages, if that takes more than a connection."""
-
-    async def aclose(self) -> None:
-        """Close the connection to the server."""
 
 
 class Peer:
@@ -238,6 +179,13 @@ class Peer:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def read_reply(self, message: JsonRpcMessage, size: int) -> McpReply:
+        """The reply in a response of so many bytes; raises if the response is an error."""
+        error: Any = message.error
+        if error is not msgspec.UNSET and error is not None:
+            raise refused(self.name, error, self.redactor)
+        return McpReply(message.result, size)
 
     async def fulfil(self, handler: Handler, params: dict[str, Any]) -> Any:
         """Run a handler. As user code, it runs on the home loop or in a thread, so that it cannot block this loop."""
@@ -339,107 +287,3 @@ def _number(value: Any) -> float | None:
 
 async def _await_result(result: Any) -> Any:
     return await result
-
-
-class Mailbox:
-    """The pending requests of one connection."""
-
-    def __init__(self, peer: Peer, answer: Answer) -> None:
-        self._peer = peer
-        self._answer = answer
-        self._waiting: dict[int, tuple[Request, asyncio.Future[McpReply]]] = {}
-        self._last_words = ""
-        self.ended: str | None = None
-        """How the connection ended; None while it is open."""
-
-    async def exchange(self, request: Request, send: Callable[[Request, asyncio.Future[McpReply]], None]) -> McpReply:
-        """Send a request and wait for its response; on cancellation or timeout, the server is notified."""
-        if len(self._waiting) >= self._peer.limits.max_pending:
-            raise Unavailable(f"{self._peer.name} has {len(self._waiting)} requests to answer already")
-        future: asyncio.Future[McpReply] = asyncio.get_running_loop().create_future()
-        self._waiting[request.number] = (request, future)
-        try:
-            send(request, future)
-            async with asyncio.timeout_at(request.deadline):
-                return await future
-        except (TimeoutError, CallTimeout, asyncio.CancelledError) as error:
-            if request.cancellable and request.sent:
-                self._answer(framing.cancellation(request.number))
-            if isinstance(error, TimeoutError):
-                raise late(self._peer.name, request.seconds, "unknown" if request.sent else "none") from None
-            raise
-        finally:
-            del self._waiting[request.number]
-            if future.done() and not future.cancelled():
-                future.exception()  # retrieved, even if the request could not be sent
-
-    def is_busy_before(self, request: Request) -> bool:
-        """Whether a request that was sent earlier is pending, so that the server may be working on that."""
-        return any(number < request.number for number in self._waiting)
-
-    def deliver(self, data: bytes, fault: CallError | None = None) -> bool:
-        """Handle one message from the stream; False if it is none. With a `fault`, it only fails the request."""
-        try:
-            found = framing.read(data, self._peer.limits.max_depth)
-        except UnreadableError:
-            self._fail_lost_answer(data, data, unreadable(self._peer.name))
-            return False
-        for message in found:
-            if message.is_response:
-                self._settle_request(message, len(data), fault)
-            elif fault is None:
-                self._peer.receive(message, self._answer)
-        return any(message.is_response or message.method for message in found)
-
-    def skipped(self, line: SkippedLine) -> None:
-        """Handle a message that was too long to keep."""
-        self._fail_lost_answer(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
-
-    def end(self, how: str, last_words: str = "") -> None:
-        """Fail all pending requests; no more messages will come."""
-        if self.ended is None:
-            self.ended, self._last_words = how, last_words
-        for request, future in self._waiting.values():
-            if not future.done():
-                future.set_exception(self._explain_end(request))
-
-    def refuse_late(self, request: Request) -> Exception:
-        """The exception for a request after the end: nothing was sent, so most can be sent on the next connection."""
-        return SessionLostError() if request.cancellable else self._explain_end(request)
-
-    def _explain_end(self, request: Request) -> CallError:
-        if request.sent:
-            return Interrupted(f"{self._peer.name} {self.ended or 'ended'} before it answered{self._last_words}")
-        return Unavailable(f"{self._peer.name} {self.ended or 'ended'}{self._last_words}")
-
-    def _settle_request(self, message: JsonRpcMessage, size: int, fault: CallError | None) -> None:
-        _, future = self._waiting.get(message.id, (None, None)) if isinstance(message.id, int) else (None, None)
-        if future is None or future.done():
-            return
-        try:
-            if fault is not None:
-                raise fault
-            future.set_result(reply_of(self._peer, message, size))
-        except CallError as error:
-            future.set_exception(error)
-        except Exception:  # noqa: BLE001 - one unexpected response must not end the connection
-            _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
-            future.set_exception(unreadable(self._peer.name))
-
-    def _fail_lost_answer(self, head: bytes, tail: bytes, fault: CallError) -> None:
-        """Fail the request that an unreadable message responds to; if its id is unknown, the only pending one."""
-        number = framing.guess_id(head, tail)
-        waiting = None if number is None else self._waiting.get(number)
-        if number is None and framing.looks_like_one(head, tail):
-            likely = [item for item in self._waiting.values() if item[0].method != LISTEN]
-            waiting = likely[0] if len(likely) == 1 else None
-        if waiting is not None and not waiting[1].done():
-            waiting[1].set_exception(fault)
-
-
-def reply_of(peer: Peer, message: JsonRpcMessage, size: int) -> McpReply:
-    """The reply from a response; raises if the response is an error."""
-    error: Any = message.error
-    if error is not msgspec.UNSET and error is not None:
-        raise refused(peer.name, error, peer.redactor)
-    return McpReply(message.result, size)

@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING
 from toolyard.links.http.events import EventReader, ServerSentEvent
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SessionLostError, status_of
-from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
+from toolyard.links.mcp.peer import McpReply, Peer
 from toolyard.links.mcp.web import Web, WebWire
+from toolyard.links.mcp.wire import Lost, Mailbox, Request
 from toolyard.model.errors import CallError, Denied, ToolFailed, Unavailable
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
 
-_JSON = (("content-type", "application/json"),)
 _EVENTS = (("accept", "text/event-stream"),)
 _SUCCESS = 200
-_LAST_SUCCESS = 299
-_SMALL_SECONDS = 30.0
 _GONE = frozenset({404, 410})
 _log = logging.getLogger("toolyard.mcp")
 
 
 class SseWire(WebWire):
     """A connection over one SSE stream, until the stream ends."""
+
+    accept = (("content-type", "application/json"),)
+    post_seconds = 30.0
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         super().__init__(web, url, peer, lost)
@@ -37,7 +38,7 @@ class SseWire(WebWire):
     async def open(self) -> None:
         """Open the stream and wait for the URL that requests are posted to."""
         self._endpoint = asyncio.get_running_loop().create_future()
-        self._peer.start(self._read_stream())
+        self.peer.start(self._read_stream())
         await self._endpoint
 
     async def request(self, request: Request) -> McpReply:
@@ -49,20 +50,17 @@ class SseWire(WebWire):
         if self._mailbox.ended is None:
             super().tell(data)
 
-    def listen(self) -> None:
-        """Nothing to do: the stream carries all messages."""
-
     async def aclose(self) -> None:
         """Close the stream."""
         self._mailbox.end("was closed")
-        await self._peer.aclose()
+        await self.peer.aclose()
 
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         data = request.encoded()
         if self._mailbox.ended is not None:
             raise self._mailbox.refuse_late(request)
         request.sent = True
-        self._peer.start(self._send_request(data, request, future))
+        self.peer.start(self._send_request(data, request, future))
 
     async def _send_request(self, data: bytes, request: Request, future: asyncio.Future[McpReply]) -> None:
         try:
@@ -77,52 +75,37 @@ class SseWire(WebWire):
             elif not future.done():
                 future.set_exception(error)
 
-    async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
-        if deadline is None:
-            deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
+    @property
+    def post_url(self) -> str:
+        """The address that the server named on the stream."""
         assert self._endpoint is not None
-        headers = _JSON if self.version is None else (*_JSON, ("mcp-protocol-version", self.version))
-        for attempt in range(2):
-            outgoing = self._web.outgoing("POST", self._endpoint.result(), headers, data, deadline)
-            async with self._web.client.astream(outgoing) as flow:
-                if flow.status <= _LAST_SUCCESS:
-                    return
-                if not (attempt == 0 and await self._web.answers_to(flow)):
-                    raise (await self._failure(flow))[0]
+        return self._endpoint.result()
 
     async def _read_stream(self) -> None:
         """Read the stream until it ends."""
         try:
-            renewed = False
-            while True:
-                async with self._web.client.astream(self._web.outgoing("GET", self.url, _EVENTS)) as flow:
-                    if not renewed and await self._web.answers_to(flow):
-                        renewed = True
-                        continue
-                    await self._read_events(flow)
-                    break
-            fault: CallError = Unavailable(f"the stream of {self._peer.name} has ended")
+            async with self._web.open("GET", self.url, _EVENTS) as answer:
+                await self._take_events(answer)
+            fault: CallError = Unavailable(f"the stream of {self.peer.name} has ended")
         except CallError as error:
             fault = error
         except Exception as error:  # noqa: BLE001 - a bug here must not leave all callers waiting
-            _log.warning("reading the stream of %s failed unexpectedly", self._peer.name, exc_info=True)
-            fault = Unavailable(f"reading the stream of {self._peer.name} failed: {type(error).__name__}")
+            _log.warning("reading the stream of %s failed unexpectedly", self.peer.name, exc_info=True)
+            fault = Unavailable(f"reading the stream of {self.peer.name} failed: {type(error).__name__}")
         self._end_stream(fault)
 
-    async def _read_events(self, flow: StreamedAnswer) -> None:
-        if flow.status != _SUCCESS:
-            raise (await self._failure(flow))[0]
-        if not flow.header("content-type").lower().startswith("text/event-stream"):
+    async def _take_events(self, answer: StreamedAnswer) -> None:
+        if answer.status != _SUCCESS:
+            raise (await self._failure(answer))[0]
+        if not answer.header("content-type").lower().startswith("text/event-stream"):
             raise ToolFailed(
-                f"{self._peer.name} answers with no event stream", effect="none", details={"status": flow.status}
+                f"{self.peer.name} answers with no event stream", effect="none", details={"status": answer.status}
             )
-        reader = EventReader(self._peer.limits.max_message_bytes)
-        async with aclosing(flow.chunks()) as chunks:
-            async for chunk in chunks:
-                for event in reader.feed(chunk):
+        reader = EventReader(self.peer.limits.max_message_bytes)
+        async with aclosing(self._read_events(answer, reader)) as pieces:
+            async for events in pieces:
+                for event in events:
                     self._take_event(event)
-                if pause := self._peer.pause():
-                    await asyncio.sleep(pause)
 
     def _take_event(self, event: ServerSentEvent) -> None:
         assert self._endpoint is not None
@@ -139,7 +122,7 @@ class SseWire(WebWire):
         here = read_url(self.url)
         there = here.redirected(data.decode("latin-1").strip())
         if there.origin != here.origin:
-            raise Denied(f"{self._peer.name} wants its requests at another origin, which is not followed")
+            raise Denied(f"{self.peer.name} wants its requests at another origin, which is not followed")
         return there.url
 
     def _end_stream(self, fault: CallError) -> None:
@@ -148,4 +131,4 @@ class SseWire(WebWire):
             return
         if self._mailbox.ended is None:
             self._mailbox.end("has ended its stream")
-            self._lost(Unavailable(f"{self._peer.name} has ended its stream"))
+            self._lost(self, Unavailable(f"{self.peer.name} has ended its stream"))

@@ -19,7 +19,8 @@ from pathlib import Path
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import late, split
 from toolyard.links.mcp.framing import SplitMessage
-from toolyard.links.mcp.peer import Lost, Mailbox, McpReply, Peer, Request
+from toolyard.links.mcp.peer import McpReply, Peer
+from toolyard.links.mcp.wire import Lost, Mailbox, McpWire, Request
 from toolyard.loop.threads import keep_alive
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallTimeout, Unavailable
@@ -36,7 +37,7 @@ _CHILDREN: set[Child] = set()
 
 
 class Child:
-    """A child process that leads its own process group."""
+    """A child process that leads its own process group. It is ended at the latest when this process exits."""
 
     def __init__(self, transport: asyncio.SubprocessTransport) -> None:
         self.transport = transport
@@ -44,6 +45,9 @@ class Child:
         self.exited = asyncio.Event()
         if transport.get_returncode() is not None:
             self.exited.set()  # before anybody could be notified
+        if not _CHILDREN:
+            atexit.register(_end_all)
+        _CHILDREN.add(self)
 
     async def end(self, seconds: float) -> None:
         """Wait for it to exit, then send SIGTERM, then SIGKILL; finally end the rest of its group."""
@@ -60,6 +64,9 @@ class Child:
                 await asyncio.sleep(_STEP)
             self.signal(signal.SIGKILL)
         self.transport.close()
+        _CHILDREN.discard(self)
+        if not _CHILDREN:
+            atexit.unregister(_end_all)
 
     def signal(self, number: int) -> bool:
         """Send a signal to the whole group; False if the group is empty."""
@@ -82,20 +89,6 @@ def abandon() -> None:
                     file.close()
     _CHILDREN.clear()
     atexit.unregister(_end_all)
-
-
-def remember(child: Child) -> None:
-    """Register a child to be ended when this process exits."""
-    if not _CHILDREN:
-        atexit.register(_end_all)
-    _CHILDREN.add(child)
-
-
-def forget(child: Child) -> None:
-    """Unregister a child that has ended."""
-    _CHILDREN.discard(child)
-    if not _CHILDREN:
-        atexit.unregister(_end_all)
 
 
 def _end_all() -> None:
@@ -122,13 +115,12 @@ _SHOWN_LINES, _SHOWN_WIDTH = 12, 200
 """Limits of stderr in a log message; the last lines are kept, since they state the cause of an error."""
 
 
-class StdioWire(asyncio.SubprocessProtocol):
+class StdioWire(McpWire, asyncio.SubprocessProtocol):
     """A connection to one process, for its lifetime. The loop calls the protocol methods."""
 
     def __init__(self, server: McpServer, peer: Peer, lost: Lost) -> None:
+        super().__init__(peer, lost)
         self._server = server
-        self._peer = peer
-        self._lost = lost
         self._mailbox = Mailbox(peer, self.tell)
         self._reader = LineReader(peer.limits.max_message_bytes)
         self._split = SplitMessage(peer.limits.max_message_bytes)
@@ -162,7 +154,6 @@ class StdioWire(asyncio.SubprocessProtocol):
         except (OSError, ValueError) as error:
             raise Unavailable(_not_started(server, error), retryable=False) from None
         self._child = Child(transport)
-        remember(self._child)
         stdin = transport.get_pipe_transport(_STDIN)
         assert isinstance(stdin, asyncio.WriteTransport)
         self._stdin = stdin
@@ -182,7 +173,7 @@ class StdioWire(asyncio.SubprocessProtocol):
             return reply
         except CallTimeout:
             if request.cancellable and (self._silence is None or self._silence.done()):
-                self._silence = self._peer.start(self._end_if_silent(request))
+                self._silence = self.peer.start(self._end_if_silent(request))
             raise
         finally:
             if failed and self._log_timer is None and self._mailbox.ended is None:
@@ -221,28 +212,25 @@ class StdioWire(asyncio.SubprocessProtocol):
         """Send the notification that ends a handshake."""
         self.tell(data)
 
-    def listen(self) -> None:
-        """Nothing to do: the pipe carries all messages."""
-
     async def aclose(self) -> None:
         """End the process and everything it started."""
+        await self.peer.aclose()
         self._over.set()
         self._mailbox.end("was closed")
         if self._child is not None:
             if self._stdin is not None:
                 self._stdin.close()
-            await self._child.end(self._peer.limits.close_seconds)
+            await self._child.end(self.peer.limits.close_seconds)
             if self._log_timer is not None:
                 self._log_timer.cancel()
                 self._log_stderr()
-            forget(self._child)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Handle bytes from one of the pipes."""
         if fd == _STDERR:
             for kept in (self._tail, self._unlogged):
                 kept += data
-                del kept[: -self._peer.limits.stderr_bytes]
+                del kept[: -self.peer.limits.stderr_bytes]
             return
         if self._mailbox.ended is not None:
             return
@@ -251,8 +239,8 @@ class StdioWire(asyncio.SubprocessProtocol):
             if isinstance(line, SkippedLine):
                 self._mailbox.skipped(line)
             elif not self._mailbox.deliver(line) and (text := self._split.add(line)):
-                self._mailbox.deliver(text, split(self._peer.name))
-        pause = self._peer.pause()
+                self._mailbox.deliver(text, split(self.peer.name))
+        pause = self.peer.pause()
         pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
         if pause and isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
             # Pause reading from a server that sends too many messages.
@@ -299,13 +287,13 @@ class StdioWire(asyncio.SubprocessProtocol):
             async with asyncio.timeout_at(request.deadline):
                 await self._writable.wait()
         except TimeoutError:
-            raise late(self._peer.name, request.seconds, "none") from None
+            raise late(self.peer.name, request.seconds, "none") from None
 
     async def _end_if_silent(self, request: Request) -> None:
         """After a timeout, end a process that writes nothing more, not even an answer to a ping: it hangs."""
         pieces = self._pieces_read
-        seconds = max(request.seconds or 0.0, self._peer.limits.silence_seconds)
-        self.tell(framing.request(self._peer.number(), "ping", None))
+        seconds = max(request.seconds or 0.0, self.peer.limits.silence_seconds)
+        self.tell(framing.request(self.peer.number(), "ping", None))
         while True:
             await asyncio.sleep(seconds)
             if self._pieces_read != pieces or self._mailbox.ended is not None:
@@ -328,10 +316,10 @@ class StdioWire(asyncio.SubprocessProtocol):
         self._over.set()
         self._writable.set()
         self._mailbox.end(how, last_words)
-        self._lost(Unavailable(f"{self._peer.name} {how}{last_words}"))
+        self._lost(self, Unavailable(f"{self.peer.name} {how}{last_words}"))
 
     def _read_words(self, written: bytearray) -> str:
-        return self._peer.redactor.text(written.decode("utf-8", "replace")).strip()
+        return self.peer.redactor.text(written.decode("utf-8", "replace")).strip()
 
     def _log_stderr(self) -> None:
         """Log stderr after a failed call, since many servers report the reason only there."""
@@ -340,7 +328,7 @@ class StdioWire(asyncio.SubprocessProtocol):
         if words := self._read_words(self._unlogged[:end]):
             lines = [line for line in words.splitlines() if line.strip()][-_SHOWN_LINES:]
             shown = "".join(f"\n  {_make_visible(line[:_SHOWN_WIDTH])}" for line in lines)
-            _log.warning("%s wrote to its standard error:%s", self._peer.name, shown)
+            _log.warning("%s wrote to its standard error:%s", self.peer.name, shown)
         del self._unlogged[:end]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from toolyard.dialects.mcp_protocol import LISTEN
@@ -22,14 +22,14 @@ from toolyard.links.mcp.errors import (
     unreadable,
 )
 from toolyard.links.mcp.framing import UnreadableError
-from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request, reply_of
+from toolyard.links.mcp.peer import McpReply, Peer
 from toolyard.links.mcp.web import Web, WebWire
+from toolyard.links.mcp.wire import Lost, Request
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
-    from toolyard.links.mcp.peer import Peer
 
 
 _SERVER_FAULT = 500
@@ -38,15 +38,12 @@ _LONGEST_PAUSE = 30.0
 _log = logging.getLogger("toolyard.mcp")
 
 
-_ACCEPT = (("accept", "application/json, text/event-stream"), ("content-type", "application/json"))
 _SUCCESS = 200
 _ACCEPTED = 202
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _LAST_SUCCESS = 299
-_MAX_MOVES = 3
-_SMALL_SECONDS = 5.0
-"""Time limit for messages without a response."""
+_PING_SECONDS = 5.0
 _LONGEST_ID = 1024
 _LOST_CODES = frozenset({-32600, -32000, -32001})
 _LOST_TEXT = re.compile(
@@ -62,11 +59,13 @@ RESUMES = 5
 class StreamableWire(WebWire):
     """A connection without open sockets, except the stream for notifications; each request is independent."""
 
+    accept = (("accept", "application/json, text/event-stream"), ("content-type", "application/json"))
+    post_seconds = 5.0
+
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         super().__init__(web, url, peer, lost)
         self._listens = False
         self._has_stood = False
-        self.session: str | None = None
 
     async def open(self) -> None:
         """Nothing to do: there is no connection to open."""
@@ -81,7 +80,7 @@ class StreamableWire(WebWire):
             raise
         except CallTimeout as error:
             self._cancel_request(request)
-            raise late(self._peer.name, request.seconds, error.info.effect) from None
+            raise late(self.peer.name, request.seconds, error.info.effect) from None
         except Unavailable as error:
             if error.info.effect == "none" and not error.info.details:
                 self._end_session(error)
@@ -89,38 +88,29 @@ class StreamableWire(WebWire):
         except SessionLostError as lost:
             if lost.fault is not None and await self._knows_us(request):
                 raise lost.fault from None  # the tool reported its own missing session; ours is valid
-            self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
+            self._end_session(Unavailable(f"{self.peer.name} has forgotten our session"))
             raise
 
     def listen(self) -> None:
         """Keep a stream open for the server's own messages; this requires a session."""
         if self.session is not None and not self._listens:
             self._listens = True
-            self._peer.start(self._keep_standing_stream())
+            self.peer.start(self._keep_standing_stream())
 
     async def aclose(self) -> None:
         """End the session."""
-        await self._peer.aclose()
+        await self.peer.aclose()
         if self.session is not None:
-            deadline = asyncio.get_running_loop().time() + self._peer.limits.close_seconds
-            outgoing = self._web.outgoing("DELETE", self.url, self.headers(), None, deadline)
-            self.session = None
-            try:
-                await self._web.client.asend(outgoing)
-            except CallError:
-                return  # the session may have ended anyway
-
-    def headers(self) -> tuple[tuple[str, str], ...]:
-        """The headers of every request."""
-        headers: tuple[tuple[str, str], ...] = _ACCEPT
-        if self.session is not None:
-            headers = (*headers, ("mcp-session-id", self.session))
-        return headers if self.version is None else (*headers, ("mcp-protocol-version", self.version))
+            deadline = asyncio.get_running_loop().time() + self.peer.limits.close_seconds
+            headers, self.session = self.headers(), None
+            with suppress(CallError):  # the session may have ended anyway
+                async with self._web.open("DELETE", self.url, headers, None, deadline):
+                    pass
 
     def _end_session(self, fault: CallError) -> None:
         """The server no longer exists, or does not know us; there is no session left to end."""
         self.session = None
-        self._lost(fault)
+        self._lost(self, fault)
 
     def _cancel_request(self, request: Request) -> None:
         """Notify the server that a request is cancelled; in the new protocol closing the stream does that."""
@@ -128,70 +118,58 @@ class StreamableWire(WebWire):
             self.tell(framing.cancellation(request.number))
 
     async def _exchange(self, request: Request, data: bytes) -> McpReply:
+        reader = EventReader(self.peer.limits.max_message_bytes)
+        request.sent = True
         headers = self.headers() + request.headers
-        renewed, moves = False, 0
-        while True:
-            outgoing = self._web.outgoing("POST", self.url, headers, data, request.deadline)
-            request.sent = True
-            async with self._web.client.astream(outgoing) as flow:
-                moved = self._web.moved(flow)
-                if moved is not None and moves < _MAX_MOVES:
-                    moves += 1
-                    self.url = moved
-                elif not renewed and await self._web.answers_to(flow):
-                    renewed = True
-                else:
-                    reader = EventReader(self._peer.limits.max_message_bytes)
-                    reply = await self._read_answer(flow, request, reader)
-                    if reply is not None:
-                        return reply
-                    break
+        async with self._web.open("POST", self.url, headers, data, request.deadline) as answer:
+            self.url = answer.url  # it may have moved
+            reply = await self._read_answer(answer, request, reader)
+        if reply is not None:
+            return reply
         try:
             return await self._resume_stream(request, reader)
         except SessionLostError:
-            self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
-            raise Interrupted(f"{self._peer.name} has forgotten our session before it answered") from None
+            self._end_session(Unavailable(f"{self.peer.name} has forgotten our session"))
+            raise Interrupted(f"{self.peer.name} has forgotten our session before it answered") from None
         except CallError as error:
             # The server has received the request, so a later error leaves its effect unknown.
             raise error if request.answered else taken(error) from None
 
-    async def _read_answer(self, flow: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
+    async def _read_answer(self, answer: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
         """Read the response; None if it will follow on a resumed stream."""
-        if not _SUCCESS <= flow.status < _ACCEPTED:
-            raise await self._explain_failure(flow)
+        if not _SUCCESS <= answer.status < _ACCEPTED:
+            raise await self._explain_failure(answer)
         if request.method == "initialize":
-            told = flow.header("mcp-session-id")
+            told = answer.header("mcp-session-id")
             # Keep only an id that can be sent in a header.
             is_usable = told.isascii() and told.isprintable() and " " not in told and 0 < len(told) <= _LONGEST_ID
             self.session = told if is_usable else None
-        kind = flow.header("content-type").partition(";")[0].strip().lower()
+        kind = answer.header("content-type").partition(";")[0].strip().lower()
         if kind == "text/event-stream":
-            return await self._from_events(flow, request, reader)
+            return await self._from_events(answer, request, reader)
         if kind != "application/json":
-            raise ToolFailed(f"{self._peer.name} answered with {kind[:100] or 'no type'!r}, which is no MCP")
-        body = await flow.read_all(self._peer.limits.max_message_bytes)
+            raise ToolFailed(f"{self.peer.name} answered with {kind[:100] or 'no type'!r}, which is no MCP")
+        body = await answer.read_all(self.peer.limits.max_message_bytes)
         try:
-            found = framing.read(body, self._peer.limits.max_depth)
+            found = framing.read(body, self.peer.limits.max_depth)
         except UnreadableError:
-            raise unreadable(self._peer.name) from None
+            raise unreadable(self.peer.name) from None
         for message in found:
             # The error response to an unreadable request has no id.
             if message.is_response and (message.id == request.number or (message.id is None and message.error)):
-                return reply_of(self._peer, message, len(body))
-        raise ToolFailed(f"{self._peer.name} answered another request than the one it was asked")
+                return self.peer.read_reply(message, len(body))
+        raise ToolFailed(f"{self.peer.name} answered another request than the one it was asked")
 
-    async def _from_events(self, flow: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
+    async def _from_events(self, answer: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
         try:
-            async with aclosing(flow.chunks()) as chunks:
-                async for chunk in chunks:
-                    for event in reader.feed(chunk):
+            async with aclosing(self._read_events(answer, reader)) as pieces:
+                async for events in pieces:
+                    for event in events:
                         reply = self._take_event(event, request)
                         if reply is not None:
                             return reply
-                    if pause := self._peer.pause():
-                        await asyncio.sleep(pause)
                     if reader.is_over and request.method != LISTEN:
-                        raise too_large(self._peer.name, self._peer.limits.max_message_bytes)
+                        raise too_large(self.peer.name, self.peer.limits.max_message_bytes)
         except CallError as error:
             if not self._can_resume(reader) or not error.info.retryable:
                 raise
@@ -201,25 +179,25 @@ class StreamableWire(WebWire):
         """Handle one event of a stream; returns the reply if the event has it."""
         if event.too_long is not None:
             if request is not None and request.method != LISTEN:
-                raise too_large(self._peer.name, self._peer.limits.max_message_bytes)
+                raise too_large(self.peer.name, self.peer.limits.max_message_bytes)
             return None
         if event.name != "message" or not event.data:
             return None
         try:
-            found = framing.read(event.data, self._peer.limits.max_depth)
+            found = framing.read(event.data, self.peer.limits.max_depth)
         except UnreadableError:
             return None  # it need not have been the response
         for message in found:
             if not message.is_response:
-                self._peer.receive(message, self.tell, None if request is None else request.notify)
+                self.peer.receive(message, self.tell, None if request is None else request.notify)
             elif request is not None and message.id == request.number:
                 request.answered = True
-                return reply_of(self._peer, message, len(event.data))
+                return self.peer.read_reply(message, len(event.data))
         return None
 
     async def _keep_standing_stream(self) -> None:
         """Keep the stream for notifications open, until the connection ends or the server does not support it."""
-        reader = EventReader(self._peer.limits.max_message_bytes)
+        reader = EventReader(self.peer.limits.max_message_bytes)
         failures = 0
         while True:
             try:
@@ -232,11 +210,11 @@ class StreamableWire(WebWire):
             except CallError:
                 status = 0
             except Exception as error:  # noqa: BLE001 - a bug here must not lose notifications, so reconnect
-                _log.warning("reading the stream of %s failed unexpectedly", self._peer.name, exc_info=True)
-                self._end_session(Unavailable(f"the stream of {self._peer.name} failed: {type(error).__name__}"))
+                _log.warning("reading the stream of %s failed unexpectedly", self.peer.name, exc_info=True)
+                self._end_session(Unavailable(f"the stream of {self.peer.name} failed: {type(error).__name__}"))
                 return
             if status == _NOT_FOUND:
-                self._end_session(Unavailable(f"{self._peer.name} has forgotten our session"))
+                self._end_session(Unavailable(f"{self.peer.name} has forgotten our session"))
                 return
             if status not in (0, _SUCCESS) and status < _SERVER_FAULT:
                 return  # the server does not support it
@@ -248,19 +226,17 @@ class StreamableWire(WebWire):
         """Read one stream until it ends, and return its status."""
         last = reader.last_id
         headers = (*self.headers(), ("last-event-id", last)) if last else self.headers()
-        async with self._web.client.astream(self._web.outgoing("GET", self.url, headers)) as flow:
-            if flow.status != _SUCCESS or not flow.header("content-type").startswith("text/event-stream"):
-                return flow.status if flow.status != _SUCCESS else 405
+        async with self._web.open("GET", self.url, headers) as answer:
+            if answer.status != _SUCCESS or not answer.header("content-type").startswith("text/event-stream"):
+                return answer.status if answer.status != _SUCCESS else 405
             reader.restart()
             if self._has_stood and not last:
-                self._peer.changed()  # notifications in between were missed
+                self.peer.changed()  # notifications in between were missed
             self._has_stood = True
-            async with aclosing(flow.chunks()) as chunks:
-                async for chunk in chunks:
-                    for event in reader.feed(chunk):
+            async with aclosing(self._read_events(answer, reader)) as pieces:
+                async for events in pieces:
+                    for event in events:
                         self._take_event(event, None)
-                    if pause := self._peer.pause():
-                        await asyncio.sleep(pause)
         return _SUCCESS
 
     def _can_resume(self, reader: EventReader) -> bool:
@@ -273,21 +249,20 @@ class StreamableWire(WebWire):
             failures += 1
             await self._pause_before_resume(request, reader)
             headers = (*self.headers(), ("last-event-id", reader.last_id))
-            outgoing = self._web.outgoing("GET", self.url, headers, None, request.deadline)
             last = reader.last_id
             reader.restart()
             try:
-                async with self._web.client.astream(outgoing) as flow:
-                    if flow.status > _LAST_SUCCESS:
-                        raise await self._explain_failure(flow)
-                    reply = await self._from_events(flow, request, reader)
+                async with self._web.open("GET", self.url, headers, None, request.deadline) as answer:
+                    if answer.status > _LAST_SUCCESS:
+                        raise await self._explain_failure(answer)
+                    reply = await self._from_events(answer, request, reader)
             except Unavailable:
                 continue  # the server may be back soon
             if reply is not None:
                 return reply
             if reader.last_id != last:
                 failures = 0
-        raise ToolFailed(f"the stream of {self._peer.name} ended before the answer came", effect="unknown")
+        raise ToolFailed(f"the stream of {self.peer.name} ended before the answer came", effect="unknown")
 
     async def _pause_before_resume(self, request: Request, reader: EventReader) -> None:
         seconds = 1.0 if reader.retry is None else reader.retry
@@ -295,28 +270,28 @@ class StreamableWire(WebWire):
             left = request.deadline - asyncio.get_running_loop().time()
             if left <= seconds:
                 await asyncio.sleep(max(left, 0.0))
-                raise late(self._peer.name, request.seconds)
+                raise late(self.peer.name, request.seconds)
         await asyncio.sleep(seconds)
 
-    async def _explain_failure(self, flow: StreamedAnswer) -> CallError | SessionLostError:
-        if flow.status == _ACCEPTED:
-            return ToolFailed(f"{self._peer.name} took the request and gave no answer to it")
-        if flow.status <= _LAST_SUCCESS:
-            return status_error(self._peer.name, flow.status, "", self._peer.redactor)
-        error, code, text = await self._failure(flow)
+    async def _explain_failure(self, answer: StreamedAnswer) -> CallError | SessionLostError:
+        if answer.status == _ACCEPTED:
+            return ToolFailed(f"{self.peer.name} took the request and gave no answer to it")
+        if answer.status <= _LAST_SUCCESS:
+            return status_error(self.peer.name, answer.status, "", self.peer.redactor)
+        error, code, text = await self._failure(answer)
         if self.session is not None and self.version is not None:
-            if flow.status == _NOT_FOUND:
+            if answer.status == _NOT_FOUND:
                 return SessionLostError()
-            if flow.status == _BAD_REQUEST and code in _LOST_CODES and _LOST_TEXT.search(text[:_LONGEST_ID]):
+            if answer.status == _BAD_REQUEST and code in _LOST_CODES and _LOST_TEXT.search(text[:_LONGEST_ID]):
                 return SessionLostError(error)
         return error
 
     async def _knows_us(self, request: Request) -> bool:
         """Ping to find out whether the session is valid, although a response suggests the opposite."""
-        deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
+        deadline = asyncio.get_running_loop().time() + _PING_SECONDS
         if request.deadline is not None:
             deadline = min(deadline, request.deadline)
-        ping = Request(self._peer.number(), "ping", None, deadline, cancellable=False)
+        ping = Request(self.peer.number(), "ping", None, deadline, cancellable=False)
         try:
             await self._exchange(ping, ping.encoded())
         except SessionLostError:
@@ -325,10 +300,3 @@ class StreamableWire(WebWire):
             # No response does not show that it is invalid, and ending it would fail other calls.
             return isinstance(error, RequestRefused | CallTimeout | Unavailable) and status_of(error) != _BAD_REQUEST
         return True
-
-    async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
-        deadline = deadline or asyncio.get_running_loop().time() + _SMALL_SECONDS
-        outgoing = self._web.outgoing("POST", self.url, self.headers(), data, deadline)
-        async with self._web.client.astream(outgoing) as flow:
-            if flow.status > _LAST_SUCCESS:
-                raise (await self._failure(flow))[0]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -13,12 +12,14 @@ import msgspec
 from toolyard.links.http.addresses import with_port
 from toolyard.links.http.auth import AUTH_KINDS as HTTP_AUTH_KINDS, AuthKind, ClientCredentials, token_hosts
 from toolyard.links.http.client import GuardedClient
+from toolyard.links.http.events import EventReader, ServerSentEvent
 from toolyard.links.http.messages import Credential, Outgoing, Send
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import refused, status_error
 from toolyard.links.mcp.framing import UnreadableError
-from toolyard.links.mcp.peer import LinkLimits, Lost, Peer
+from toolyard.links.mcp.peer import LinkLimits, Peer
+from toolyard.links.mcp.wire import Lost, McpWire
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, ConfigError
 
@@ -30,6 +31,8 @@ _SAID_BYTES = 64 * 1024
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _MOVED = frozenset({307, 308})
+_MAX_MOVES = 3
+_LAST_SUCCESS = 299
 
 
 @runtime_checkable
@@ -57,47 +60,61 @@ class Web:
         )
         self._challenge: asyncio.Task[None] | None = None
 
-    def outgoing(
+    @asynccontextmanager
+    async def open(
         self,
         method: str,
         url: str,
         headers: tuple[tuple[str, str], ...],
         body: bytes | None = None,
         deadline: float | None = None,
-    ) -> Outgoing:
-        """A request; only the protocol's own headers override those of the operator."""
-        return Outgoing(
-            method=method,
-            url=url,
-            headers=(*self._headers, *headers) if self._headers else headers,
-            body=body,
-            deadline=deadline,
-            credential=self.credential,
-            named=self._named,
-        )
+    ) -> AsyncGenerator[StreamedAnswer, None]:
+        """The response to a request; sent again if the credential was renewed, or the address has moved within the
+        origin. Only the protocol's own headers override those of the operator.
+        """
+        is_renewed, moves = False, 0
+        while True:
+            outgoing = Outgoing(
+                method=method,
+                url=url,
+                headers=(*self._headers, *headers),
+                body=body,
+                deadline=deadline,
+                credential=self.credential,
+                named=self._named,
+            )
+            async with self.client.astream(outgoing) as answer:
+                target = self._find_new_address(answer)
+                if target is not None and moves < _MAX_MOVES:
+                    url, moves = target, moves + 1
+                elif not is_renewed and await self._renew_credential(answer):
+                    is_renewed = True
+                else:
+                    yield answer
+                    return
 
-    async def answers_to(self, flow: StreamedAnswer) -> bool:
+    async def _renew_credential(self, answer: StreamedAnswer) -> bool:
         """Whether to repeat a rejected request, because the credential was renewed meanwhile."""
         credential = self.credential
-        if flow.status == _UNAUTHORIZED and isinstance(credential, ClientCredentials):
+        if answer.status == _UNAUTHORIZED and isinstance(credential, ClientCredentials):
             return True
-        if flow.status not in (_UNAUTHORIZED, _FORBIDDEN) or not isinstance(credential, Challenged):
+        if answer.status not in (_UNAUTHORIZED, _FORBIDDEN) or not isinstance(credential, Challenged):
             return False
-        if flow.status == _FORBIDDEN and "insufficient_scope" not in flow.header("www-authenticate"):
+        if answer.status == _FORBIDDEN and "insufficient_scope" not in answer.header("www-authenticate"):
             return False
         if self._challenge is None or self._challenge.done():
             # It may wait for a user longer than this request may take; the next request then uses the result.
-            work = credential.challenge(self.client.asend, flow.url, flow.status, flow.headers)
+            work = credential.challenge(self.client.asend, answer.url, answer.status, answer.headers)
             self._challenge = asyncio.get_running_loop().create_task(work)
         await asyncio.shield(self._challenge)
         return True
 
-    def moved(self, flow: StreamedAnswer) -> str | None:
+    def _find_new_address(self, answer: StreamedAnswer) -> str | None:
         """The target of a redirect within the same origin; None if the response is not such a redirect."""
-        location = flow.header("location")
-        if flow.status not in _MOVED or not location:
+        location = answer.header("location")
+        if answer.status not in _MOVED or not location:
             return None
-        here = read_url(flow.url)
+        here = read_url(answer.url)
         there = here.redirected(location)
         return there.url if there.origin == here.origin else None
 
@@ -108,61 +125,85 @@ class Web:
         await self.client.aclose()
 
 
-class WebWire(ABC):
+class WebWire(McpWire):
     """The common part of both HTTP transports. A limited number of messages is posted in the background."""
 
+    accept: tuple[tuple[str, str], ...]
+    """The headers of every request, besides those of the session."""
+    post_seconds: float
+    """Time limit for messages without a response."""
+
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
+        super().__init__(peer, lost)
         self._web = web
-        self._peer = peer
-        self._lost = lost
         self._posts = 0
         self.url = url
+        self.session: str | None = None
         self.version: str | None = None
         """The version of the old protocol, once agreed on."""
 
-    def has_read(self) -> bool:
-        """True: an unread request shows as an error or a timeout."""
-        return True
+    @property
+    def post_url(self) -> str:
+        """Where messages are posted to."""
+        return self.url
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """The headers of every request."""
+        headers = self.accept if self.session is None else (*self.accept, ("mcp-session-id", self.session))
+        return headers if self.version is None else (*headers, ("mcp-protocol-version", self.version))
 
     def tell(self, data: bytes) -> None:
         """Send a message that has no response."""
-        if self._posts < self._peer.limits.max_requests:
+        if self._posts < self.peer.limits.max_requests:
             self._posts += 1
-            self._peer.start(self._send_quietly(data))
+            self.peer.start(self._post_quietly(data))
 
     async def post(self, data: bytes, version: str) -> None:
         """Send the notification that ends a handshake."""
         self.version = version
         await self._post_message(data)
 
-    async def _send_quietly(self, data: bytes) -> None:
+    async def _post_quietly(self, data: bytes) -> None:
         try:
             with suppress(CallError):
                 await self._post_message(data)
         finally:
             self._posts -= 1
 
-    @abstractmethod
     async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
         """Send one message whose response, if any, arrives elsewhere."""
+        deadline = deadline or asyncio.get_running_loop().time() + self.post_seconds
+        async with self._web.open("POST", self.post_url, self.headers(), data, deadline) as answer:
+            if answer.status > _LAST_SUCCESS:
+                raise (await self._failure(answer))[0]
 
-    async def _failure(self, flow: StreamedAnswer) -> tuple[CallError, int, str]:
+    async def _read_events(
+        self, answer: StreamedAnswer, reader: EventReader
+    ) -> AsyncGenerator[list[ServerSentEvent], None]:
+        """The events in each piece of a stream. A server that sends too many messages is slowed down."""
+        async with aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                yield reader.feed(chunk)
+                if pause := self.peer.pause():
+                    await asyncio.sleep(pause)
+
+    async def _failure(self, answer: StreamedAnswer) -> tuple[CallError, int, str]:
         """The error for a failure status, with the code and text of its JSON-RPC error if there is one."""
-        name, redactor = self._peer.name, self._peer.redactor
+        name, redactor = self.peer.name, self.peer.redactor
         said: Any = None
-        if flow.header("content-type").lower().startswith("application/json"):
+        if answer.header("content-type").lower().startswith("application/json"):
             with suppress(UnreadableError, CallError):
-                found = framing.read(await flow.read_all(_SAID_BYTES), self._peer.limits.max_depth)
+                found = framing.read(await answer.read_all(_SAID_BYTES), self.peer.limits.max_depth)
                 said = found[0].error if found else None
         fields = said if isinstance(said, dict) else {}
         text, code = fields.get("message"), fields.get("code")
         text = text if isinstance(text, str) else ""
         if not isinstance(code, int):
             fields, code = {}, 0  # an error, but not a JSON-RPC one
-        if not fields or flow.status in (_UNAUTHORIZED, _FORBIDDEN):
-            return status_error(name, flow.status, text, redactor), code, text
+        if not fields or answer.status in (_UNAUTHORIZED, _FORBIDDEN):
+            return status_error(name, answer.status, text, redactor), code, text
         error = refused(name, said, redactor)
-        details = {"status": flow.status, **error.info.details}
+        details = {"status": answer.status, **error.info.details}
         error.info = msgspec.structs.replace(error.info, details=details)
         return error, code, text
 
