@@ -8,7 +8,7 @@ from toolyard import MCPToolEngine, MCPToolLoader, ToolCall, ToolRegistry, funct
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
 from toolyard.client.wire import make_refusal_error
 from toolyard.links.http.messages import Incoming
-from toolyard.links.mcp.errors import refused
+from toolyard.links.mcp.errors import make_rpc_error
 from toolyard.model import errors
 from toolyard.model.errors import (
     CallError,
@@ -97,7 +97,7 @@ def test_a_failed_call_has_its_code_over_mcp(over_mcp, kind):
 @pytest.mark.parametrize("kind", CALL_ERRORS)
 def test_a_json_rpc_error_of_another_toolyard_is_that_error_again(kind):
     error = {"code": -32000, "message": "no", "data": {"error": kind("no").info.to_dict()}}
-    assert type(refused("far", error, Redactor(()))) is kind
+    assert type(make_rpc_error("far", error, Redactor(()))) is kind
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from toolyard.calls.invocation import Invocation
 from toolyard.dialects.mcp import read_answer
 from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.links.mcp import Handlers, McpLink, give_back, lease
-from toolyard.links.mcp.options import limits_of, read_handlers, read_server, secrets_of
+from toolyard.links.mcp.options import limits_of, read_handlers, read_server
+from toolyard.links.mcp.secrets import secrets_of
 from toolyard.loop.home import link_loop
 from toolyard.loop.threads import reset_after_fork
 from toolyard.model.bindings import McpBinding, McpServer
@@ -165,7 +166,7 @@ class MCPToolEngine(OutwardEngine):
                     lambda: link.call(binding.tool_name, arguments, **conditions),
                     lambda: link.acall(binding.tool_name, arguments, **conditions),
                 )
-                invocation.secrets = link.credentials
+                invocation.secrets = link.secrets.credentials
                 return read_answer(
                     *(found, server.name, tool.output_parameters),
                     json_text=self._json_text,
@@ -173,7 +174,7 @@ class MCPToolEngine(OutwardEngine):
                 )
             except CallError as error:
                 # Tokens obtained meanwhile are known only to the link, and they change.
-                raise redact_error(error, link.find_redactor()) from None
+                raise redact_error(error, link.secrets.redactor) from None
 
     def _make_notifier(self, invocation: Invocation) -> Notify | None:
         told = self._on_progress

@@ -13,7 +13,13 @@ import msgspec
 from toolyard.dialects.mcp_protocol import LISTEN, LOG_LEVEL
 from toolyard.dialects.telemetry import carry_trace, describe_result, describe_tool, measure_request
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken
+from toolyard.links.mcp.errors import (
+    RequestRefused,
+    SessionLostError,
+    make_timeout_error,
+    mark_effect_unknown,
+    status_of,
+)
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
 from toolyard.links.mcp.handshake import Agreement, envelope
 from toolyard.links.mcp.notices import Notices
@@ -84,13 +90,13 @@ class Connection:
                 async with asyncio.timeout_at(call.deadline):
                     more = await self._answer_round(call.name, result, number)
             except TimeoutError:
-                raise late(self.peer.name, seconds) from None
+                raise make_timeout_error(self.peer.name, seconds) from None
             try:
                 result = await self._call_once({**params, **more}, headers, call.deadline, notify)
             except SessionLostError:
                 raise Interrupted(f"{self.peer.name} was lost before {call.name} received its input") from None
             except CallError as error:
-                raise taken(error) from None  # the server has begun the call in the first round
+                raise mark_effect_unknown(error) from None  # the server has begun the call in the first round
         if result.get("resultType") != "input_required":
             return result
         raise ToolFailed(f"{call.name} of {self.peer.name} asked for input too many times", effect="unknown")
@@ -166,7 +172,7 @@ class Connection:
             raise Interrupted(f"{self.peer.name} was lost before its task was done") from None
         except (CallError, asyncio.CancelledError) as error:
             self.peer.start(self._cancel_task(about))
-            raise taken(error) if isinstance(error, CallError) else error from None
+            raise mark_effect_unknown(error) if isinstance(error, CallError) else error from None
 
     async def _cancel_task(self, about: dict[str, Any]) -> None:
         with suppress(CallError):
@@ -198,7 +204,7 @@ class Connection:
                 found[key] = await self.peer.fulfil(handler, params if isinstance(params, dict) else {})
                 framing.response(None, found[key])
             except CallError as error:
-                raise taken(error) from None
+                raise mark_effect_unknown(error) from None
             except Exception as error:
                 raise ToolFailed(f"the handler for {method} failed: {type(error).__name__}") from error
         return found

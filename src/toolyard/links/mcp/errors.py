@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from toolyard.links.http.messages import RETRYABLE, status_phrase
-from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, CallTimeout, Effect, ErrorInfo, Interrupted, ToolFailed, Unavailable
-from toolyard.words.redactor import Redactor, find_credentials
+from toolyard.words.redactor import Redactor
 
 _OURS = frozenset({"code", "message", "retryable", "effect"})
 _SHOWN = 1000
@@ -46,7 +42,7 @@ class RequestRefused(ToolFailed):
         self.data = data
 
 
-def refused(name: str, error: Any, redactor: Redactor) -> CallError:
+def make_rpc_error(name: str, error: Any, redactor: Redactor) -> CallError:
     """The exception for a JSON-RPC error; an error sent by another toolyard is restored."""
     fields = error if isinstance(error, dict) else {}
     data = fields.get("data")
@@ -77,7 +73,7 @@ def _restore_error(data: object) -> CallError | None:
     return CallError.from_info(info)
 
 
-def status_error(name: str, status: int, said: str, redactor: Redactor) -> CallError:
+def make_status_error(name: str, status: int, said: str, redactor: Redactor) -> CallError:
     """The exception for an HTTP error status, with the server's message."""
     text = " ".join(redactor.text(said).split())[:_SHOWN]
     message = f"{name} answered {status}{status_phrase(status)}{f': {text}' if text else ''}"
@@ -95,12 +91,12 @@ def status_of(error: CallError) -> int:
     return status if isinstance(status, int) else 0
 
 
-def unreadable(name: str) -> ToolFailed:
+def make_unreadable_error(name: str) -> ToolFailed:
     """The response is not a valid message."""
     return ToolFailed(f"the answer of {name} is no JSON-RPC message that can be read")
 
 
-def split(name: str) -> ToolFailed:
+def make_split_error(name: str) -> ToolFailed:
     """The response was written over several lines of a pipe."""
     return ToolFailed(
         f"{name} wrote its answer over several lines",
@@ -108,25 +104,25 @@ def split(name: str) -> ToolFailed:
     )
 
 
-def too_large(name: str, limit: int) -> ToolFailed:
+def make_size_error(name: str, limit: int) -> ToolFailed:
     """The response exceeds the size limit."""
     return ToolFailed(
         f"the answer of {name} is larger than {limit:,} bytes", hint="ask for less, or let the operator allow more"
     )
 
 
-def late(name: str, seconds: float | None, effect: Effect = "unknown") -> CallTimeout:
+def make_timeout_error(name: str, seconds: float | None, effect: Effect = "unknown") -> CallTimeout:
     """No response before the deadline."""
     within = "in time" if seconds is None else f"within {max(seconds, 0.0):{'.2g' if seconds < 10 else '.0f'}} s"
     return CallTimeout(f"{name} did not answer {within}", effect=effect)
 
 
-def unanswered(name: str, seconds: float) -> CallTimeout:
+def make_connect_timeout(name: str, seconds: float) -> CallTimeout:
     """No first response within the connect timeout."""
     return CallTimeout(f"{name} did not answer within {seconds:g} s; connect_timeout gives it longer", effect="none")
 
 
-def harmless(error: CallError) -> CallError:
+def mark_without_effect(error: CallError) -> CallError:
     """Mark the error of a read-only call: whatever happened, nothing was changed."""
     if error.info.effect != "none":
         retryable = error.info.retryable or isinstance(error, Interrupted)
@@ -134,84 +130,17 @@ def harmless(error: CallError) -> CallError:
     return error
 
 
-def taken(error: CallError) -> CallError:
+def mark_effect_unknown(error: CallError) -> CallError:
     """Mark the error of a call that the server may have executed: its effect is unknown."""
     if error.info.effect == "none":
         error.info = msgspec.structs.replace(error.info, effect="unknown")
     return error
 
 
-def again(error: CallError) -> CallError:
-    """A new exception with the same content, for another caller."""
-    copy = type(error)(error.info.message) if type(error) is not RequestRefused else ToolFailed(error.info.message)
-    copy.info = error.info
-    return copy
-
-
-def unreached(error: CallError) -> CallError:
+def mark_unsent(error: CallError) -> CallError:
     """Mark the error of a connection attempt for callers: nothing of their call was sent."""
     retryable = error.info.retryable
     if isinstance(error, Interrupted | CallTimeout):
         error, retryable = Unavailable(error.info.message), True
     error.info = msgspec.structs.replace(error.info, effect="none", retryable=retryable)
     return error
-
-
-_OPEN = frozenset(
-    {
-        *("type", "in", "name", "user", "token_url", "client_id", "client_name", "scopes", "redirect_uri", "store"),
-        *("hosts", "in_body"),
-    }
-)
-"""Fields of `auth` that are not secret."""
-SECRET_FLAG = re.compile(r"(?i)pass|pwd|secret|token|key|auth|cred|bearer|cookie|header|\bpat\b")
-"""Command-line options whose values are secret."""
-_PLAIN = re.compile(r"[-+]?[\d.]+|true|false|yes|no|on|off", re.IGNORECASE)
-_SHORTEST = 6
-"""Shorter values are not redacted, since they occur everywhere."""
-
-
-def secrets_of(server: McpServer) -> tuple[str, ...]:
-    """Values from the server's configuration that must not be shown anywhere."""
-    found = [value for _, value in _environment(server)]
-    found += [*_certain_secrets(server), *(value for _, value in _query(server))]
-    for _, value in server.headers:
-        found += [value, *value.split(" ")[1:]]
-    return tuple(dict.fromkeys(value for value in found if len(value) >= _SHORTEST))
-
-
-def credentials_of(server: McpServer) -> tuple[str, ...]:
-    """The credentials among the secrets, certain or recognised by name, which results must not repeat."""
-    named = [*_environment(server), *server.headers, *_query(server)]
-    found = [*_certain_secrets(server), *(part for item in named for part in find_credentials(*item))]
-    return tuple(dict.fromkeys(found))
-
-
-def _environment(server: McpServer) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in server.env if not _PLAIN.fullmatch(value) and not _is_place(value)]
-
-
-def _query(server: McpServer) -> list[tuple[str, str]]:
-    return [] if server.url is None else parse_qsl(urlsplit(server.url).query)
-
-
-def _certain_secrets(server: McpServer) -> list[str]:
-    found = [held for name, held in server.auth if name not in _OPEN and isinstance(held, str)]
-    for flag, value in zip(("", *server.args), server.args, strict=False):
-        name, sign, rest = value.partition("=")
-        if sign and name.startswith("-") and SECRET_FLAG.search(name):
-            found.append(rest)
-        elif flag.startswith("-") and "=" not in flag and SECRET_FLAG.search(flag):
-            found.append(value)
-    return found
-
-
-def _is_place(value: str) -> bool:
-    """Whether this is an existing path, or a URL without a query or user info."""
-    if "://" in value:
-        parts = urlsplit(value)
-        return not parts.query and "@" not in value
-    try:
-        return value.startswith(("/", "./", "../")) and Path(value).parent.is_dir()
-    except (OSError, ValueError):
-        return False

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.links.mcp.connection import Connection
-from toolyard.links.mcp.errors import SessionLostError, status_of, unanswered
+from toolyard.links.mcp.errors import SessionLostError, make_connect_timeout, status_of
 from toolyard.links.mcp.handshake import Agreement, ChokedError, Handshake
 from toolyard.links.mcp.peer import Peer
 from toolyard.links.mcp.sse import SseWire
@@ -124,7 +124,7 @@ class Finder:
                 agreement: Agreement = await (handshake.initialize() if old_only else handshake.agree())
             done = True
         except TimeoutError:
-            raise unanswered(wire.peer.name, wire.peer.limits.connect_seconds) from None
+            raise make_connect_timeout(wire.peer.name, wire.peer.limits.connect_seconds) from None
         finally:
             if not done:
                 self._background(wire.aclose())

@@ -19,7 +19,7 @@ from toolyard.dialects.mcp_protocol import (
     UNSUPPORTED_VERSION,
     encode_notification,
 )
-from toolyard.links.mcp.errors import RequestRefused, SessionLostError, status_of, unanswered
+from toolyard.links.mcp.errors import RequestRefused, SessionLostError, make_connect_timeout, status_of
 from toolyard.links.mcp.framing import modern_headers
 from toolyard.links.mcp.peer import McpReply
 from toolyard.links.mcp.wire import McpWire, Request
@@ -97,7 +97,7 @@ class Handshake:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        raise ChokedError(unanswered(self._peer.name, self._peer.limits.connect_seconds))
+        raise ChokedError(make_connect_timeout(self._peer.name, self._peer.limits.connect_seconds))
 
     async def _agree_after_probe(
         self, probe: asyncio.Task[Agreement | None], old: asyncio.Task[Agreement] | None

@@ -16,9 +16,11 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from toolyard.links.mcp.connection import Connection, ToolsCall
-from toolyard.links.mcp.errors import SessionLostError, again, credentials_of, harmless, late, secrets_of, unreached
+from toolyard.links.mcp.errors import SessionLostError, make_timeout_error, mark_unsent, mark_without_effect
 from toolyard.links.mcp.finder import Finder
+from toolyard.links.mcp.listing import Listing, list_tools
 from toolyard.links.mcp.peer import Handlers, LinkLimits, Peer
+from toolyard.links.mcp.secrets import LinkSecrets
 from toolyard.links.mcp.web import Web
 from toolyard.links.mcp.wire import McpWire
 from toolyard.loop.home import link_loop
@@ -27,67 +29,11 @@ from toolyard.loop.threads import keep_alive, reset_after_fork
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, ToolFailed, Unavailable
-from toolyard.words.redactor import Redactor
 
 T = TypeVar("T")
 
 _PATIENT_SILENCE = 2.0
 """After so many seconds, log what the connection is waiting for."""
-
-
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools that a server lists."""
-
-    tools: list[dict[str, Any]]
-    """The tools as the server describes them."""
-    complete: bool
-    """False if there are more tools that were not, or could not be, requested."""
-    notes: list[str]
-    """Problems with the list."""
-
-
-async def list_all(connection: Connection, deadline: float | None) -> Listing:
-    """Request all pages; an endless list is cut off, keeping what was received."""
-    limits = connection.peer.limits
-    tools: list[dict[str, Any]] = []
-    notes: list[str] = []
-    seen: set[str] = set()
-    cursor: str | None = None
-    size = strange = 0
-    complete = False
-    for _ in range(limits.max_pages):
-        reply = await connection.page(cursor, deadline)
-        size += reply.size
-        page = reply.result.get("tools") if isinstance(reply.result, dict) else None
-        if not isinstance(page, list):
-            if cursor is None:
-                raise ToolFailed(f"{connection.peer.name} answers with no list of tools", effect="none")
-            notes.append("a page holds no list of tools; what follows it was not asked for")
-            break
-        found = [entry for entry in page if isinstance(entry, dict)]
-        strange += len(page) - len(found)
-        tools += found
-        cursor = reply.result.get("nextCursor")
-        if cursor is None or cursor == "":
-            complete = True
-            break
-        if not isinstance(cursor, str) or cursor in seen:
-            notes.append("the pages lead back to one that was there already; what follows was not asked for")
-            break
-        seen.add(cursor)
-        if len(tools) >= limits.max_tools or size > limits.max_list_bytes:
-            break
-    else:
-        notes.append(f"more than {limits.max_pages:,} pages; what follows was not asked for")
-    if len(tools) > limits.max_tools or (not complete and len(tools) >= limits.max_tools):
-        notes.append(f"more than {limits.max_tools:,} tools; the others are left out")
-        del tools[limits.max_tools :]
-        complete = False
-    elif size > limits.max_list_bytes:
-        notes.append(f"more than {limits.max_list_bytes:,} bytes of tools; what follows was not asked for")
-    if strange:
-        notes.append(f"{strange} entries are no tools")
-    return Listing(tools=tools, complete=complete, notes=notes)
 
 
 State = Literal["new", "connecting", "up", "down", "closed"]
@@ -116,9 +62,7 @@ class McpLink(Closing):
         self.state: State = "new"
         self.error: str | None = None
         """Why the connection is, or last was, down; without secrets."""
-        self._secrets, self._credentials = secrets_of(server), credentials_of(server)
-        self._redactor = Redactor(self._secrets)
-        self._tokens: tuple[str, ...] = ()
+        self.secrets = LinkSecrets(server, self._current_tokens)
         self._fault: CallError | None = None
         self._connection: Connection | None = None
         self._attempt: asyncio.Task[None] | None = None
@@ -189,19 +133,7 @@ class McpLink(Closing):
         connection = self._connection
         return {} if connection is None else connection.agreement.server_info
 
-    @property
-    def credentials(self) -> tuple[str, ...]:
-        """The configured credentials and current tokens, which results must not repeat."""
-        return (*self._credentials, *self._find_tokens())
-
-    def find_redactor(self) -> Redactor:
-        """A redactor for the current secrets, since tokens change."""
-        tokens = self._find_tokens()
-        if tokens != self._tokens:
-            self._redactor, self._tokens = Redactor((*self._secrets, *tokens)), tokens
-        return self._redactor
-
-    def _find_tokens(self) -> tuple[str, ...]:
+    def _current_tokens(self) -> tuple[str, ...]:
         web = self._web
         return () if web is None or web.credential is None else web.credential.secrets
 
@@ -212,14 +144,14 @@ class McpLink(Closing):
         # A server that still has to start gets additional time.
         starting = 0.0 if self._connection is not None else self.limits.connect_seconds
         deadline = asyncio.get_running_loop().time() + starting + timeout
-        return await self._ask_server(lambda connection: list_all(connection, deadline), deadline)
+        return await self._ask_server(lambda connection: list_tools(connection, deadline), deadline)
 
     async def _call_tool(self, call: ToolsCall) -> dict[str, Any]:
         try:
             return await self._ask_server(lambda connection: connection.call(call), call.deadline)
         except CallError as error:
             if call.reads:
-                harmless(error)
+                mark_without_effect(error)
             raise
 
     async def _ask_server(self, ask: Callable[[Connection], Awaitable[T]], deadline: float | None) -> T:
@@ -243,11 +175,11 @@ class McpLink(Closing):
         if self._connection is not None:
             return self._connection
         if self._attempt is not None and not self._attempt.done():
-            raise late(self.server.name, seconds, "none")
+            raise make_timeout_error(self.server.name, seconds, "none")
         if self.state == "closed":
             raise Unavailable(f"the link to {self.server.name} is closed", retryable=False)
         assert self._fault is not None
-        fault = again(self._fault)
+        fault = CallError.from_info(self._fault.info)  # each caller raises its own
         pause = self._backoff.seconds_left(asked=True) or None
         fault.info = msgspec.structs.replace(fault.info, effect="none", retry_after=pause)
         raise fault
@@ -274,7 +206,7 @@ class McpLink(Closing):
             connection = await self._finder.find(deadline)
         except CallError as error:
             self._attempt = None
-            self._go_down(unreached(error))
+            self._go_down(mark_unsent(error))
             return
         except Exception as error:  # noqa: BLE001 - a bug here must not leave all callers waiting
             _log.warning("connecting to %s failed unexpectedly", self.server.name, exc_info=True)
@@ -342,7 +274,7 @@ class McpLink(Closing):
         task.add_done_callback(self._tasks.discard)
 
     def _make_peer(self) -> Peer:
-        return Peer(self.server.name, self.handlers, self.limits, self.find_redactor, lambda: self.credentials)
+        return Peer(self.server.name, self.handlers, self.limits, self.secrets)
 
     def reset_in_child(self) -> None:
         """Reset in a forked child: leave the parent's connection alone and connect again when needed."""

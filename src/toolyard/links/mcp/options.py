@@ -12,8 +12,8 @@ from typing import Any, get_args
 import msgspec
 
 from toolyard.links.http.url import read_url
-from toolyard.links.mcp.errors import SECRET_FLAG, credentials_of, secrets_of
 from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
+from toolyard.links.mcp.secrets import SECRET_FLAG
 from toolyard.links.mcp.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
@@ -28,8 +28,6 @@ _START_SECONDS = 30.0
 """A command may first have to download a program or load a model."""
 _SHOWN = 200
 _TEXT = option_type(Text)
-
-__all__ = ["FixedRoots", "credentials_of", "limits_of", "read_handlers", "read_server", "secrets_of"]
 
 
 class FixedRoots(msgspec.Struct, frozen=True):

@@ -17,8 +17,9 @@ import msgspec
 
 from toolyard.dialects.mcp_protocol import DECLINED, INTERNAL_ERROR, LEVELS, LIST_CHANGED, METHOD_NOT_FOUND
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import refused
+from toolyard.links.mcp.errors import make_rpc_error
 from toolyard.links.mcp.framing import Id, JsonRpcMessage
+from toolyard.links.mcp.secrets import LinkSecrets
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, await_future
@@ -111,19 +112,11 @@ class McpReply(msgspec.Struct, frozen=True):
 class Peer:
     """Numbers requests, answers requests of the server, and dispatches its notifications."""
 
-    def __init__(
-        self,
-        name: str,
-        handlers: Handlers,
-        limits: LinkLimits,
-        find_redactor: Callable[[], Redactor],
-        list_credentials: Callable[[], tuple[str, ...]],
-    ) -> None:
+    def __init__(self, name: str, handlers: Handlers, limits: LinkLimits, secrets: LinkSecrets) -> None:
         self.name = name
         self.handlers = handlers
         self.limits = limits
-        self._find_redactor = find_redactor
-        self._list_credentials = list_credentials
+        self._secrets = secrets
         self.calls: dict[int, Notify | None] = {}
         """Tool calls in flight, by progress token."""
         self.changed: Callable[[], None] = lambda: None
@@ -138,7 +131,7 @@ class Peer:
     @property
     def redactor(self) -> Redactor:
         """Redacts the current secrets from texts, since tokens change."""
-        return self._find_redactor()
+        return self._secrets.redactor
 
     def number(self) -> int:
         """The number of the next request."""
@@ -184,12 +177,12 @@ class Peer:
         """The reply in a response of so many bytes; raises if the response is an error."""
         error: Any = message.error
         if error is not msgspec.UNSET and error is not None:
-            raise refused(self.name, error, self.redactor)
+            raise make_rpc_error(self.name, error, self.redactor)
         return McpReply(message.result, size)
 
     async def fulfil(self, handler: Handler, params: dict[str, Any]) -> Any:
         """Run a handler. As user code, it runs on the home loop or in a thread, so that it cannot block this loop."""
-        params = echoes_of(self._list_credentials()).hide(params)
+        params = echoes_of(self._secrets.credentials).hide(params)
         if inspect.iscoroutinefunction(handler):
             return await home_loop.arun(handler(params))
         future = HANDLERS.submit(partial(handler, params))

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import late, split
+from toolyard.links.mcp.errors import make_split_error, make_timeout_error
 from toolyard.links.mcp.framing import SplitMessage
 from toolyard.links.mcp.peer import McpReply, Peer
 from toolyard.links.mcp.wire import Lost, Mailbox, McpWire, Request
@@ -239,7 +239,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
             if isinstance(line, SkippedLine):
                 self._mailbox.skipped(line)
             elif not self._mailbox.deliver(line) and (text := self._split.add(line)):
-                self._mailbox.deliver(text, split(self.peer.name))
+                self._mailbox.deliver(text, make_split_error(self.peer.name))
         pause = self.peer.pause()
         pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
         if pause and isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
@@ -287,7 +287,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
             async with asyncio.timeout_at(request.deadline):
                 await self._writable.wait()
         except TimeoutError:
-            raise late(self.peer.name, request.seconds, "none") from None
+            raise make_timeout_error(self.peer.name, request.seconds, "none") from None
 
     async def _end_if_silent(self, request: Request) -> None:
         """After a timeout, end a process that writes nothing more, not even an answer to a ping: it hangs."""

@@ -14,12 +14,12 @@ from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import (
     RequestRefused,
     SessionLostError,
-    late,
-    status_error,
+    make_size_error,
+    make_status_error,
+    make_timeout_error,
+    make_unreadable_error,
+    mark_effect_unknown,
     status_of,
-    taken,
-    too_large,
-    unreadable,
 )
 from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import McpReply, Peer
@@ -80,7 +80,7 @@ class StreamableWire(WebWire):
             raise
         except CallTimeout as error:
             self._cancel_request(request)
-            raise late(self.peer.name, request.seconds, error.info.effect) from None
+            raise make_timeout_error(self.peer.name, request.seconds, error.info.effect) from None
         except Unavailable as error:
             if error.info.effect == "none" and not error.info.details:
                 self._end_session(error)
@@ -133,7 +133,7 @@ class StreamableWire(WebWire):
             raise Interrupted(f"{self.peer.name} has forgotten our session before it answered") from None
         except CallError as error:
             # The server has received the request, so a later error leaves its effect unknown.
-            raise error if request.answered else taken(error) from None
+            raise error if request.answered else mark_effect_unknown(error) from None
 
     async def _read_answer(self, answer: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
         """Read the response; None if it will follow on a resumed stream."""
@@ -153,7 +153,7 @@ class StreamableWire(WebWire):
         try:
             found = framing.read(body, self.peer.limits.max_depth)
         except UnreadableError:
-            raise unreadable(self.peer.name) from None
+            raise make_unreadable_error(self.peer.name) from None
         for message in found:
             # The error response to an unreadable request has no id.
             if message.is_response and (message.id == request.number or (message.id is None and message.error)):
@@ -169,7 +169,7 @@ class StreamableWire(WebWire):
                         if reply is not None:
                             return reply
                     if reader.is_over and request.method != LISTEN:
-                        raise too_large(self.peer.name, self.peer.limits.max_message_bytes)
+                        raise make_size_error(self.peer.name, self.peer.limits.max_message_bytes)
         except CallError as error:
             if not self._can_resume(reader) or not error.info.retryable:
                 raise
@@ -179,7 +179,7 @@ class StreamableWire(WebWire):
         """Handle one event of a stream; returns the reply if the event has it."""
         if event.too_long is not None:
             if request is not None and request.method != LISTEN:
-                raise too_large(self.peer.name, self.peer.limits.max_message_bytes)
+                raise make_size_error(self.peer.name, self.peer.limits.max_message_bytes)
             return None
         if event.name != "message" or not event.data:
             return None
@@ -270,14 +270,14 @@ class StreamableWire(WebWire):
             left = request.deadline - asyncio.get_running_loop().time()
             if left <= seconds:
                 await asyncio.sleep(max(left, 0.0))
-                raise late(self.peer.name, request.seconds)
+                raise make_timeout_error(self.peer.name, request.seconds)
         await asyncio.sleep(seconds)
 
     async def _explain_failure(self, answer: StreamedAnswer) -> CallError | SessionLostError:
         if answer.status == _ACCEPTED:
             return ToolFailed(f"{self.peer.name} took the request and gave no answer to it")
         if answer.status <= _LAST_SUCCESS:
-            return status_error(self.peer.name, answer.status, "", self.peer.redactor)
+            return make_status_error(self.peer.name, answer.status, "", self.peer.redactor)
         error, code, text = await self._failure(answer)
         if self.session is not None and self.version is not None:
             if answer.status == _NOT_FOUND:

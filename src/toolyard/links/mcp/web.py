@@ -16,7 +16,7 @@ from toolyard.links.http.events import EventReader, ServerSentEvent
 from toolyard.links.http.messages import Credential, Outgoing, Send
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import refused, status_error
+from toolyard.links.mcp.errors import make_rpc_error, make_status_error
 from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import LinkLimits, Peer
 from toolyard.links.mcp.wire import Lost, McpWire
@@ -201,8 +201,8 @@ class WebWire(McpWire):
         if not isinstance(code, int):
             fields, code = {}, 0  # an error, but not a JSON-RPC one
         if not fields or answer.status in (_UNAUTHORIZED, _FORBIDDEN):
-            return status_error(name, answer.status, text, redactor), code, text
-        error = refused(name, said, redactor)
+            return make_status_error(name, answer.status, text, redactor), code, text
+        error = make_rpc_error(name, said, redactor)
         details = {"status": answer.status, **error.info.details}
         error.info = msgspec.structs.replace(error.info, details=details)
         return error, code, text

@@ -16,7 +16,7 @@ import msgspec
 
 from toolyard.dialects.mcp_protocol import LISTEN
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import SessionLostError, late, too_large, unreadable
+from toolyard.links.mcp.errors import SessionLostError, make_size_error, make_timeout_error, make_unreadable_error
 from toolyard.links.mcp.framing import JsonRpcMessage, UnreadableError
 from toolyard.links.mcp.peer import Answer, McpReply, Peer
 from toolyard.model.call import Notify
@@ -118,7 +118,9 @@ class Mailbox:
             if request.cancellable and request.sent:
                 self._answer(framing.cancellation(request.number))
             if isinstance(error, TimeoutError):
-                raise late(self._peer.name, request.seconds, "unknown" if request.sent else "none") from None
+                raise make_timeout_error(
+                    self._peer.name, request.seconds, "unknown" if request.sent else "none"
+                ) from None
             raise
         finally:
             del self._waiting[request.number]
@@ -134,7 +136,7 @@ class Mailbox:
         try:
             found = framing.read(data, self._peer.limits.max_depth)
         except UnreadableError:
-            self._fail_lost_answer(data, data, unreadable(self._peer.name))
+            self._fail_lost_answer(data, data, make_unreadable_error(self._peer.name))
             return False
         for message in found:
             if message.is_response:
@@ -145,7 +147,9 @@ class Mailbox:
 
     def skipped(self, line: SkippedLine) -> None:
         """Handle a message that was too long to keep."""
-        self._fail_lost_answer(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
+        self._fail_lost_answer(
+            line.head, line.tail, make_size_error(self._peer.name, self._peer.limits.max_message_bytes)
+        )
 
     def end(self, how: str, last_words: str = "") -> None:
         """Fail all pending requests; no more messages will come."""
@@ -176,7 +180,7 @@ class Mailbox:
             future.set_exception(error)
         except Exception:  # noqa: BLE001 - one unexpected response must not end the connection
             _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
-            future.set_exception(unreadable(self._peer.name))
+            future.set_exception(make_unreadable_error(self._peer.name))
 
     def _fail_lost_answer(self, head: bytes, tail: bytes, fault: CallError) -> None:
         """Fail the request that an unreadable message responds to; if its id is unknown, the only pending one."""

@@ -101,7 +101,8 @@ class MCPToolLoader(ToolLoader):
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
-        from toolyard.links.mcp.options import credentials_of, read_handlers, read_server, secrets_of
+        from toolyard.links.mcp.options import read_handlers, read_server
+        from toolyard.links.mcp.secrets import credentials_of, secrets_of
 
         check_namespace(namespace)
         self.namespace = namespace
@@ -127,7 +128,7 @@ class MCPToolLoader(ToolLoader):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets for reaching the server, which must not be shown anywhere."""
-        from toolyard.links.mcp.options import secrets_of
+        from toolyard.links.mcp.secrets import secrets_of
 
         return secrets_of(self.server)
 
