@@ -9,7 +9,9 @@ from toolyard import (
     InvalidArguments,
     InvalidNameError,
     InvalidOutput,
+    PythonToolEngine,
     StrictModel,
+    ToolCall,
     ToolFailed,
     ToolRegistry,
     UnknownToolError,
@@ -165,6 +167,14 @@ def test_an_unannotated_tool_must_still_return_a_model(reg):
     reg.register("dicty", In)(lambda payload: {"n": 1})
     with pytest.raises(InvalidOutput, match="returned dict"):
         reg.dispatch("dicty", {"n": 1})
+
+
+def test_an_engine_answers_with_the_fields_of_an_unannotated_tools_model(reg):
+    reg.register("bare", In)(lambda payload: Out(n=payload.n))
+    with PythonToolEngine(ToolRegistry(reg.tools("t"))) as engine:
+        engine.setup("s")
+        (result,) = engine.execute("s", [ToolCall("t::bare", {"n": 1})])
+    assert result.result == {"n": 1}
 
 
 def test_names_are_sorted_and_checked(reg):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, TypedDict, TypeVar, Unpack, cast, overload
 
-from toolyard.model.bindings import PythonBinding
+import msgspec
+
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, EffectsLike, Schema, Tool
 from toolyard.schema.derive.signature import label_of, unwrap_partial
 from toolyard.words.identifiers import snake_case
-
-if TYPE_CHECKING:
-    from toolyard.schema.derive.function import Derived
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -70,7 +68,7 @@ def function_tool(
     from toolyard.schema.derive.function import derive
 
     derived = derive(fn, parameters=parameters)
-    if simulates and not derived.takes_ctx:
+    if simulates and not derived.binding.takes_ctx:
         raise DefinitionError(f"{label_of(fn)} is said to simulate itself, but takes no ctx, whose mode says when")
     return Tool(
         name=_name_of(fn) if name is None else name,
@@ -83,22 +81,7 @@ def function_tool(
         tags=_as_tuple(tags),
         aliases=_as_tuple(aliases),
         effects=cast("Effects", effects),  # `Tool` reads both spellings
-        binding=_make_binding(derived, blocking, simulates),
-    )
-
-
-def _make_binding(derived: Derived, blocking: bool, simulates: bool) -> PythonBinding:
-    return PythonBinding(
-        callable=derived.call,
-        is_async=derived.is_async,
-        takes_ctx=derived.takes_ctx,
-        prepare=derived.prepare,
-        finish=derived.finish,
-        integers=derived.integers,
-        returns=derived.returns,
-        plain=derived.plain,
-        blocking=blocking,
-        simulates=simulates,
+        binding=msgspec.structs.replace(derived.binding, blocking=blocking, simulates=simulates),
     )
 
 

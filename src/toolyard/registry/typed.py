@@ -15,7 +15,6 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError, ToolFailed, UnknownToolError
 from toolyard.model.names import check_tool_name, closest, show
@@ -143,15 +142,8 @@ def _validate_input(model: type[BaseModel], raw_input: Any) -> BaseModel:
 
 def _make_entry(name: str, model: type[BaseModel], function: Callable[..., Any], description: str | None) -> TypedEntry:
     derived = derive_model(function, model)
-    binding = PythonBinding(
-        callable=derived.call,
-        is_async=derived.is_async,
-        takes_ctx=derived.takes_ctx,
-        prepare=derived.prepare,
-        finish=derived.finish,
-        # A typed tool must return a model even if its annotation does not say which.
-        returns=derived.returns or BaseModel,
-    )
+    # A typed tool must return a model even if its annotation does not say which.
+    binding = msgspec.structs.replace(derived.binding, returns=derived.binding.returns or BaseModel, plain=False)
     tool = Tool(
         name=name,
         namespace=TOOL_DEFAULT_NAMESPACE,

@@ -96,5 +96,5 @@ def accepts(schema: dict[str, Any], value: Any) -> bool:
 def run(derived: Derived, arguments: dict[str, Any], **ctx: Any) -> Any:
     """Call as the registry does."""
     jsonschema_rs.validator_for(derived.parameters, offline=True).validate(arguments)
-    args, keywords = derived.prepare(arguments) if derived.prepare else ((), arguments)
-    return derived.call(*args, **keywords, **ctx)
+    args, keywords = derived.binding.prepare(arguments) if derived.binding.prepare else ((), arguments)
+    return derived.binding.callable(*args, **keywords, **ctx)

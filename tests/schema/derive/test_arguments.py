@@ -159,7 +159,7 @@ def test_what_the_schema_accepts_can_be_called_and_its_result_is_json(
     arguments = {f"_{index}": value for index, (_, value) in enumerate(pairs)}
     derived = derive(function_of(annotations))
 
-    result = derived.finish(run(derived, arguments))
+    result = derived.binding.finish(run(derived, arguments))
 
     assert result.keys() == arguments.keys()
     jsonschema_rs.validator_for(derived.parameters, offline=True).validate(result)

@@ -212,7 +212,7 @@ def test_types_in_the_docstring_stand_where_there_is_no_annotation_and_the_defau
         "when": None,
         "shape": None,
     }
-    assert read.integers == ("width", "steps")
+    assert read.binding.integers == ("width", "steps")
 
 
 def test_what_the_docstring_says_of_the_result_is_not_lost() -> None:
@@ -251,8 +251,8 @@ def test_only_a_promised_model_has_to_be_returned() -> None:
 
     def hints() -> Node | None: ...
 
-    assert derive(promises).returns is Node
-    assert derive(hints).returns is None
+    assert derive(promises).binding.returns is Node
+    assert derive(hints).binding.returns is None
 
 
 def test_a_bare_base_class_as_result_keeps_the_fields_of_every_model() -> None:
@@ -262,7 +262,7 @@ def test_a_bare_base_class_as_result_keeps_the_fields_of_every_model() -> None:
     derived = derive(fn)
 
     assert derived.output_parameters == {}
-    assert derived.finish(derived.call()) == {"title": "x", "children": []}
+    assert derived.binding.finish(derived.binding.callable()) == {"title": "x", "children": []}
 
 
 class Search(StrictModel):
@@ -283,8 +283,8 @@ def test_with_a_model_its_own_schema_is_the_input() -> None:
     assert list(derived.parameters["properties"]) == ["q", "since"]
     assert derived.parameters["required"] == ["q"]
     assert derived.parameters["additionalProperties"] is False
-    assert (derived.description, derived.returns) == ("Look it up.", Node)
-    args, keywords = derived.prepare({"q": "x", "since": "2024-01-01"}) if derived.prepare else ((), {})
+    assert (derived.description, derived.binding.returns) == ("Look it up.", Node)
+    args, keywords = derived.binding.prepare({"q": "x", "since": "2024-01-01"}) if derived.binding.prepare else ((), {})
     assert (args, keywords) == ((Search(q="x", since=dt.date(2024, 1, 1)),), {})
 
 

@@ -140,7 +140,7 @@ def test_a_model_class_is_constructed_from_its_fields() -> None:
     derived = derive(Item)
 
     assert run(derived, {"when": "2024-01-01"}) == Item(when=dt.date(2024, 1, 1))
-    assert derived.returns is Item
+    assert derived.binding.returns is Item
 
 
 def test_a_dataclass_is_constructed_with_what_its_bases_need() -> None:
@@ -174,7 +174,7 @@ def test_a_method_without_its_instance_is_refused() -> None:
     ],
 )
 def test_async_is_told_by_what_is_called(fn: Any, expected: bool) -> None:
-    assert derive(fn).is_async is expected
+    assert derive(fn).binding.is_async is expected
 
 
 def test_an_instance_with_an_async_call_is_async() -> None:
@@ -182,7 +182,7 @@ def test_an_instance_with_an_async_call_is_async() -> None:
         async def __call__(self, x: int) -> int:
             return x
 
-    assert derive(Caller()).is_async
+    assert derive(Caller()).binding.is_async
 
 
 def test_the_items_of_an_async_generator_are_collected_as_those_of_a_generator_are() -> None:
@@ -195,10 +195,10 @@ def test_the_items_of_an_async_generator_are_collected_as_those_of_a_generator_a
         yield ""
 
     derived = derive(fn)
-    assert derived.is_async
+    assert derived.binding.is_async
     assert derived.parameters["properties"] == {"n": {"type": "integer"}}
     assert derived.output_parameters == {"type": "array", "items": {"type": "integer"}}
-    assert derived.finish(asyncio.run(derived.call(n=3, ctx=None))) == [0, 1, 2]
+    assert derived.binding.finish(asyncio.run(derived.binding.callable(n=3, ctx=None))) == [0, 1, 2]
     assert derive(nothing).output_parameters == {"type": "array", "items": {"type": "string"}}
 
 
@@ -267,7 +267,7 @@ def test_untyped_kwargs_take_anything_and_cost_nothing() -> None:
     derived = derive(fn)
 
     assert derived.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
-    assert derived.prepare is None
+    assert derived.binding.prepare is None
 
 
 def test_kwargs_cannot_be_used_to_reach_what_is_bound_or_injected() -> None:
@@ -341,7 +341,7 @@ def by_unknown_name(x: int, ctx: Nowhere) -> Any:
 def test_the_context_is_injected_and_never_shown(fn: Any) -> None:
     derived = derive(fn)
 
-    assert derived.takes_ctx
+    assert derived.binding.takes_ctx
     assert names(fn) == ["x"]
     assert not accepts(derived.parameters, {"x": 1, "ctx": {}})
     assert run(derived, {"x": 1}, ctx=CTX) == (1, CTX)
@@ -357,7 +357,7 @@ def test_the_context_need_not_be_imported_at_run_time() -> None:
 def test_a_bound_context_is_an_ordinary_bound_argument() -> None:
     derived = derive(functools.partial(by_name, ctx="mine"))
 
-    assert not derived.takes_ctx
+    assert not derived.binding.takes_ctx
     assert run(derived, {"x": 1}) == (1, "mine")
 
 

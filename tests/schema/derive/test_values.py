@@ -33,7 +33,7 @@ def test_members_of_a_flag_are_given_and_shown_together() -> None:
     derived = derive(fn)
     assert derived.parameters["$defs"]["Permission"] == {"type": "integer", "minimum": 0, "maximum": 7}
     assert derived.parameters["properties"]["default"]["default"] == 5
-    assert [derived.finish(run(derived, {"it": value})) for value in (0, 2, 3)] == [5, 7, 7]
+    assert [derived.binding.finish(run(derived, {"it": value})) for value in (0, 2, 3)] == [5, 7, 7]
 
 
 def refuse(value: Any) -> Any:
@@ -45,7 +45,7 @@ def finish(value: Any, annotation: Any = None) -> Any:
 
     if annotation is not None:
         fn.__annotations__["return"] = annotation
-    return derive(fn).finish(value)
+    return derive(fn).binding.finish(value)
 
 
 def test_plain_parameters_are_passed_as_they_came() -> None:
@@ -53,8 +53,8 @@ def test_plain_parameters_are_passed_as_they_came() -> None:
 
     derived = derive(fn)
 
-    assert derived.prepare is None
-    assert derived.integers == ("a",)
+    assert derived.binding.prepare is None
+    assert derived.binding.integers == ("a",)
 
 
 def test_one_parameter_that_needs_it_has_all_converted() -> None:
@@ -63,7 +63,7 @@ def test_one_parameter_that_needs_it_has_all_converted() -> None:
 
     derived = derive(fn)
 
-    assert derived.integers == ()
+    assert derived.binding.integers == ()
     assert repr(run(derived, {"a": 3.0, "on": "2024-01-01"})) == "(3, datetime.date(2024, 1, 1))"
 
 
@@ -109,7 +109,7 @@ def test_defaults_that_only_field_knows_are_filled_in() -> None:
 def test_a_validator_that_refuses_makes_invalid_arguments_without_values() -> None:
     def fn(token: Annotated[str, AfterValidator(refuse)], on: dt.date, **rest: dt.date) -> None: ...
 
-    prepare = derive(fn).prepare
+    prepare = derive(fn).binding.prepare
     assert prepare is not None
     with pytest.raises(InvalidArguments) as caught:
         prepare({"token": SECRET, "on": SECRET, "other": SECRET})
@@ -127,7 +127,7 @@ def test_a_validator_that_refuses_makes_invalid_arguments_without_values() -> No
 
 
 def test_what_is_no_json_at_all_is_invalid_too() -> None:
-    prepare = derive(function_of({"on": dt.date})).prepare
+    prepare = derive(function_of({"on": dt.date})).binding.prepare
     assert prepare is not None
 
     with pytest.raises(InvalidArguments, match="is not JSON"):
@@ -140,7 +140,7 @@ def test_a_model_as_input_is_validated_and_its_error_kept_as_cause() -> None:
 
         on: dt.date
 
-    prepare = derive_model(lambda model: model, Strict).prepare
+    prepare = derive_model(lambda model: model, Strict).binding.prepare
     assert prepare is not None
 
     assert prepare({"on": "2024-01-01"}) == ((Strict(on=dt.date(2024, 1, 1)),), {})

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined, to_json, to_jsonable_python
 
+from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import DefinitionError, InvalidArguments, InvalidOutput
 from toolyard.model.tool import Schema
 from toolyard.schema.compile import compile_schema
@@ -62,20 +63,8 @@ class Derived(msgspec.Struct, frozen=True, eq=False):
     parameters: Schema
     output_parameters: Schema
     description: str
-    call: Callable[..., Any]
-    """The callable itself, or a thin wrapper; see `wrap_callable`."""
-    prepare: Prepare | None
-    """Converts JSON arguments to positional and keyword arguments; None if `call(**arguments)` is enough."""
-    finish: Finish
-    """Converts the return value to plain JSON."""
-    takes_ctx: bool = False
-    is_async: bool = False
-    integers: tuple[str, ...] = ()
-    """Without `prepare`: parameters that require 3 where JSON Schema also accepts 3.0."""
-    returns: type | None = None
-    """The model class that every result must be an instance of, if the annotation is one."""
-    plain: bool = False
-    """True if `finish` returns JSON values unchanged."""
+    binding: PythonBinding
+    """Its callable is the described one, or a thin wrapper; see `wrap_callable`."""
     place: Prepare | None = None
     """From `derive_model` only: the call arguments for an already validated input model."""
 
@@ -135,10 +124,12 @@ def _derive_constructor(model: type[BaseModel]) -> Derived:
         parameters=_model_schema(model),
         output_parameters=output.schema,
         description=read_docstring(model).description,
-        call=lambda model: model,
-        prepare=lambda arguments: ((validate_arguments(model, arguments),), {}),
-        finish=output.finish,
-        returns=model,
+        binding=PythonBinding(
+            callable=lambda model: model,
+            prepare=lambda arguments: ((validate_arguments(model, arguments),), {}),
+            finish=output.finish,
+            returns=model,
+        ),
     )
 
 
@@ -154,14 +145,16 @@ def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: 
         parameters=plan.schema,
         output_parameters=schema,
         description=description,
-        call=wrap_callable(fn, read),
-        prepare=plan.prepare,
-        finish=output.finish,
-        takes_ctx=read.ctx is not None,
-        is_async=read.is_async,
-        integers=plan.integers,
-        returns=output.returns,
-        plain=output.plain,
+        binding=PythonBinding(
+            callable=wrap_callable(fn, read),
+            is_async=read.is_async,
+            takes_ctx=read.ctx is not None,
+            prepare=plan.prepare,
+            finish=output.finish,
+            integers=plan.integers,
+            returns=output.returns,
+            plain=output.plain,
+        ),
     )
 
 
