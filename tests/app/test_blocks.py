@@ -7,7 +7,8 @@ from toolyard import ConfigError
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import read_anything
 from toolyard.app.schema import config_schema
-from toolyard.schema.options import options_schema, read_option
+from toolyard.schema.options import read_option
+from toolyard.schema.options_schema import options_schema
 
 SERVER_SCHEMA = options_schema(ServerBlock)
 

@@ -5,7 +5,8 @@ import pytest
 
 from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.model.errors import ConfigError
-from toolyard.schema.options import options_schema, read_options
+from toolyard.schema.options import read_options
+from toolyard.schema.options_schema import options_schema
 
 MCP_SCHEMA = options_schema(McpBlock)
 

@@ -10,7 +10,8 @@ from toolyard import ConfigError, ToolLoader, register_tool_loader
 from toolyard.app import build_registry
 from toolyard.app.plugin_options import plugin_options, read_plugin_options
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, SESSION_STORES
-from toolyard.schema.options import Variable, option_schema
+from toolyard.schema.options import Variable
+from toolyard.schema.options_schema import option_schema
 
 BUILT_IN = [
     pytest.param(table.get(name), id=f"{table.kind} {name}")

@@ -11,7 +11,7 @@ from toolyard.calls import policy as policy_module
 from toolyard.calls.policy import Ask, Budget, Policy, PolicyOptions, Rule
 from toolyard.model import Effects, Tool
 from toolyard.model.errors import ConfigError, Denied
-from toolyard.schema.options import options_schema
+from toolyard.schema.options_schema import options_schema
 
 POLICY_SCHEMA = options_schema(PolicyOptions)
 

@@ -14,7 +14,7 @@ from toolyard.calls.sinks import JsonlSink, LoggingSink
 from toolyard.calls.tracer import SpanSink, Tracer, TracingOptions
 from toolyard.model import Tool, ToolCall
 from toolyard.model.errors import ConfigError
-from toolyard.schema.options import options_schema
+from toolyard.schema.options_schema import options_schema
 from toolyard.words.redactor import REDACTED, Redactor
 
 TRACING_SCHEMA = options_schema(TracingOptions)

@@ -17,11 +17,11 @@ from toolyard.schema.options import (
     check_fields,
     locate_file,
     option_type,
-    options_schema,
     read_option,
     read_options,
     read_value,
 )
+from toolyard.schema.options_schema import options_schema
 
 
 class Inner(msgspec.Struct, frozen=True, kw_only=True):

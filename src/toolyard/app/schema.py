@@ -12,7 +12,7 @@ from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import PluginError
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, PluginTable, parameters_of
-from toolyard.schema.options import option_schema, options_schema
+from toolyard.schema.options_schema import option_schema, options_schema
 from toolyard.sessions.state import EXECUTIONS, SETUP
 
 VARIABLE_DESCRIPTION = "Replaced from the environment."

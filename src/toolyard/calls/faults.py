@@ -22,15 +22,14 @@ from toolyard.model.names import ToolGlobs, glob_matcher
 from toolyard.schema.options import (
     ConfigOption,
     Text,
-    option_schema,
     option_type,
     options_of,
-    options_schema,
     read_given,
     read_option,
     read_options,
     read_value,
 )
+from toolyard.schema.options_schema import option_schema, options_schema
 from toolyard.sessions.session import Session
 
 FaultType = Literal[

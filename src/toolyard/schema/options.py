@@ -34,47 +34,37 @@ from toolyard.model.errors import ConfigError
 from toolyard.model.names import json_type, suggest
 
 T = TypeVar("T")
-Kind = Literal["text", "whole", "number", "flag", "null", "choice", "list", "mapping", "options", "any"]
+Kind = Literal["string", "integer", "number", "boolean", "null", "choice", "array", "object", "options", "any"]
 
 _SHOWN = 80
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _KIND_NAMES: dict[Kind, str] = {
-    "text": "text",
-    "whole": "a whole number",
+    "string": "text",
+    "integer": "a whole number",
     "number": "a number",
-    "flag": "true or false",
+    "boolean": "true or false",
     "null": "null",
-    "list": "a list",
-    "mapping": "a mapping",
+    "array": "a list",
+    "object": "a mapping",
     "options": "a mapping",
-}
-_JSON_TYPES: dict[Kind, str] = {
-    "text": "string",
-    "whole": "integer",
-    "number": "number",
-    "flag": "boolean",
-    "null": "null",
-    "list": "array",
-    "mapping": "object",
 }
 _PYTHON_TYPES: dict[Kind, tuple[type, ...]] = {
     "any": (object,),
-    "text": (str, Path),
+    "string": (str, Path),
     "choice": (str,),
-    "flag": (bool,),
+    "boolean": (bool,),
     "null": (type(None),),
     "number": (int, float),
-    "whole": (int,),
-    "list": (list, tuple, frozenset, set),
-    "mapping": (Mapping,),
+    "integer": (int,),
+    "array": (list, tuple, frozenset, set),
+    "object": (Mapping,),
     "options": (Mapping, msgspec.Struct),
 }
-_SCALARS: dict[Any, Kind] = {str: "text", Path: "text", int: "whole", float: "number", bool: "flag"}
+_SCALARS: dict[Any, Kind] = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean"}
 _COLLECTIONS = (tuple, frozenset, set)
 _LISTS = (list, Sequence, *_COLLECTIONS)
 _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {"ge": operator.ge, "gt": operator.gt, "le": operator.le}
 _BOUND_WORDS = {"ge": "{} or more", "gt": "above {}", "le": "{} or less"}
-_BOUND_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
 
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
@@ -94,7 +84,6 @@ class OptionType(msgspec.Struct, frozen=True):
     metas: tuple[Meta, ...] = ()
     choices: tuple[str, ...] = ()
     item: OptionType | None = None
-    """The type of the items of a list or values of a mapping."""
     key: OptionType | None = None
     """The type of the keys of a mapping."""
     options: type[msgspec.Struct] | None = None
@@ -113,6 +102,11 @@ class OptionType(msgspec.Struct, frozen=True):
         """The value of a key of the annotation's `extra`, or None."""
         found = [meta.extra[name] for meta in self.metas if meta.extra and name in meta.extra]
         return found[-1] if found else None
+
+    @property
+    def item_type(self) -> OptionType:
+        """The type of the items of a list or values of a mapping; anything if none is stated."""
+        return OptionType("any") if self.item is None else self.item
 
     @property
     def all(self) -> tuple[OptionType, ...]:
@@ -157,14 +151,14 @@ def option_type(annotation: Any) -> OptionType:
         return OptionType(_SCALARS[annotation], located, make=Path if annotation is Path else None)
     if origin in _LISTS:
         return OptionType(
-            "list", item=option_type(args[0] if args else Any), make=origin if origin in _COLLECTIONS else None
+            "array", item=option_type(args[0] if args else Any), make=origin if origin in _COLLECTIONS else None
         )
     if origin in (dict, Mapping):
         key, value = args or (Any, Any)
-        return OptionType("mapping", key=option_type(key), item=option_type(value))
+        return OptionType("object", key=option_type(key), item=option_type(value))
     if typing_extensions.is_typeddict(annotation):
         hints = typing.get_type_hints(annotation, include_extras=True)
-        return OptionType("mapping", keys={name: option_type(hint) for name, hint in hints.items()})
+        return OptionType("object", keys={name: option_type(hint) for name, hint in hints.items()})
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return OptionType("choice", choices=tuple(member.value for member in annotation), make=annotation)
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
@@ -178,7 +172,7 @@ def _union_type(branches: Sequence[OptionType]) -> OptionType:
         if one.kind == "any":
             return one
         # In a file, text and a path are the same.
-        text = next((at for at, other in enumerate(kept) if one.kind == other.kind == "text"), None)
+        text = next((at for at, other in enumerate(kept) if one.kind == other.kind == "string"), None)
         if text is None:
             kept.append(one)
         else:
@@ -282,7 +276,7 @@ def read_value(wanted: OptionType, value: Any, where: str, *, base: Path | None 
         mark = ";" if wanted.kind == "choice" else ","
         raise ConfigError(f"{where}: must be {', or '.join(words)}{mark} not {json_type(value)}")
     if alone:
-        items = [read_value(_item_type(wanted), value, where, base=base)]
+        items = [read_value(wanted.item_type, value, where, base=base)]
         read = items if wanted.make is None else wanted.make(items)
     else:
         read = _read_branch(branch, value, where, base)
@@ -302,35 +296,31 @@ def _describe_type(wanted: OptionType) -> str:
 
 def _is_of_kind(kind: Kind, value: Any) -> bool:
     if isinstance(value, bool):
-        return kind in ("flag", "any")
-    if kind == "whole" and isinstance(value, float):
+        return kind in ("boolean", "any")
+    if kind == "integer" and isinstance(value, float):
         return value.is_integer()
     return isinstance(value, _PYTHON_TYPES[kind])
 
 
 def _read_branch(branch: OptionType, value: Any, where: str, base: Path | None) -> Any:
     match branch.kind:
-        case "text" if isinstance(value, str):
+        case "string" if isinstance(value, str):
             _check_text(branch, value, where)
-        case "whole" | "number":
+        case "integer" | "number":
             value = _read_number(branch, value, where)
         case "choice":
             if value not in branch.choices:
                 hint = suggest(value.lower(), branch.choices, "write one of ")
                 raise ConfigError(f"{where}: no such choice {value[:_SHOWN]!r}; {hint}")
-        case "list":
+        case "array":
             if len(value) < (branch.meta_value("min_length") or 0):
                 raise ConfigError(f"{where}: must be {_describe_type(branch)}, not empty")
-            value = [read_value(_item_type(branch), item, f"{where}[{n}]", base=base) for n, item in enumerate(value)]
-        case "mapping":
+            value = [read_value(branch.item_type, item, f"{where}[{n}]", base=base) for n, item in enumerate(value)]
+        case "object":
             value = _read_mapping(branch, value, where, base)
         case "options" if branch.options is not None and not isinstance(value, branch.options):
             return read_options(branch.options, value, where, base=base)
     return value if branch.make is None else branch.make(value)
-
-
-def _item_type(branch: OptionType) -> OptionType:
-    return OptionType("any") if branch.item is None else branch.item
 
 
 def _read_mapping(branch: OptionType, value: Mapping[Any, Any], where: str, base: Path | None) -> dict[Any, Any]:
@@ -338,7 +328,7 @@ def _read_mapping(branch: OptionType, value: Mapping[Any, Any], where: str, base
         if branch.key is not None:
             read_value(branch.key, key, where)
     return {
-        key: read_value(branch.keys.get(key, _item_type(branch)), item, f"{where}.{key}", base=base)
+        key: read_value(branch.keys.get(key, branch.item_type), item, f"{where}.{key}", base=base)
         for key, item in value.items()
     }
 
@@ -361,82 +351,17 @@ def _read_number(wanted: OptionType, value: Any, where: str) -> float | int:
             raise ConfigError(f"{where}: must be {_BOUND_WORDS[limit].format(shown)}, not {str(value)[:_SHOWN]}")
     if wanted.kind == "number" and not -sys.float_info.max <= value <= sys.float_info.max:
         raise ConfigError(f"{where}: must be a finite number")
-    return int(value) if wanted.kind == "whole" else float(value)
+    return int(value) if wanted.kind == "integer" else float(value)
 
 
 def _read_variable(text: str, kinds: set[Kind]) -> Any:
-    if kinds & {"text", "any", "choice"}:
+    if kinds & {"string", "any", "choice"}:
         return text
-    if "flag" in kinds and text in ("true", "false"):
+    if "boolean" in kinds and text in ("true", "false"):
         return text == "true"
-    if kinds & {"whole", "number"} and _NUMBER.fullmatch(text):
+    if kinds & {"integer", "number"} and _NUMBER.fullmatch(text):
         return float(text) if set(text) & set(".eE") else int(text)
     return text
-
-
-def options_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """The struct as JSON Schema; a class attribute `schema_rules` adds rules between its keys."""
-    known = options_of(struct)
-    required = [key for key, option in known.items() if option.required]
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        **({"description": " ".join((struct.__doc__ or "").split())} if struct.__doc__ else {}),
-        "properties": {key: option_schema(option) for key, option in known.items()},
-        **({"required": required} if required else {}),
-        **getattr(struct, "schema_rules", {}),
-    }
-
-
-def option_schema(option: ConfigOption) -> dict[str, Any]:
-    """One option as JSON Schema, with its description and default."""
-    schema = type_schema(option.type)
-    if option.description:
-        schema["description"] = option.description
-    if isinstance(option.default, str | int | float) and not option.type.extra_value("secret"):
-        schema["default"] = option.default
-    return schema
-
-
-def type_schema(wanted: OptionType) -> dict[str, Any]:
-    """A type as JSON Schema, without references, so that it can be embedded anywhere."""
-    stated = wanted.meta_value("extra_json_schema")
-    if stated is not None:
-        return dict(stated)
-    if wanted.others:
-        branches = [type_schema(msgspec.structs.replace(branch, others=())) for branch in wanted.all]
-        return {"anyOf": [{key: value for key, value in one.items() if key != "description"} for one in branches]}
-    if wanted.options is not None:
-        return options_schema(wanted.options)
-    if wanted.kind == "choice":
-        return {"enum": list(wanted.choices)}
-    schema: dict[str, Any] = {"type": _JSON_TYPES[wanted.kind]} if wanted.kind in _JSON_TYPES else {}
-    match wanted.kind:
-        case "whole" | "number":
-            bounds = {keyword: wanted.meta_value(name) for name, keyword in _BOUND_KEYWORDS.items()}
-            schema |= {keyword: bound for keyword, bound in bounds.items() if bound is not None}
-        case "text":
-            limits = {"minLength": wanted.meta_value("min_length"), "pattern": wanted.meta_value("pattern")}
-            schema |= {keyword: limit for keyword, limit in limits.items() if limit is not None}
-        case "list":
-            item = type_schema(_item_type(wanted))
-            schema |= {"items": item}
-            schema |= {"minItems": wanted.meta_value("min_length")} if wanted.meta_value("min_length") else {}
-            if wanted.extra_value("split"):
-                return {"anyOf": [{"type": "string"}, schema]}
-            return {"anyOf": [item, schema]} if wanted.extra_value("one") else schema
-        case "mapping":
-            if wanted.keys:
-                return {
-                    **schema,
-                    "properties": {
-                        key: option_schema(ConfigOption(key, of, NODEFAULT)) for key, of in wanted.keys.items()
-                    },
-                }
-            schema["additionalProperties"] = type_schema(_item_type(wanted))
-            if wanted.key is not None and wanted.key.metas:
-                schema["propertyNames"] = type_schema(wanted.key)
-    return schema
 
 
 def locate_file(value: Any, base: Path) -> Any:
