@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import jsonschema_rs
@@ -57,38 +57,26 @@ class CompiledSchema:
     the value is rejected.
     """
 
-    __slots__ = ("_assert_formats", "_explainer", "_schema", "_weight", "is_valid", "judge_small")
-
     def __init__(self, schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> None:
-        self.is_valid: Callable[[Any], bool]
-        """Judge a value; raises ValueError if it is not JSON. Set on first access, since it depends on the weight."""
         self.judge_small: Callable[[Any], bool] = _compile_validator(schema, assert_formats).is_valid
-        """The same without measuring the value, for values whose JSON text is no longer than `max_bytes`."""
+        """Judge a value without measuring it, for values whose JSON text is no longer than `max_bytes`."""
         self._schema = schema
-        self._assert_formats = assert_formats
-        self._weight: Weight | None = None
-        self._explainer: Explainer | None = None
+        self._compile_part = partial(_compile_validator, assert_formats=assert_formats)
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "is_valid":
-            raise AttributeError(name)
-        self.is_valid = self.judge_small if self.weight.is_light else self.judge
-        return self.is_valid
+    @cached_property
+    def is_valid(self) -> Callable[[Any], bool]:
+        """Judge a value; raises ValueError if it is not JSON."""
+        return self.judge_small if self.weight.is_light else self.judge
 
-    @property
+    @cached_property
     def weight(self) -> Weight:
         """The estimated cost of judging values."""
-        if self._weight is None:
-            self._weight = weigh(self._schema)
-        return self._weight
+        return weigh(self._schema)
 
-    @property
+    @cached_property
     def explainer(self) -> Explainer:
         """The helper that finds out why a value is wrong."""
-        if self._explainer is None:
-            compile_part = partial(_compile_validator, assert_formats=self._assert_formats)
-            self._explainer = Explainer(self._schema, compile_part)
-        return self._explainer
+        return Explainer(self._schema, self._compile_part)
 
     @property
     def max_bytes(self) -> int:
