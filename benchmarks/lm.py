@@ -85,7 +85,7 @@ async def _sessions(url: str) -> bool:
 
 def _bodies() -> list[dict[str, Any]]:
     """The request bodies that the engine sends for the calls of a session."""
-    head, (response_format, *_) = _tool_head(TOOL), Prompts()._ask_for(TOOL)
+    head, (response_format, *_) = _tool_head(TOOL), Prompts()._answer_format(TOOL)
     messages = [{"role": "system", "content": INSTRUCTION}]
     bodies = []
     for turn in range(CALLS):

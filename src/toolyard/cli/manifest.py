@@ -15,7 +15,7 @@ from toolyard.sources.scripts.files import ScriptDirectory
 from toolyard.sources.scripts.manifest import (
     MANIFEST,
     Manifest,
-    Reviewed,
+    ReviewedFile,
     allow_scripts,
     create_manifest,
     disallow_scripts,
@@ -104,7 +104,7 @@ def diff_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
     return _show_review("Differences", different, counted(len(different), "difference"), options.json)
 
 
-def _review_files(directory: Path) -> list[Reviewed]:
+def _review_files(directory: Path) -> list[ReviewedFile]:
     with ScriptDirectory(directory) as opened:
         return review_directory(opened, read_manifest(opened))
 
@@ -127,7 +127,7 @@ def _show_files(manifest: Manifest) -> None:
     print_table("Allowed", ["file", "hash"], rows)
 
 
-def _show_review(title: str, items: Sequence[Reviewed], total: str, as_json: bool) -> int:
+def _show_review(title: str, items: Sequence[ReviewedFile], total: str, as_json: bool) -> int:
     """Show the files and their problems; returns 1 if there are any."""
     if as_json:
         keys = ("file", "state", "reason", "sha256", "pinned")

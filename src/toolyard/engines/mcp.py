@@ -118,7 +118,7 @@ class MCPToolEngine(OutwardEngine):
         self.connection: Connection = connection
         self._on_progress = on_progress
         self._json_text = read["json_text"]
-        self._links = Links(read_handlers(sampling, elicitation, roots), read["max_session_connections"])
+        self._links = LinkPool(read_handlers(sampling, elicitation, roots), read["max_session_connections"])
         self._hidden: set[McpServer] = set()
         """Servers whose secrets have been added to the redactor."""
         self._hide_secrets(self.secrets)
@@ -177,8 +177,8 @@ class MCPToolEngine(OutwardEngine):
                 raise redact_error(error, link.secrets.redactor) from None
 
     def _make_notifier(self, invocation: Invocation) -> Notify | None:
-        told = self._on_progress
-        if told is None:
+        on_progress = self._on_progress
+        if on_progress is None:
             return invocation.listener
         call = invocation.call
 
@@ -186,7 +186,7 @@ class MCPToolEngine(OutwardEngine):
             invocation.notify(notice)
             if isinstance(notice, Progress):
                 try:
-                    told(call, notice)
+                    on_progress(call, notice)
                 except Exception:  # noqa: BLE001 - user code; its failure must not fail the call
                     _log.exception("on_progress of engine %r failed", self.name)
 
@@ -268,22 +268,22 @@ def redact_error(error: CallError, redactor: Redactor) -> CallError:
 _CLOSING_SECONDS = 10.0
 
 
-class _Own(msgspec.Struct, eq=False):
+class _SessionLink(msgspec.Struct, eq=False):
     """The connection of one session, and the number of calls in progress on it."""
 
     link: McpLink
     calls: int = 0
 
 
-class Links:
-    """Connections, opened on first use. Sessions have at most `most`; the least recently used one is closed."""
+class LinkPool:
+    """Open connections. Sessions have at most `max_sessions` of them; the least recently used one is closed."""
 
-    def __init__(self, handlers: Handlers, most: int) -> None:
+    def __init__(self, handlers: Handlers, max_sessions: int) -> None:
         self._handlers = handlers
-        self._most = most
+        self._max_sessions = max_sessions
         self._lock = threading.Lock()
         self._shared: dict[McpServer, McpLink] = {}
-        self._own: OrderedDict[tuple[Key, McpServer], _Own] = OrderedDict()
+        self._own: OrderedDict[tuple[Key, McpServer], _SessionLink] = OrderedDict()
         self._closing: set[Future[None]] = set()
         self._closed = False
         reset_after_fork(self)
@@ -316,13 +316,13 @@ class Links:
                 self._shared[server] = lease(server, limits=limits_of(server), handlers=self._handlers)
             return self._shared[server]
 
-    def _begin_call(self, server: McpServer, session: Key) -> _Own:
+    def _begin_call(self, server: McpServer, session: Key) -> _SessionLink:
         with self._lock:
             self._check_open(server)
             own = self._own.get((session, server))
             if own is None:
                 self._make_room(server)
-                own = _Own(McpLink(server, limits=limits_of(server), handlers=self._handlers))
+                own = _SessionLink(McpLink(server, limits=limits_of(server), handlers=self._handlers))
                 self._own[session, server] = own
             self._own.move_to_end((session, server))
             own.calls += 1
@@ -332,14 +332,14 @@ class Links:
         """Close the connections of a session that has ended, without waiting."""
         with self._lock:
             for key in [key for key in self._own if key[0] == session]:
-                self._hang_up(self._own.pop(key))
+                self._close_link(self._own.pop(key))
 
     def close(self) -> None:
         """Close the connections of sessions, and release the shared ones."""
         with self._lock:
             self._closed = True
             for own in self._own.values():
-                self._hang_up(own)
+                self._close_link(own)
             self._own.clear()
             shared, self._shared = list(self._shared.values()), {}
             closing = set(self._closing)
@@ -352,18 +352,18 @@ class Links:
             raise Unavailable(f"the engine that calls {server.name} is closed", retryable=False)
 
     def _make_room(self, server: McpServer) -> None:
-        if len(self._own) < self._most:
+        if len(self._own) < self._max_sessions:
             return
         idle = next((key for key, own in self._own.items() if own.calls == 0), None)
         if idle is None:
             raise Unavailable(
-                f"{self._most} sessions have their own connection to servers such as {server.name}, all in use",
+                f"{self._max_sessions} sessions have their own connection to servers such as {server.name}, all in use",
                 hint="try again later, or raise max_session_connections",
             )
         _log.warning("session %s lost its connection to %s to make room for another", idle[0].session_id, idle[1].name)
-        self._hang_up(self._own.pop(idle))
+        self._close_link(self._own.pop(idle))
 
-    def _hang_up(self, own: _Own) -> None:
+    def _close_link(self, own: _SessionLink) -> None:
         future = link_loop.submit(own.link.aclose())
         self._closing.add(future)
         future.add_done_callback(self._closing.discard)

@@ -5,7 +5,14 @@ from hypothesis import given, strategies as st
 
 from engines.lm.support import FREE, WEATHER, call, text
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.lm.conversation import Bounds, Prompts, Unfit, asked_for, read_result, response_format
+from toolyard.engines.lm.conversation import (
+    Bounds,
+    Prompts,
+    UnusableAnswer,
+    answer_schema,
+    read_result,
+    response_format,
+)
 from toolyard.links.lm import likely_tokens
 from toolyard.model.errors import ToolFailed
 from toolyard.model.tool import Tool
@@ -100,12 +107,12 @@ def test_json_is_found_where_it_stands(said):
     ],
 )
 def test_what_is_no_object_is_refused_with_the_reason(said, why):
-    with pytest.raises(Unfit, match=why):
+    with pytest.raises(UnusableAnswer, match=why):
         read(said)
 
 
 def test_half_an_answer_is_told_to_be_shorter():
-    with pytest.raises(Unfit, match="make it shorter"):
+    with pytest.raises(UnusableAnswer, match="make it shorter"):
         read('{"a": "x', cut=True)
 
 
@@ -116,7 +123,7 @@ def test_empty_values_stay(value):
 
 def test_undeclared_keys_stay_where_the_schema_allows_them_and_are_refused_where_not():
     assert read('{"a": 1, "b": 2}', OBJECT) == {"a": 1, "b": 2}
-    with pytest.raises(Unfit, match="unexpected property 'b'"):
+    with pytest.raises(UnusableAnswer, match="unexpected property 'b'"):
         read('{"a": 1, "b": 2}', {**OBJECT, "additionalProperties": False})
 
 
@@ -137,7 +144,7 @@ def test_an_envelope_is_taken_off_only_if_the_schema_does_not_know_it(said, sche
 
 
 def test_violations_say_where_and_keep_the_value_to_themselves():
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnusableAnswer) as caught:
         read('{"a": "private"}', {"type": "object", "properties": {"a": {"type": "integer"}}})
     assert "/a: must be integer, not string" in str(caught.value)
     assert "private" not in str(caught.value)
@@ -161,7 +168,7 @@ def test_every_object_comes_through_as_it_is(value, before):
 def test_whatever_is_said_gives_an_object_or_a_reason(said):
     try:
         assert isinstance(read(said), dict)
-    except Unfit as error:
+    except UnusableAnswer as error:
         assert str(error)
 
 
@@ -169,7 +176,7 @@ def test_an_answer_of_empty_lines_is_read_in_no_time():
     said = "```json" + "\n" * 200_000 + "x"
     try:
         read_result(said, None, frozenset())
-    except Unfit as error:
+    except UnusableAnswer as error:
         assert "not JSON" in str(error)
     else:
         raise AssertionError("that is no result")
@@ -197,7 +204,7 @@ BOUNDS = Bounds(50, 4)
 
 
 def inside(**node):
-    return asked_for({"type": "object", "properties": {"x": node}}, BOUNDS)["properties"]["x"]
+    return answer_schema({"type": "object", "properties": {"x": node}}, BOUNDS)["properties"]["x"]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +231,7 @@ def test_texts_and_lists_without_an_end_get_one(node, bounded):
 
 def test_definitions_are_bounded_and_the_original_is_left_alone():
     schema = {"type": "object", "$defs": {"t": {"type": "string"}}, "properties": {"x": {"$ref": "#/$defs/t"}}}
-    assert asked_for(schema, BOUNDS)["$defs"] == {"t": {"type": "string", "maxLength": 50}}
+    assert answer_schema(schema, BOUNDS)["$defs"] == {"t": {"type": "string", "maxLength": 50}}
     assert schema["$defs"] == {"t": {"type": "string"}}
 
 
@@ -244,7 +251,7 @@ def test_definitions_are_bounded_and_the_original_is_left_alone():
     ],
 )
 def test_what_is_no_object_travels_in_an_envelope_that_means_the_same(schema, good, bad):
-    asked = asked_for(schema, BOUNDS)
+    asked = answer_schema(schema, BOUNDS)
     assert asked["type"] == "object"
     compiled = compile_schema(asked)
     assert compiled.is_valid({"result": good})
@@ -253,7 +260,7 @@ def test_what_is_no_object_travels_in_an_envelope_that_means_the_same(schema, go
 
 
 def test_an_object_without_a_type_gets_one():
-    assert asked_for({"properties": {}}, BOUNDS)["type"] == "object"
+    assert answer_schema({"properties": {}}, BOUNDS)["type"] == "object"
 
 
 def test_the_name_is_one_that_servers_take():
@@ -287,8 +294,8 @@ VALUES = st.recursive(
 
 @given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), VALUES)
 def test_whatever_the_bounded_schema_allows_the_schema_allows(schema, value):
-    asked = compile_schema(asked_for(schema, Bounds(10, 3)))
+    asked = compile_schema(answer_schema(schema, Bounds(10, 3)))
     real = compile_schema(schema)
-    envelope = "result" in asked_for(schema, BOUNDS).get("properties", {})
+    envelope = "result" in answer_schema(schema, BOUNDS).get("properties", {})
     if asked.is_valid({"result": value} if envelope else value):
         assert real.is_valid(value)

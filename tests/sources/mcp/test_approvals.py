@@ -63,9 +63,9 @@ def test_servers_that_write_at_once_lose_no_entry(path):
 
     def trust(number):
         approvals = ApprovedDefinitions(path, f"n s{number}", "x")
-        approvals.begin()
+        approvals.start_load()
         together.wait(SOON)
-        approvals.agree({"tool": str(number)})
+        approvals.approve({"tool": str(number)})
 
     threads = [threading.Thread(target=trust, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -83,9 +83,9 @@ def test_what_somebody_else_agreed_to_meanwhile_is_not_overruled_by_trust(path):
         agreed = json.loads(path.read_text())
         path.unlink()
         late = loader._approvals()
-        late.begin()
+        late.start_load()
         late.check("fine", tool.tool)
         agreed["servers"][late._server]["fine"] = "another"
         path.write_text(json.dumps(agreed))
-        late.finish()
+        late.finish_load()
         assert json.loads(path.read_text()) == agreed

@@ -89,14 +89,14 @@ def test_a_file_that_is_closed_while_it_is_read_again_keeps_nobody(make, tmp_pat
     path = tmp_path / "desktop.json"
     with web() as server:
         path.write_text(json.dumps({"mcpServers": {"web": {"url": f"{server.url}/mcp"}}}))
-        found = loader._all
+        found = loader._read_servers
 
         def closing(document):
             servers = found(document)
             loader.close()  # by another thread, just now
             return servers
 
-        monkeypatch.setattr(loader, "_all", closing)
+        monkeypatch.setattr(loader, "_read_servers", closing)
         with pytest.raises(SourceUnavailable, match="is closed"):
             loader.load()
         assert server.received == []
@@ -117,11 +117,11 @@ def test_loading_on_the_loop_of_links_is_refused(make):
 def test_a_fork_in_the_midst_of_fetching_leaves_nobody_waiting(make):
     loader = make("one")
     loader.load()
-    followed = loader._follow()
-    followed.begin()
-    followed._lock.acquire()
-    before = followed._ahead
-    followed.reset_in_child()  # as in a child, where whoever held the lock and fetched is not there
+    follower = loader._follow_server()
+    follower.start()
+    follower._lock.acquire()
+    before = follower._next_list
+    follower.reset_in_child()  # as in a child, where whoever held the lock and fetched is not there
     assert len(loader.load()) == 14
     assert before.result(SOON).complete
     loader.close()
@@ -141,6 +141,6 @@ def test_a_callback_that_fails_does_not_end_the_following(tmp_path):
     link = lease(loader.server, limits=limits_of(loader.server))
     for count in (1, 2):
         link.call("stir", {})
-        assert until(lambda wanted=count: len(heard) >= wanted and loader._follow()._fetching is None)
+        assert until(lambda wanted=count: len(heard) >= wanted and loader._follow_server()._fetching is None)
     give_back(link)
     loader.close()

@@ -90,7 +90,7 @@ class TestTools:
     @pytest.mark.parametrize("keys", [{"namespace": "core"}, {"aliases": ["rm"]}, {"effects": "read"}, {"tags": ["x"]}])
     def test_a_server_cannot_reach_beyond_its_own_tools(self, keys):
         loader = unconnected()
-        (tool,) = loader._take(listing(entry("a", **keys, parameters=ECHO, metadata={"z": 1})))
+        (tool,) = loader._admit_tools(listing(entry("a", **keys, parameters=ECHO, metadata={"z": 1})))
         assert (tool.namespace, tool.aliases, tool.effects, tool.tags) == ("raw", (), Effects.UNKNOWN, ())
         assert tool.metadata == {**keys, "parameters": ECHO, "metadata": {"z": 1}}
         assert tool.parameters == OBJECT
@@ -98,8 +98,8 @@ class TestTools:
     def test_ten_thousand_tools_are_read_once_and_only_compared_after_that(self):
         loader = unconnected()
         schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-        first = loader._take(listing(*(entry(f"t{n}", inputSchema=schema) for n in range(10_000))))
-        again = loader._take(listing(*(entry(f"t{n}", inputSchema=dict(schema)) for n in range(10_000))))
+        first = loader._admit_tools(listing(*(entry(f"t{n}", inputSchema=schema) for n in range(10_000))))
+        again = loader._admit_tools(listing(*(entry(f"t{n}", inputSchema=dict(schema)) for n in range(10_000))))
         assert len(first) == 10_000
         assert all(old is new for old, new in zip(first, again, strict=True))
 
@@ -120,7 +120,7 @@ class TestRejections:
             {**entry("a"), "description": ["text"]},
         ]
         loader = unconnected()
-        tools = loader._take(listing(entry("good"), *bad, entry("last")))
+        tools = loader._admit_tools(listing(entry("good"), *bad, entry("last")))
         assert [tool.name for tool in tools] == ["good", "last"]
         report = loader.report
         assert report.entries == len(bad) + 2
@@ -128,24 +128,24 @@ class TestRejections:
 
     def test_with_raise_the_first_bad_entry_ends_the_load(self):
         with pytest.raises(MalformedSource, match=r"#/tools/1: tool 'b'"):
-            unconnected(on_error="raise")._take(listing(entry("a"), entry("b", inputSchema=5)))
+            unconnected(on_error="raise")._admit_tools(listing(entry("a"), entry("b", inputSchema=5)))
 
     def test_an_entry_without_a_schema_takes_anything_and_that_is_listed(self):
         loader = unconnected()
-        (tool,) = loader._take(listing({"name": "a"}))
+        (tool,) = loader._admit_tools(listing({"name": "a"}))
         assert tool.parameters == {}
         assert [r.pointer for r in loader.report.rewrites] == ["/inputSchema"]
 
     def test_parameters_by_another_name_are_read_and_listed_and_a_name_is_trimmed_for_us_alone(self):
         loader = unconnected()
-        (tool,) = loader._take(listing({"name": "add ", "arguments": [{"name": "a", "type": "int"}]}))
+        (tool,) = loader._admit_tools(listing({"name": "add ", "arguments": [{"name": "a", "type": "int"}]}))
         assert (tool.name, tool.binding.tool_name) == ("add", "add ")
         assert (tool.parameters["properties"], tool.metadata) == ({"a": {"type": "integer"}}, {})
         assert "'arguments' read as 'parameters'" in [r.change for r in loader.report.rewrites]
 
     def test_parameters_beside_an_empty_schema_or_in_the_text_alone_are_noted(self):
         loader = unconnected()
-        loader._take(
+        loader._admit_tools(
             listing(
                 entry("a", inputSchema={"type": "object"}, arguments=[{"name": "a", "type": "int"}]),
                 {**entry("b", inputSchema={"type": "object"}), "description": "Adds.\n\nArgs:\n  a: first"},
@@ -167,7 +167,7 @@ class TestRejections:
 
     def test_tools_past_the_limit_and_a_list_that_ends_early_are_listed(self):
         loader = unconnected(max_tools=2)
-        loader._take(listing(*(entry(f"t{n}") for n in range(4)), complete=False, notes=["the pages go round"]))
+        loader._admit_tools(listing(*(entry(f"t{n}") for n in range(4)), complete=False, notes=["the pages go round"]))
         assert loader.report.loaded == 2
         assert [item.tool for item in loader.report.rejected] == ["t2", "t3", None]
         assert loader.report.rejected[-1].reason == "the pages go round"
@@ -221,7 +221,7 @@ class TestHeaders:
     )
     def test_a_tool_that_breaks_the_rules_for_headers_is_a_listed_rejection(self, schema):
         loader = unconnected()
-        loader._take(listing(entry("bad", inputSchema={"type": "object", **schema}), entry("good")))
+        loader._admit_tools(listing(entry("bad", inputSchema={"type": "object", **schema}), entry("good")))
         assert [tool.tool.name for tool in loader.admitted] == ["good"]
         (refused,) = loader.report.rejected
         assert "x-mcp-header" in refused.reason
@@ -349,7 +349,7 @@ class TestConnection:
             engine.setup("s")
             put_tools(folder, entry("new"))
             (bad / "mute").touch()
-            slow._followed._happened("changed")
+            slow._follower._happened("changed")
             call(engine, "stir")
             comes(registry, "new")
             assert "raw::new" in registry
@@ -443,7 +443,7 @@ class TestApproval:
     def test_one_that_went_and_came_back_as_another_is_found_out_too(self, caplog):
         loader = unconnected()
         for tools in ([entry("a")], [], [{**entry("a"), "description": "Something else."}]):
-            loader._take(listing(*tools))
+            loader._admit_tools(listing(*tools))
         assert "has changed the definition" in caplog.text
 
 
@@ -536,7 +536,7 @@ class TestSecrets:
 
     def test_a_tool_shows_nothing_of_how_its_server_is_reached(self):
         loader = unconnected(env={"KEY": "swordfish-42"}, args=["--token", "swordfish-43"])
-        (tool,) = loader._take(listing(entry("a", inputSchema=OBJECT)))
+        (tool,) = loader._admit_tools(listing(entry("a", inputSchema=OBJECT)))
         assert "swordfish" not in f"{tool!r} {tool.binding!r} {tool.to_dict()} {loader.report}"
 
 

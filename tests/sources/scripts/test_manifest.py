@@ -423,7 +423,7 @@ def test_a_folder_with_the_name_of_a_leftover_is_in_nobodys_way(folder):
 
 def test_a_writer_waits_for_another_and_says_so_if_that_takes_too_long(folder, monkeypatch):
     folder.allow("a.py")
-    monkeypatch.setattr(changes, "_WAIT", 0.0)
+    monkeypatch.setattr(changes, "_LOCK_SECONDS", 0.0)
     holder = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(holder, fcntl.LOCK_EX)

@@ -9,7 +9,7 @@ from waiting import SOON, until
 
 from toolyard import MalformedSource, Tool, ToolRegistry
 from toolyard.scripts import ScriptToolLoader
-from toolyard.sources.scripts.loader import look_at
+from toolyard.sources.scripts.loader import read_directory_state
 from toolyard.sources.scripts.manifest import sha256_of
 
 pytestmark = pytest.mark.process
@@ -214,23 +214,23 @@ def test_a_change_between_loading_and_watching_is_seen(folder):
 
 
 def test_edits_modes_and_names_are_seen(folder):
-    first = look_at(folder.path)
-    assert look_at(folder.path) == first
+    first = read_directory_state(folder.path)
+    assert read_directory_state(folder.path) == first
     before, text = (folder.path / "a.py").stat(), (folder.path / "a.py").read_text()
     folder.put("a.py", text.swapcase())
     os.utime(folder.path / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))
-    second = look_at(folder.path)
+    second = read_directory_state(folder.path)
     assert second != first
     (folder.path / "a.py").chmod(0o600)
-    third = look_at(folder.path)
+    third = read_directory_state(folder.path)
     assert third != second
     (folder.path / "b.py").unlink()
-    fourth = look_at(folder.path)
+    fourth = read_directory_state(folder.path)
     assert fourth != third
     os.mkfifo(folder.path / "b.py")
-    assert look_at(folder.path) != fourth
+    assert read_directory_state(folder.path) != fourth
     folder.allow("../a.py", "/etc/hosts", "n\0l.py")
-    assert [name for name, _ in look_at(folder.path)] == ["_manifest.json"], "nothing outside is looked at"
+    assert [name for name, _ in read_directory_state(folder.path)] == ["_manifest.json"], "nothing outside is looked at"
     folder.manifest.write_text("{")
-    broken = look_at(folder.path)
-    assert broken == look_at(folder.path) != first
+    broken = read_directory_state(folder.path)
+    assert broken == read_directory_state(folder.path) != first

@@ -42,10 +42,10 @@ That answer cannot be used: {problem}.
 Answer the same call again, with the whole corrected JSON and nothing else."""
 
 _encode = msgspec.json.encode
-_MOST_ASKED = 8192
+_MAX_FORMATS = 8192
 
 
-class Built(msgspec.Struct, frozen=True):
+class Prompt(msgspec.Struct, frozen=True):
     """A prompt, how much of the history it contains, and the format of the answer."""
 
     messages: tuple[Message, ...]
@@ -56,7 +56,7 @@ class Built(msgspec.Struct, frozen=True):
     declared: frozenset[str]
 
 
-Asked: TypeAlias = tuple[Schema | None, CompiledSchema | None, frozenset[str]]
+AnswerFormat: TypeAlias = tuple[Schema | None, CompiledSchema | None, frozenset[str]]
 """The response format, the schema of an answer, and the properties that it declares."""
 
 
@@ -74,31 +74,35 @@ class Prompts:
         self._system = Message("system", INSTRUCTION if instruction is None else instruction)
         self._max_tokens = max_tokens
         self._form = (bounds or Bounds(400, 16), most, strict)
-        self._asked: dict[int, tuple[Tool, Asked]] = {}
+        self._formats: dict[int, tuple[Tool, AnswerFormat]] = {}
 
-    def build(self, registry: ToolRegistry, invocation: Invocation) -> Built:
+    def build(self, registry: ToolRegistry, invocation: Invocation) -> Prompt:
         """The conversation up to this call."""
         tool = invocation.tool
         entries = list(invocation.session.history)
         pairs = self._history_messages(registry, entries)
         call = Message("user", f"{_tool_head(tool)}{_encode(invocation.arguments).decode()}}}")
-        return Built(
+        return Prompt(
             (self._system, *pairs, call),
             len(pairs) // 2,
             len(entries) - len(pairs) // 2,
-            *self._ask_for(tool),
+            *self._answer_format(tool),
         )
 
-    def _ask_for(self, tool: Tool) -> Asked:
+    def _answer_format(self, tool: Tool) -> AnswerFormat:
         """The format of the tool's answers; cached, since compiling a large schema each time would block the loop."""
-        known = self._asked.get(id(tool))
+        known = self._formats.get(id(tool))
         if known is None or known[0] is not tool:
-            if len(self._asked) >= _MOST_ASKED:
-                self._asked.clear()
+            if len(self._formats) >= _MAX_FORMATS:
+                self._formats.clear()
             schema = tool.output_parameters
             output = compile_schema(schema) if schema else None
-            asked = response_format(tool, *self._form), output, declared_properties(schema) if schema else frozenset()
-            known = self._asked[id(tool)] = tool, asked
+            answer_format = (
+                response_format(tool, *self._form),
+                output,
+                declared_properties(schema) if schema else frozenset(),
+            )
+            known = self._formats[id(tool)] = tool, answer_format
         return known[1]
 
     def _history_messages(self, registry: ToolRegistry, entries: Sequence[bytes]) -> list[Message]:
@@ -142,11 +146,11 @@ def _tool_head(tool: Tool) -> str:
 ENVELOPE = "result"
 FAILURE = "error"
 """The only key of an answer that reports a failure; prompts show earlier failures in the same form."""
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_NAME = 64
-_UNBOUNDED = frozenset({"not", "if", "allOf"})
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_NAME_LENGTH = 64
+_WITHOUT_BOUNDS = frozenset({"not", "if", "allOf"})
 """Keywords under which no limits are added: in the first two they would widen the schema, in the last contradict it."""
-_FIXED = frozenset({"enum", "const", "pattern", *IN_PLACE})
+_SELF_BOUNDED = frozenset({"enum", "const", "pattern", *IN_PLACE})
 
 
 class Bounds(NamedTuple):
@@ -165,12 +169,12 @@ def response_format(tool: Tool, bounds: Bounds, most: str = "json_schema", stric
         return None
     if not tool.output_parameters or most != "json_schema":
         return {"type": "json_object"}
-    name = _UNSAFE.sub("_", tool.name)[:_LONGEST_NAME] or ENVELOPE
-    described: Schema = {"name": name, "schema": asked_for(tool.output_parameters, bounds)}
+    name = _NOT_IN_NAMES.sub("_", tool.name)[:_MAX_NAME_LENGTH] or ENVELOPE
+    described: Schema = {"name": name, "schema": answer_schema(tool.output_parameters, bounds)}
     return {"type": "json_schema", "json_schema": {**described, "strict": True} if strict else described}
 
 
-def asked_for(schema: Schema, bounds: Bounds) -> Schema:
+def answer_schema(schema: Schema, bounds: Bounds) -> Schema:
     """The schema with limits added; wrapped in an envelope unless it describes an object."""
     if is_object(schema):
         plain: Schema = _bound_schema(schema, bounds, "#", True)
@@ -202,10 +206,10 @@ def _bound_schema(node: Schema, bounds: Bounds, root: str, bounding: bool) -> Sc
 
     out: Schema = {}
     for key, value in node.items():
-        out |= map_children({key: value}, keep_inside if key in _UNBOUNDED else bound_inside)
+        out |= map_children({key: value}, keep_inside if key in _WITHOUT_BOUNDS else bound_inside)
         if key in REFERENCES and isinstance(value, str) and (value == "#" or value.startswith("#/")):
             out[key] = root + value[1:]
-    if bounding and _FIXED.isdisjoint(node):
+    if bounding and _SELF_BOUNDED.isdisjoint(node):
         _bound_node(out, bounds)
     return out
 
@@ -214,19 +218,19 @@ def _bound_node(node: Schema, bounds: Bounds) -> None:
     kind = node.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
     if "string" in kinds and "maxLength" not in node:
-        node["maxLength"] = max(bounds.length, _read_least(node.get("minLength")))
+        node["maxLength"] = max(bounds.length, _read_minimum(node.get("minLength")))
     if "array" in kinds and "maxItems" not in node:
         known = node.get("prefixItems")
         node["maxItems"] = max(
-            bounds.items, _read_least(node.get("minItems")), len(known) if isinstance(known, list) else 0
+            bounds.items, _read_minimum(node.get("minItems")), len(known) if isinstance(known, list) else 0
         )
 
 
-def _read_least(value: Any) -> int:
+def _read_minimum(value: Any) -> int:
     return int(value) if isinstance(value, int | float) else 0
 
 
-class Unfit(ValueError):
+class UnusableAnswer(ValueError):
     """The text is not a valid result; the message says why in terms the model can act on."""
 
     def __init__(self, problem: str, violations: list[Violation] | None = None) -> None:
@@ -235,7 +239,7 @@ class Unfit(ValueError):
 
 
 def read_result(text: str, output: CompiledSchema | None, declared: frozenset[str], cut: bool = False) -> Any:
-    """The value in the model's answer; raises `Unfit` if there is none, or none that the schema allows.
+    """The value in the model's answer; raises `UnusableAnswer` if there is none, or none that the schema allows.
 
     Without a schema it must be an object. With one, an envelope that the schema does not declare is removed. An answer
     in the form of a failure raises `ToolFailed`, unless the schema declares a property of that name.
@@ -244,14 +248,16 @@ def read_result(text: str, output: CompiledSchema | None, declared: frozenset[st
         value = find_json(text)
     except MalformedSource as error:
         if not strip_thought(text):
-            raise Unfit("it is empty") from None
-        raise Unfit("it was cut off before its end; make it shorter" if cut else f"it is not JSON: {error}") from None
+            raise UnusableAnswer("it is empty") from None
+        raise UnusableAnswer(
+            "it was cut off before its end; make it shorter" if cut else f"it is not JSON: {error}"
+        ) from None
     failure = value[FAILURE] if isinstance(value, dict) and value.keys() == {FAILURE} else None
     if isinstance(failure, str) and failure.strip() and FAILURE not in declared:
         raise ToolFailed(failure, effect="none")
     if output is None:
         if not isinstance(value, dict):
-            raise Unfit(f"it must be a JSON object, not {json_type(value)}")
+            raise UnusableAnswer(f"it must be a JSON object, not {json_type(value)}")
         return value
     if isinstance(value, dict) and value.keys() == {ENVELOPE} and ENVELOPE not in declared:
         inner = value[ENVELOPE]
@@ -259,5 +265,5 @@ def read_result(text: str, output: CompiledSchema | None, declared: frozenset[st
             return inner
     violations = output.violations(value)
     if violations:
-        raise Unfit(f"it does not fit output_parameters: {describe(violations)}", violations)
+        raise UnusableAnswer(f"it does not fit output_parameters: {describe(violations)}", violations)
     return value

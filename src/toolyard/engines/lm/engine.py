@@ -20,7 +20,7 @@ from toolyard.schema.options import read_arguments
 
 if TYPE_CHECKING:
     from toolyard.calls.faults import FaultPlan
-    from toolyard.engines.lm.conversation import Built, Unfit
+    from toolyard.engines.lm.conversation import Prompt, UnusableAnswer
     from toolyard.links.lm import LMAnswer, Spent
 
 MAX_HISTORY_TOKENS = 16_000
@@ -158,32 +158,32 @@ class LMToolEngine(ToolEngine):
         return self._ask_model(invocation)
 
     async def _ask_model(self, invocation: Invocation) -> Any:
-        from toolyard.engines.lm.conversation import REPAIR, Unfit, read_result
+        from toolyard.engines.lm.conversation import REPAIR, UnusableAnswer, read_result
         from toolyard.links.lm import Message
 
         invocation.secrets = self._client.config.credentials
-        built = self._prompts.build(self._root.tool_registry, invocation)
-        messages = built.messages
+        prompt = self._prompts.build(self._root.tool_registry, invocation)
+        messages = prompt.messages
         answers: list[LMAnswer] = []
-        unfit: Unfit | None = None
+        problem: UnusableAnswer | None = None
         # Set before the first request, so that the trace has it even if the model is unavailable.
-        invocation.notes = self._trace_notes(built, answers)
-        while unfit is None or len(answers) < self._rounds:
-            request = self._client.request(messages, built.response_format)
+        invocation.notes = self._trace_notes(prompt, answers)
+        while problem is None or len(answers) < self._rounds:
+            request = self._client.request(messages, prompt.response_format)
             answer = await self._client.complete(request, deadline=invocation.deadline)
             answers.append(answer)
-            invocation.notes = self._trace_notes(built, answers)
+            invocation.notes = self._trace_notes(prompt, answers)
             try:
-                return read_result(answer.text, built.output, built.declared, answer.finish_reason == "length")
-            except Unfit as error:
-                unfit = error
-            again = Message("user", REPAIR.format(problem=unfit))
+                return read_result(answer.text, prompt.output, prompt.declared, answer.finish_reason == "length")
+            except UnusableAnswer as error:
+                problem = error
+            again = Message("user", REPAIR.format(problem=problem))
             # Some servers refuse an empty assistant message.
             said = answer.text[:_QUOTED] if answer.text.strip() else _NOTHING
             messages = (*messages, Message("assistant", said), again)
-        raise _unusable_result(invocation.tool, unfit, len(answers))
+        raise _unusable_result(invocation.tool, problem, len(answers))
 
-    def _trace_notes(self, built: Built, answers: Sequence[LMAnswer]) -> dict[str, Any]:
+    def _trace_notes(self, prompt: Prompt, answers: Sequence[LMAnswer]) -> dict[str, Any]:
         """For the trace: the model, its usage, and how much of the history was dropped."""
         return {
             "model": self._client.config.model,
@@ -191,16 +191,16 @@ class LMToolEngine(ToolEngine):
             "cached": sum(answer.cached for answer in answers),
             "prompt_tokens": sum(answer.usage.prompt for answer in answers),
             "completion_tokens": sum(answer.usage.completion for answer in answers),
-            "history": {"told": built.told, "dropped": built.dropped},
+            "history": {"told": prompt.told, "dropped": prompt.dropped},
         }
 
 
-def _unusable_result(tool: Tool, unfit: Unfit, count: int) -> InvalidOutput:
+def _unusable_result(tool: Tool, problem: UnusableAnswer, count: int) -> InvalidOutput:
     tries = "" if count == 1 else f" in {count} tries"
     return InvalidOutput(
-        f"the model that plays {tool.qualified_name} gave no usable result{tries}: {unfit}",
+        f"the model that plays {tool.qualified_name} gave no usable result{tries}: {problem}",
         effect="none",
-        details={"violations": [violation.to_dict() for violation in unfit.violations]} if unfit.violations else {},
+        details={"violations": [violation.to_dict() for violation in problem.violations]} if problem.violations else {},
     )
 
 

@@ -17,18 +17,18 @@ from toolyard.words.redactor import Redactor
 
 EXCERPT = 2048
 """Characters of an error response that are shown."""
-_READ = 8 * EXCERPT
-_SAID = 300
+_MAX_READ = 8 * EXCERPT
+_MAX_QUOTE = 300
 _OK, _REDIRECT, _FAULT, _SERVER_FAULT = 200, 300, 400, 500
 _SEE_OTHER = 303
 _REFUSALS = frozenset({401, 403})
-_NOT_DONE = frozenset({304, 307, 308})
+_WITHOUT_EFFECT = frozenset({304, 307, 308})
 _UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream", "text/javascript"})
 """Types that servers declare for JSON by mistake."""
-_TELLING = ("message", "detail", "error_description", "title", "error", "reason", "description")
+_MESSAGE_KEYS = ("message", "detail", "error_description", "title", "error", "reason", "description")
 
 
-class Expected:
+class ExpectedAnswer:
     """What is known beforehand about the responses of an operation."""
 
     __slots__ = ("auth", "json", "method", "needs", "what")
@@ -44,7 +44,7 @@ class Expected:
         self.method = method
         first = next((schemes.get(name) for names in security for name in names), None)
         auth = suggest_auth(first, "${{API_{}}}".format)
-        self.auth = "" if auth is None or len(text := write_flow(auth)) > _SAID else f", auth: {text}"
+        self.auth = "" if auth is None or len(text := write_flow(auth)) > _MAX_QUOTE else f", auth: {text}"
         """Config that would satisfy the security scheme, for hints; empty if unknown or too long."""
         self.needs = " or ".join(" with ".join(names) for names in security if names)
         """The security schemes that the specification requires, in words."""
@@ -58,10 +58,10 @@ class Expected:
         return "none" if self.method in HARMLESS else "done"
 
 
-def read_answer(incoming: Incoming, expected: Expected, secrets: Sequence[str], clock: float) -> Any:
+def read_answer(incoming: Incoming, expected: ExpectedAnswer, secrets: Sequence[str], clock: float) -> Any:
     """The value; raises the error that the status or an unreadable body stands for."""
     if not _OK <= incoming.status < _REDIRECT:
-        raise failure(incoming, expected, secrets, clock)
+        raise make_error(incoming, expected, secrets, clock)
     body = incoming.body
     if not body or expected.method == "HEAD":
         return None
@@ -81,7 +81,7 @@ def read_answer(incoming: Incoming, expected: Expected, secrets: Sequence[str], 
     return {"media_type": name, "base64": base64.b64encode(body).decode()}
 
 
-def _read_json(body: bytes, stated: str, expected: Expected, incoming: Incoming, secrets: Sequence[str]) -> Any:
+def _read_json(body: bytes, stated: str, expected: ExpectedAnswer, incoming: Incoming, secrets: Sequence[str]) -> Any:
     charset = charset_of(stated)
     try:
         if charset is None or charset in ("utf-8", "ascii"):
@@ -108,7 +108,9 @@ def _read_untyped(body: bytes) -> Any:
     return text
 
 
-def _unreadable_answer(problem: str, expected: Expected, incoming: Incoming, secrets: Sequence[str]) -> ToolFailed:
+def _unreadable_answer(
+    problem: str, expected: ExpectedAnswer, incoming: Incoming, secrets: Sequence[str]
+) -> ToolFailed:
     redactor = Redactor(secrets)
     return ToolFailed(
         f"the answer of {expected.what} is {redactor.text(problem)}",
@@ -117,7 +119,7 @@ def _unreadable_answer(problem: str, expected: Expected, incoming: Incoming, sec
     )
 
 
-def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], clock: float) -> CallError:
+def make_error(incoming: Incoming, expected: ExpectedAnswer, secrets: Sequence[str], clock: float) -> CallError:
     """The error for an unsuccessful status; `clock` is the time of day, for dates in the response."""
     status = incoming.status
     redactor = Redactor(secrets)
@@ -125,14 +127,14 @@ def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], cloc
     said = _quote_body(incoming, redactor)
     message = f"{expected.what} answered {status}{status_phrase(status)}{f': {said}' if said else ''}"
     effect: Effect = "done" if status == _SEE_OTHER else "unknown"
-    if expected.method in HARMLESS or _FAULT <= status < _SERVER_FAULT or status in _NOT_DONE:
+    if expected.method in HARMLESS or _FAULT <= status < _SERVER_FAULT or status in _WITHOUT_EFFECT:
         effect = "none"
     if status in RETRYABLE:
         after = retry_after(incoming.header("retry-after"), clock)
         return Unavailable(message, effect=effect, retry_after=after, details=details)
     hint = None
     if status in _REFUSALS:
-        asks = f"it asks for {redactor.text(expected.needs)[:_SAID]}; " if expected.needs else ""
+        asks = f"it asks for {redactor.text(expected.needs)[:_MAX_QUOTE]}; " if expected.needs else ""
         sent = "the credential that was sent is refused" if secrets else "no credential was sent"
         hint = f"{asks}{sent}: the operator sets the variable in `auth` of the source or engine{expected.auth}"
     return ToolFailed(message, effect=effect, retryable=False, hint=hint, details=details)
@@ -146,17 +148,17 @@ def _error_details(incoming: Incoming, redactor: Redactor) -> dict[str, Any]:
     if stated and media_kind(stated) in ("binary", "multipart"):
         text = f"<{len(incoming.body)} bytes>" if incoming.body else ""
     else:
-        text = incoming.body[: 4 * _READ].decode(charset_of(stated) or "utf-8", "replace")
+        text = incoming.body[: 4 * _MAX_READ].decode(charset_of(stated) or "utf-8", "replace")
     if text:
         # Redact a longer piece first and then cut it: the redactor would not find half of a secret.
-        shown = redactor.text(text[:_READ])
+        shown = redactor.text(text[:_MAX_READ])
         details["body"] = shown if len(shown) <= EXCERPT else f"{shown[:EXCERPT]}..."
     return details
 
 
 def _quote_body(incoming: Incoming, redactor: Redactor) -> str:
     """The service's own error message, on one line; empty if there is none."""
-    if media_kind(incoming.header("content-type") or "text/plain") != "json" or len(incoming.body) > _READ:
+    if media_kind(incoming.header("content-type") or "text/plain") != "json" or len(incoming.body) > _MAX_READ:
         return ""
     try:
         value = parse_json(incoming.body, what="answer")
@@ -167,9 +169,9 @@ def _quote_body(incoming: Incoming, redactor: Redactor) -> str:
             value = value[0]
         if not isinstance(value, dict):
             break
-        found = [value[key] for key in _TELLING if value.get(key)]
+        found = [value[key] for key in _MESSAGE_KEYS if value.get(key)]
         value = next((item for item in found if isinstance(item, str)), found[0] if found else None)
     if not isinstance(value, str):
         return ""
     line = " ".join(redactor.text(value).split())
-    return line if len(line) <= _SAID else f"{line[:_SAID]}..."
+    return line if len(line) <= _MAX_QUOTE else f"{line[:_MAX_QUOTE]}..."

@@ -37,7 +37,7 @@ from toolyard.words.redactor import find_credentials
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 _MAX_OPERATIONS = 8192
 _CHANGING = frozenset({"PUT", "PATCH", "DELETE"})
-_SECRET = 6
+_MIN_SECRET_LENGTH = 6
 """Minimum length of a header value that is treated as a secret."""
 _MAX_SESSIONS = 10_000
 _MAX_FETCHED = 256
@@ -86,7 +86,7 @@ def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
     )
 
 
-class Chosen:
+class ChosenCredentials:
     """The credentials chosen for a call."""
 
     __slots__ = ("credential", "named", "unplaced")
@@ -103,7 +103,9 @@ class Chosen:
         return () if self.credential is None else self.credential.secrets
 
 
-def choose_credentials(operation: RestOperation, own: Sequence[AuthEntry], shared: Sequence[AuthEntry] = ()) -> Chosen:
+def choose_credentials(
+    operation: RestOperation, own: Sequence[AuthEntry], shared: Sequence[AuthEntry] = ()
+) -> ChosenCredentials:
     """The credentials that the operation requires: the session's own if they suffice, else those of the engine, too.
 
     The first alternative of the specification that is satisfied in full is used. If there is none, or it requires none,
@@ -115,12 +117,12 @@ def choose_credentials(operation: RestOperation, own: Sequence[AuthEntry], share
         for alternative in operation.binding.security:
             found = _meet_alternative(operation, alternative, available)
             if found:
-                return Chosen(found, operation.origin)
+                return ChosenCredentials(found, operation.origin)
     slots: dict[tuple[str, str], AuthEntry] = {}
     for entry in everything:
         if entry.scheme is None:
             slots.setdefault(entry.slot, entry)
-    return Chosen(list(slots.values()), operation.origin)
+    return ChosenCredentials(list(slots.values()), operation.origin)
 
 
 def _meet_alternative(
@@ -138,11 +140,11 @@ def _meet_alternative(
     return found
 
 
-class _Sent(NamedTuple):
+class _SentRequest(NamedTuple):
     """A request, and what is needed to read its response."""
 
     operation: RestOperation
-    chosen: Chosen
+    chosen: ChosenCredentials
     outgoing: Outgoing
     since: float
 
@@ -204,7 +206,7 @@ class RESTToolEngine(OutwardEngine):
         self._auth = read_auth(auth, "auth")
         self._headers: tuple[tuple[str, str], ...] = tuple(read["headers"].items())
         # A header may identify the caller, which is no secret; responses must not repeat the credentials in it.
-        self._header_secrets = tuple(value for _, value in self._headers if len(value) >= _SECRET)
+        self._header_secrets = tuple(value for _, value in self._headers if len(value) >= _MIN_SECRET_LENGTH)
         self._header_credentials = tuple(part for item in self._headers for part in find_credentials(*item))
         agent = {} if user_agent is None else {"user-agent": user_agent}
         self._agent = tuple(check_headers(agent, "user_agent").items())
@@ -215,10 +217,10 @@ class RESTToolEngine(OutwardEngine):
         reach = {"allow_hosts": allow_hosts, "allow_networks": allow_networks, "http2": http2}
         tls = {"verify": verify, "ca": ca, "cert": cert}
         self._client: GuardedClient = self._keep_part(make_client(max_response_bytes, max_connections, **reach, **tls))
-        self._operations: dict[int, tuple[RestBinding, RestOperation, Chosen]] = {}
+        self._operations: dict[int, tuple[RestBinding, RestOperation, ChosenCredentials]] = {}
         self._sessions: OrderedDict[Key, tuple[AuthEntry, ...]] = OrderedDict()
         self._fetched: OrderedDict[str, None] = OrderedDict()
-        self._homes: tuple[int, frozenset[str]] = (-1, frozenset())
+        self._own_origins: tuple[int, frozenset[str]] = (-1, frozenset())
         self._lock = threading.Lock()
         self._hide_secrets(self.secrets)
 
@@ -275,7 +277,7 @@ class RESTToolEngine(OutwardEngine):
             for secret in entry.secrets:
                 self._root._path.redactor.forget(secret)
 
-    def _hide_fetched(self, chosen: Chosen) -> None:
+    def _hide_fetched(self, chosen: ChosenCredentials) -> None:
         """Redact fetched tokens, keeping only the most recent ones, since tokens change."""
         for secret in chosen.secrets:
             if secret not in self._fetched:
@@ -289,7 +291,7 @@ class RESTToolEngine(OutwardEngine):
         """The value; if an event loop is running, a coroutine for it."""
         return drive_or_await(self._exchange_messages(invocation, self._write_request(invocation)))
 
-    def _exchange_messages(self, invocation: Invocation, sent: _Sent) -> Flow:
+    def _exchange_messages(self, invocation: Invocation, sent: _SentRequest) -> Flow:
         client, outgoing = self._client, sent.outgoing
         try:
             incoming = yield WaitPair(lambda: client.send(outgoing), lambda: client.asend(outgoing))
@@ -300,7 +302,7 @@ class RESTToolEngine(OutwardEngine):
         invocation.secrets = (*sent.chosen.secrets, *self._header_credentials)
         return self._read_answer(sent, incoming)
 
-    def _write_request(self, invocation: Invocation) -> _Sent:
+    def _write_request(self, invocation: Invocation) -> _SentRequest:
         tool = invocation.tool
         if type(tool.binding) is not RestBinding:
             raise NoEngine(
@@ -318,7 +320,7 @@ class RESTToolEngine(OutwardEngine):
             given = {name.lower() for name, _ in headers}
             headers += tuple(item for item in more if item[0].lower() not in given)
         if chosen.unplaced or (operation.trusted and self._headers):
-            self._check_home(operation)
+            self._check_single_origin(operation)
         if self._key_header is not None and tool.effects is not Effects.READ:
             key = invocation.idempotency_key
             if key is not None:
@@ -333,9 +335,9 @@ class RESTToolEngine(OutwardEngine):
             credential=chosen.credential,
             named=operation.named + operation.allowed + chosen.named,
         )
-        return _Sent(operation, chosen, outgoing, time.monotonic())
+        return _SentRequest(operation, chosen, outgoing, time.monotonic())
 
-    def _prepare_operation(self, binding: RestBinding) -> tuple[RestOperation, Chosen]:
+    def _prepare_operation(self, binding: RestBinding) -> tuple[RestOperation, ChosenCredentials]:
         known = self._operations.get(id(binding))
         if known is not None:
             return known[1], known[2]
@@ -347,12 +349,12 @@ class RESTToolEngine(OutwardEngine):
         self._operations[id(binding)] = (binding, operation, chosen)
         return operation, chosen
 
-    def _check_home(self, operation: RestOperation) -> None:
+    def _check_single_origin(self, operation: RestOperation) -> None:
         """Refuse to send a secret without an origin if the tools of this engine have several."""
         registry = self._root.tool_registry
-        if self._homes[0] != registry.generation:
-            self._homes = (registry.generation, self._find_homes(registry))
-        others = self._homes[1] - {operation.origin}
+        if self._own_origins[0] != registry.generation:
+            self._own_origins = (registry.generation, self._find_own_origins(registry))
+        others = self._own_origins[1] - {operation.origin}
         if others:
             raise Denied(
                 f"the credentials of engine {self.name!r} do not say whether they are for {operation.origin} "
@@ -360,11 +362,11 @@ class RESTToolEngine(OutwardEngine):
                 hint="set `origin` on each of them, or give each service its own engine",
             )
 
-    def _find_homes(self, registry: ToolRegistry) -> frozenset[str]:
+    def _find_own_origins(self, registry: ToolRegistry) -> frozenset[str]:
         """The origins that the operator configured for tools of this engine."""
         found = set()
         for tool in registry:
-            if type(tool.binding) is RestBinding and self._is_mine(tool):
+            if type(tool.binding) is RestBinding and self._routes_here(tool):
                 # An invalid address is reported when its tool is called.
                 with suppress(NoEngine):
                     operation = self._prepare_operation(tool.binding)[0]
@@ -372,13 +374,13 @@ class RESTToolEngine(OutwardEngine):
                         found.add(operation.origin)
         return frozenset(found)
 
-    def _is_mine(self, tool: Tool) -> bool:
+    def _routes_here(self, tool: Tool) -> bool:
         try:
             return self._root.route(tool) is self
         except NoEngine:
             return False
 
-    def _read_answer(self, sent: _Sent, incoming: Incoming) -> Any:
+    def _read_answer(self, sent: _SentRequest, incoming: Incoming) -> Any:
         if sent.chosen.named:
             self._hide_fetched(sent.chosen)
         if incoming.status >= _SERVER_FAULT:
@@ -388,7 +390,7 @@ class RESTToolEngine(OutwardEngine):
         secrets = (*sent.chosen.secrets, *self._header_secrets)
         return read_answer(incoming, sent.operation.expected, secrets, time.time())
 
-    def _count_failure(self, sent: _Sent, error: CallError) -> None:
+    def _count_failure(self, sent: _SentRequest, error: CallError) -> None:
         """Count an error that suggests that the server is in trouble."""
         if isinstance(error, NoToken):
             return

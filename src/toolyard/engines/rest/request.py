@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from toolyard.engines.rest.answer import Expected
+from toolyard.engines.rest.answer import ExpectedAnswer
 from toolyard.engines.rest.serialise import Pairs, cookie_pairs, header_text, path_text, query_pairs, write_body
 from toolyard.links.http.addresses import AddressRule, Blocked, with_port
 from toolyard.links.http.media import media_kind
@@ -15,7 +15,7 @@ from toolyard.links.http.url import Target, read_url
 from toolyard.model.bindings import RestBinding, RestParameter
 from toolyard.model.errors import ConfigError, InvalidArguments, NoEngine
 
-_PLACE = re.compile(r"\{([^{}]+)\}")
+_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _LITERAL = "/!$&'()*+,;=:@%~"
 _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _DOTS = frozenset({".", ".."})
@@ -38,15 +38,15 @@ class Template:
         self.target: Target = base
         # A fragment only distinguishes paths within one specification.
         own, _, query = path.partition("#")[0].partition("?")
-        asked = _PLACE.split(query)
+        asked = _PLACEHOLDER.split(query)
         self._query = [_quote_literal(part) for part in asked[::2]]
         self._query_names = asked[1::2]
         """Parameters in the query string of the path itself."""
         whole = f"{base.path.rstrip('/')}/{own.lstrip('/')}"
-        parts = _PLACE.split(whole)
+        parts = _PLACEHOLDER.split(whole)
         self._literals = [_quote_literal(part) for part in parts[::2]]
         self._names = parts[1::2]
-        self._steps = whole.count("/")
+        self._slash_count = whole.count("/")
         self._origin = base.origin
         for step in "".join(self._literals).split("/") if not self._names else ():
             if unquote(step) in _DOTS:
@@ -81,7 +81,7 @@ class Template:
         """Parse the URL as the recipient will, to check that the values did not change its structure."""
         found = read_url(url)
         where = found.path.partition("?")[0]
-        if found.origin != self._origin or where != path or where.count("/") != self._steps or "#" in where:
+        if found.origin != self._origin or where != path or where.count("/") != self._slash_count or "#" in where:
             raise InvalidArguments("the given values would change the address of the request")
 
 
@@ -89,7 +89,7 @@ def _quote_literal(text: str) -> str:
     return quote(_BARE_PERCENT.sub("%25", text), safe=_LITERAL + "?")
 
 
-_LONGEST_PATH = 200
+_MAX_PATH_SHOWN = 200
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -104,12 +104,14 @@ class RestOperation:
         target = self.url.target
         self.origin = target.origin
         self.named = tuple(named)
-        self.allowed = known_hosts(binding.allowed)
+        self.allowed = normalise_hosts(binding.allowed)
         self.trusted = base_url is not None or self.origin in binding.origins
         """True if the operator configured this address, so that not only a specification names it."""
         # The path as in the specification, since values of {id} or of the query may be secret.
-        where = f"{binding.path.partition('?')[0][:_LONGEST_PATH]} at {self.origin}"
-        self.expected = Expected(binding.method.upper(), where, binding.accepts, binding.security, binding.schemes)
+        where = f"{binding.path.partition('?')[0][:_MAX_PATH_SHOWN]} at {self.origin}"
+        self.expected = ExpectedAnswer(
+            binding.method.upper(), where, binding.accepts, binding.security, binding.schemes
+        )
         self._by_place: dict[str, list[RestParameter]] = {"query": [], "header": [], "cookie": []}
         places: dict[str, RestParameter] = {}
         for parameter in binding.parameters:
@@ -177,10 +179,10 @@ def named_hosts(named: Sequence[str], base_url: str | None) -> tuple[str, ...]:
     if base_url is not None:
         target = read_url(base_url)
         return (with_port(target.host, target.port),)
-    return known_hosts(named)
+    return normalise_hosts(named)
 
 
-def known_hosts(named: Sequence[str]) -> tuple[str, ...]:
+def normalise_hosts(named: Sequence[str]) -> tuple[str, ...]:
     """Hosts, normalised."""
     try:
         return tuple(sorted(AddressRule.of(named).hosts))

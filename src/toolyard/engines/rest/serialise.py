@@ -26,7 +26,7 @@ Encode = Callable[[str], str]
 _RESERVED = ":/?@!$'()*,[]="
 """Characters that `allowReserved` leaves unencoded: all that have no meaning of their own in a query string."""
 _DELIMITERS = {"spaceDelimited": (" ", "%20"), "pipeDelimited": ("|", "%7C")}
-_DEEPEST = 32
+_MAX_DEPTH = 32
 
 
 def text_of(value: Any) -> str:
@@ -204,7 +204,7 @@ def _check_without(items: Pairs | list[str], delimiter: str, argument: str) -> N
 def _deep_pairs(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
     if value is None:
         return
-    if depth < _DEEPEST and isinstance(value, dict | list):
+    if depth < _MAX_DEPTH and isinstance(value, dict | list):
         inside = value.items() if isinstance(value, dict) else enumerate(value)
         for name, item in inside:
             yield from _deep_pairs(f"{key}%5B{encode_all(str(name))}%5D", item, depth + 1)

@@ -27,11 +27,11 @@ from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.mcp.loader import MCPToolLoader
 
 MAX_BYTES = 4 * 1024 * 1024
-_LISTS = ("mcpServers", "servers")
-_TAKEN = ("command", "args", "env", "cwd", "url", "headers", "auth", "transport", "type", "timeout")
-_SPELT = {"serverUrl": "url", "httpUrl": "url"}
+_LIST_KEYS = ("mcpServers", "servers")
+_SERVER_KEYS = ("command", "args", "env", "cwd", "url", "headers", "auth", "transport", "type", "timeout")
+_KEY_SPELLINGS = {"serverUrl": "url", "httpUrl": "url"}
 _TYPES = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse", "stdio": "stdio"}
-_MEANINGLESS = frozenset({"disabled", "enabled", "name", "description"})
+_IGNORED_KEYS = frozenset({"disabled", "enabled", "name", "description"})
 
 
 class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
     ]
 
 
-class _Named:
+class _Server:
     """One server of the file."""
 
     def __init__(self, name: str, options: dict[str, Any], source: str, rewrites: tuple[Rewrite, ...]) -> None:
@@ -60,12 +60,12 @@ class _Named:
         self.admitted: tuple[AdmittedTool, ...] = ()
         self.report = SourceReport(name)
         self.failure: ToolyardError | None = None
-        self.stirred = False
+        self.has_changed = False
         """True if the server reported a change since its last load."""
 
     def load(self) -> None:
         """Load its tools again; if that fails, the tools of the last load stay."""
-        self.stirred = False
+        self.has_changed = False
         try:
             self.loader.load()
         except ToolyardError as error:
@@ -102,10 +102,10 @@ class MCPConfigToolLoader(ToolLoader):
         self._options: dict[str, Any] = {"timeout": timeout, "connect_timeout": connect_timeout, "approved": approved}
         self._options["namespaces"] = namespaces
         self._set_policies(on_error, on_duplicate, namespaces, namespace)
-        self._servers: list[_Named] = []
+        self._servers: list[_Server] = []
         self._changed: Callable[[], None] | None = None
-        self._refused: list[Rejection] = []
-        self._list = _LISTS[0]
+        self._rejected: list[Rejection] = []
+        self._list_key = _LIST_KEYS[0]
         self._lock = threading.Lock()
         self._closed = False
 
@@ -132,7 +132,7 @@ class MCPConfigToolLoader(ToolLoader):
     def prepare(self) -> None:
         """Start connecting to all servers."""
         with suppress(ToolyardError, OSError):  # reported by `load`
-            self._read()
+            self._read_file()
             for server in self._servers:
                 server.loader.prepare()
 
@@ -146,16 +146,16 @@ class MCPConfigToolLoader(ToolLoader):
     def load(self) -> list[Tool]:
         """The tools of every server that responds. After changes were reported, only those servers are asked again."""
         self._check_open()
-        chosen = [server for server in self._servers if server.stirred]
+        chosen = [server for server in self._servers if server.has_changed]
         if not chosen:
-            self._read()
+            self._read_file()
             chosen = self._servers
         servers = self._servers
         for server in chosen:
             server.loader.prepare()
         for server in chosen:
             server.load()
-        rejected = list(self._refused)
+        rejected = list(self._rejected)
         failures: list[ToolyardError] = []
         for server in servers:
             rejected += server.report.rejected
@@ -163,7 +163,7 @@ class MCPConfigToolLoader(ToolLoader):
                 kept = f"; the {len(server.admitted)} tools it gave last are kept" if server.admitted else ""
                 failures.append(server.failure)
                 kind = type(server.failure).__name__
-                rejected.append(Rejection(self._at(server.name), f"{server.failure}{kept}", None, kind))
+                rejected.append(Rejection(self._place_of(server.name), f"{server.failure}{kept}", None, kind))
         if failures and (self.on_error == "raise" or len(failures) == len(servers)):
             raise SourceUnavailable(f"{self.source}: {'; '.join(map(str, failures))}")
         self.admitted = [candidate for server in servers for candidate in server.admitted]
@@ -183,9 +183,9 @@ class MCPConfigToolLoader(ToolLoader):
         if self._closed:
             raise SourceUnavailable(f"{self.source} is closed")
 
-    def _read(self) -> None:
+    def _read_file(self) -> None:
         """Read the file again; unchanged servers stay connected."""
-        found = self._all(parse_json(read_bytes(self.path, max_bytes=MAX_BYTES), what=self.source))
+        found = self._read_servers(parse_json(read_bytes(self.path, max_bytes=MAX_BYTES), what=self.source))
         with self._lock:
             # If the source was closed meanwhile, the new servers would never be closed; they are not connected yet.
             self._check_open()
@@ -197,41 +197,41 @@ class MCPConfigToolLoader(ToolLoader):
             if server not in before and self._changed is not None:
                 server.loader.watch(partial(_mark_changed, server, self._changed))
 
-    def _all(self, document: Any) -> list[_Named]:
-        key = next((key for key in _LISTS if isinstance(document, dict) and key in document), None)
+    def _read_servers(self, document: Any) -> list[_Server]:
+        key = next((key for key in _LIST_KEYS if isinstance(document, dict) and key in document), None)
         if key is None or not isinstance(document[key], dict):
             raise MalformedSource('needs {"mcpServers": {name: {"command": ...} or {"url": ...}}}', where=self.source)
-        self._list = key
-        self._refused = [
+        self._list_key = key
+        self._rejected = [
             Rejection(f"{self.source}#{pointer_of([other])}", "this key means nothing here", None)
             for other in document
             if other != key
         ]
-        found: list[_Named] = []
+        found: list[_Server] = []
         for name, entry in document[key].items():
             try:
-                server = self._one(name, entry)
+                server = self._read_server(name, entry)
                 if server is not None:
                     found.append(server)
             except (ConfigError, DefinitionError) as error:
                 if self.on_error == "raise":
-                    raise MalformedSource(str(error), where=self._at(name)) from None
-                self._refused.append(Rejection(self._at(name), str(error), None, type(error).__name__))
+                    raise MalformedSource(str(error), where=self._place_of(name)) from None
+                self._rejected.append(Rejection(self._place_of(name), str(error), None, type(error).__name__))
         return found
 
-    def _one(self, name: str, entry: Any) -> _Named | None:
+    def _read_server(self, name: str, entry: Any) -> _Server | None:
         if not isinstance(entry, dict):
             raise ConfigError(f"a server must be an object, not {json_type(entry)}")
         if entry.get("disabled") is True or entry.get("enabled") is False:
-            self._refused.append(Rejection(self._at(name), "this server is disabled", None, "Disabled"))
+            self._rejected.append(Rejection(self._place_of(name), "this server is disabled", None, "Disabled"))
             return None
         claim = self._check_claim(name)
-        entry = {_SPELT.get(key, key): value for key, value in entry.items()}
-        unknown = [key for key in entry if key not in _TAKEN and key not in _MEANINGLESS]
+        entry = {_KEY_SPELLINGS.get(key, key): value for key, value in entry.items()}
+        unknown = [key for key in entry if key not in _SERVER_KEYS and key not in _IGNORED_KEYS]
         rewrites = tuple(Rewrite(name, pointer_of([key]), "this key means nothing here") for key in unknown)
         if claim is not None:
             rewrites = (*rewrites, Rewrite(name, "", claim))
-        options = {key: expand(entry[key], where=key) for key in _TAKEN if entry.get(key) is not None}
+        options = {key: expand(entry[key], where=key) for key in _SERVER_KEYS if entry.get(key) is not None}
         kind = options.pop("type", None)
         if kind is not None:
             if kind not in _TYPES:
@@ -244,12 +244,14 @@ class MCPConfigToolLoader(ToolLoader):
             rewrites = (*rewrites, Rewrite(name, "/timeout", "left out; give timeout to the source instead"))
         options = {**self._options, **options, "namespace": name, "on_error": self.on_error}
         known = next((server for server in self._servers if server.name == name), None)
-        return known if known is not None and known.options == options else _Named(name, options, self.source, rewrites)
+        return (
+            known if known is not None and known.options == options else _Server(name, options, self.source, rewrites)
+        )
 
-    def _at(self, name: str) -> str:
-        return f"{self.source}#{pointer_of([self._list, name])}"
+    def _place_of(self, name: str) -> str:
+        return f"{self.source}#{pointer_of([self._list_key, name])}"
 
 
-def _mark_changed(server: _Named, changed: Callable[[], None]) -> None:
-    server.stirred = True
+def _mark_changed(server: _Server, changed: Callable[[], None]) -> None:
+    server.has_changed = True
     changed()

@@ -1,4 +1,4 @@
-"""`Followed`: a persistent connection to the server of a source and its tool list; the file of approved definitions.
+"""`ServerFollower`: a persistent connection to a server and its tool list; the file of approved definitions.
 
 After a change, the list is fetched before the source is asked to load it.
 """
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from toolyard.links.mcp import Handlers, Listing, McpLink
 
 
-_LEAST_PAUSE = 0.2
-_LONGEST_PAUSE = 60.0
+_MIN_PAUSE = 0.2
+_MAX_PAUSE = 60.0
 _log = logging.getLogger(__name__)
-_SHARE = 4
+_PAUSE_FACTOR = 4
 """If a server keeps changing, wait this many times the duration of the last listing before the next one."""
 
 
-class Followed:
-    """Connects on `begin` or first use, and stays connected until it is closed.
+class ServerFollower:
+    """Connects on `start` or first use, and stays connected until it is closed.
 
     After a notification, the list is fetched on the loop of links and only then announced, so that loading it does not
     wait: a server that hangs delays no other.
@@ -57,60 +57,60 @@ class Followed:
         self._lock = threading.RLock()
         self._link: McpLink | None = None
         self._unwatch: Callable[[], None] | None = None
-        self._ahead: Future[Listing] | None = None
+        self._next_list: Future[Listing] | None = None
         """The list for the next load."""
         self._changed: Callable[[], None] | None = None
-        self._missed = False
-        """True if a change occurred before `follow` was called."""
-        self._lost = False
+        self._missed_change = False
+        """True if a change occurred before `watch` was called."""
+        self._may_be_outdated = False
         """True if the last load may be outdated because the server cannot be reached."""
         self._fetching: Future[None] | None = None
-        self._again = False
+        self._wants_fetch = False
         self._closed = False
         reset_after_fork(self)
 
     def reset_in_child(self) -> None:
         """Reset in a forked child, where nothing runs the parent's work."""
-        keep_alive(self._ahead, self._fetching)
+        keep_alive(self._next_list, self._fetching)
         self._lock = threading.RLock()
-        self._ahead = self._fetching = None
+        self._next_list = self._fetching = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Connect and fetch the list; returns at once."""
-        link = self._connected()
+        link = self._connect()
         link.begin()
         with self._lock:
-            if self._ahead is None:
-                self._ahead = link_loop.submit(link.alist_tools(timeout=self._timeout))
+            if self._next_list is None:
+                self._next_list = link_loop.submit(link.alist_tools(timeout=self._timeout))
 
-    def listing(self) -> Listing:
+    def fetch_tools(self) -> Listing:
         """The server's tool list; `SourceUnavailable` says why there is none."""
         if link_loop.is_here():
             raise SyncInAsyncError("this is the loop of links, which must not wait; load in a thread instead")
-        link = self._connected()
+        link = self._connect()
         with self._lock:
-            ahead, self._ahead = self._ahead, None
+            ahead, self._next_list = self._next_list, None
         if ahead is None:
             ahead = link_loop.submit(link.alist_tools(timeout=self._timeout))
         try:
             found = ahead.result()
         except CallError as error:
-            self._lost = True
+            self._may_be_outdated = True
             raise SourceUnavailable(str(error)) from None
         except CancelledError:
-            self._lost = True
+            self._may_be_outdated = True
             raise SourceUnavailable("the connection was closed") from None
         except BaseException:
             ahead.cancel()
             raise
-        self._lost = False
+        self._may_be_outdated = False
         return found
 
-    def follow(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever `listing` would return something else or fail."""
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever `fetch_tools` would return something else or fail."""
         with self._lock:
             self._changed = changed
-            missed, self._missed = self._missed, False
+            missed, self._missed_change = self._missed_change, False
         if missed:
             self._refetch()
 
@@ -120,8 +120,8 @@ class Followed:
             self._closed = True
             link, self._link = self._link, None
             unwatch, self._unwatch = self._unwatch, None
-            waiting = [future for future in (self._ahead, self._fetching) if future is not None]
-            self._ahead = self._fetching = self._changed = None
+            waiting = [future for future in (self._next_list, self._fetching) if future is not None]
+            self._next_list = self._fetching = self._changed = None
         if unwatch is not None:
             unwatch()
         for future in waiting:
@@ -131,7 +131,7 @@ class Followed:
 
             give_back(link)
 
-    def _connected(self) -> McpLink:
+    def _connect(self) -> McpLink:
         from toolyard.links.mcp import lease
         from toolyard.links.mcp.options import limits_of
 
@@ -140,14 +140,14 @@ class Followed:
                 raise SourceUnavailable(f"the source of {self._server.name} is closed")
             if self._link is None:
                 self._link = lease(self._server, limits=limits_of(self._server), handlers=self._handlers)
-                self._unwatch = self._link.watch(self._happened)
+                self._unwatch = self._link.watch(self._handle_event)
             return self._link
 
-    def _happened(self, what: Literal["changed", "up", "down"]) -> None:
-        if what == "changed" or (what == "up" and self._lost):
+    def _handle_event(self, what: Literal["changed", "up", "down"]) -> None:
+        if what == "changed" or (what == "up" and self._may_be_outdated):
             self._refetch()
-        elif what == "down" and not self._lost:
-            self._lost = True
+        elif what == "down" and not self._may_be_outdated:
+            self._may_be_outdated = True
             if self._changed is None:
                 return
             failed: Future[Listing] = Future()
@@ -160,7 +160,7 @@ class Followed:
         with self._lock:
             if self._link is None:
                 return
-            self._ahead, changed = ahead, self._changed
+            self._next_list, changed = ahead, self._changed
         if changed is not None:
             changed()
 
@@ -169,47 +169,47 @@ class Followed:
             if self._link is None:
                 return
             if self._changed is None:
-                self._missed = True
+                self._missed_change = True
                 return
-            self._again = True
+            self._wants_fetch = True
             if self._fetching is None:
                 self._fetching = link_loop.submit(self._fetch(self._link))
 
     async def _fetch(self, link: McpLink) -> None:
         try:
-            await self._fetch_again(link)
+            await self._fetch_until_settled(link)
         except BaseException:
             # Whatever the reason, the next change must start a new fetch.
             with self._lock:
                 self._fetching = None
             raise
 
-    async def _fetch_again(self, link: McpLink) -> None:
-        pause = _LEAST_PAUSE
-        while self._wanted():
+    async def _fetch_until_settled(self, link: McpLink) -> None:
+        pause = _MIN_PAUSE
+        while self._begin_fetch():
             began = time.monotonic()
             ahead: Future[Listing] = Future()
             try:
                 ahead.set_result(await link.alist_tools(timeout=self._timeout))
-                pause = max(_LEAST_PAUSE, _SHARE * (time.monotonic() - began))
+                pause = max(_MIN_PAUSE, _PAUSE_FACTOR * (time.monotonic() - began))
             except CallError as error:
                 ahead.set_exception(error)
                 # While the server is up but its list fails, no notification would cause another attempt.
-                self._again = self._again or link.state == "up"
+                self._wants_fetch = self._wants_fetch or link.state == "up"
                 pause = max(2 * pause, 1.0)
             except Exception as error:  # noqa: BLE001 - a bug here must not end the following
                 _log.warning("listing the tools of %s failed unexpectedly", self._server.name, exc_info=True)
                 ahead.set_exception(Unavailable(f"listing failed: {type(error).__name__}"))
-                self._again, pause = True, max(2 * pause, 1.0)
+                self._wants_fetch, pause = True, max(2 * pause, 1.0)
             self._announce(ahead)
-            await asyncio.sleep(min(pause, _LONGEST_PAUSE))
+            await asyncio.sleep(min(pause, _MAX_PAUSE))
 
-    def _wanted(self) -> bool:
+    def _begin_fetch(self) -> bool:
         with self._lock:
-            if not self._again or self._link is None:
+            if not self._wants_fetch or self._link is None:
                 self._fetching = None
                 return False
-            self._again = False
+            self._wants_fetch = False
             return True
 
 
@@ -222,7 +222,7 @@ class NotApprovedError(DefinitionError):
     """The tool differs from the approved definition."""
 
 
-def approval_of(tool: Tool) -> str:
+def hash_definition(tool: Tool) -> str:
     """A hash of what the tool says about itself, including its title and annotations."""
     return digest(tool.definition_hash, *(tool.metadata.get(key) for key in _SHOWN_TO_PEOPLE))
 
@@ -241,7 +241,7 @@ class ApprovedDefinitions:
         self._known: dict[str, str | None] | None = None
         self._new: dict[str, str] = {}
 
-    def begin(self) -> None:
+    def start_load(self) -> None:
         """Read the file again at the start of a load."""
         document, self._known = self._read()
         self._new = {}
@@ -256,35 +256,35 @@ class ApprovedDefinitions:
 
     def check(self, key: str, tool: Tool) -> None:
         """`NotApprovedError` unless the tool has its approved definition, or is trusted on first use."""
-        current = approval_of(tool)
+        current = hash_definition(tool)
         if self._known is None:
             self._new[key] = current
             return
-        agreed = self._known.get(key, "")
-        if agreed is None:
+        approved = self._known.get(key, "")
+        if approved is None:
             self._new[key] = current
-        elif agreed != current:
-            what = "has changed since it was approved" if agreed else "is new, and not approved yet"
+        elif approved != current:
+            what = "has changed since it was approved" if approved else "is new, and not approved yet"
             raise NotApprovedError(
                 f"{what}; to approve it, call approve({tool.name!r}) of its loader, or set its entry in {self.path} "
                 "to null, and load again"
             )
 
-    def finish(self) -> None:
+    def finish_load(self) -> None:
         """Save what was trusted in this load; approvals that were added to the file meanwhile take precedence."""
         if self._known is None or self._new:
-            self._add(self._new, over=False)
+            self._save(self._new, replace_known=False)
 
-    def agree(self, entries: dict[str, str]) -> None:
+    def approve(self, entries: dict[str, str]) -> None:
         """Add entries, or replace older ones."""
-        self._add(entries, over=True)
+        self._save(entries, replace_known=True)
 
-    def _add(self, entries: dict[str, str], *, over: bool) -> None:
+    def _save(self, entries: dict[str, str], *, replace_known: bool) -> None:
         try:
             with lock_file(self.path):
                 document, known = self._read()
                 before = {key: value for key, value in (known or {}).items() if value is not None or key not in entries}
-                merged = {**before, **entries} if over else {**entries, **before}
+                merged = {**before, **entries} if replace_known else {**entries, **before}
                 document[_SERVERS][self._server] = dict(sorted(merged.items()))
                 replace_file(self.path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
         except OSError as error:

@@ -32,14 +32,14 @@ from toolyard.words.redactor import Redactor, echoes_of
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Listing
-    from toolyard.sources.mcp.following import ApprovedDefinitions, Followed
+    from toolyard.sources.mcp.following import ApprovedDefinitions, ServerFollower
 
 
 _FIELDS = frozenset({"name", "description", "inputSchema", "outputSchema"})
 _encode = msgspec.json.Encoder().encode
 
 MAX_TOOLS = 100_000
-_REASON = 500
+_MAX_REASON = 500
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +53,7 @@ class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
     ]
 
 
-class _Known(NamedTuple):
+class _KnownEntry(NamedTuple):
     """An entry of the last load. If it is unchanged, the same tool is used again, with its compiled schema."""
 
     raw: dict[str, Any]
@@ -117,8 +117,8 @@ class MCPToolLoader(ToolLoader):
         self._timeout, self._max_tools = read["timeout"], read["max_tools"]
         self._set_policies(on_error, on_duplicate, namespaces, namespace)
         self.approved = None if approved is None else Path(expand_place(approved, "approved"))
-        self._followed: Followed | None = None
-        self._known: dict[str, _Known] = {}
+        self._follower: ServerFollower | None = None
+        self._known: dict[str, _KnownEntry] = {}
         self._changed: dict[str, Rewrite] = {}
         self._offered: dict[str, Tool] = {}
         self._on_change: Callable[[], None] | None = None
@@ -146,34 +146,34 @@ class MCPToolLoader(ToolLoader):
         """Start connecting and listing the tools."""
         # Errors are reported by `load`: this is only a hint, and must not affect other sources.
         with suppress(ToolyardError, OSError):
-            self._follow().begin()
+            self._follow_server().start()
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` when the server's tools change, and when the connection is lost or restored."""
         self._on_change = changed
-        self._follow().follow(changed)
+        self._follow_server().watch(changed)
 
     def load(self) -> list[Tool]:
         """All tools of the server; `report` lists those that were rejected."""
         try:
-            listing = self._follow().listing()
+            listing = self._follow_server().fetch_tools()
         except SourceUnavailable as error:
             text, name = str(error), self.server.name
-            raise SourceUnavailable(self._clean(text if name in text else f"{name}: {text}")) from None
+            raise SourceUnavailable(self._redact(text if name in text else f"{name}: {text}")) from None
         with paused_gc():
-            return self._take(listing)
+            return self._admit_tools(listing)
 
     def close(self) -> None:
         """Release the connection permanently; a load in progress, or a later one, raises `SourceUnavailable`."""
         with self._lock:
             self._closed = True
-            followed, self._followed = self._followed, None
-        if followed is not None:
-            followed.close()
+            follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close()
 
     def approve(self, *names: str) -> None:
         """Approve the current definitions of these tools, or of all."""
-        from toolyard.sources.mcp.following import approval_of
+        from toolyard.sources.mcp.following import hash_definition
 
         approvals = self._approvals()
         if approvals is None:
@@ -182,19 +182,19 @@ class MCPToolLoader(ToolLoader):
         if unknown:
             raise ConfigError(f"{self.server.name} lists no tool {show(unknown[0])}")
         chosen = {key: tool for key, tool in self._offered.items() if not names or tool.name in names}
-        approvals.agree({key: approval_of(tool) for key, tool in chosen.items()})
+        approvals.approve({key: hash_definition(tool) for key, tool in chosen.items()})
         if self._on_change is not None:
             self._on_change()
 
-    def _follow(self) -> Followed:
-        from toolyard.sources.mcp.following import Followed
+    def _follow_server(self) -> ServerFollower:
+        from toolyard.sources.mcp.following import ServerFollower
 
         with self._lock:
             if self._closed:
                 raise SourceUnavailable(f"the source of {self.server.name} is closed")
-            if self._followed is None:
-                self._followed = Followed(self.server, self._handlers, self._timeout)
-            return self._followed
+            if self._follower is None:
+                self._follower = ServerFollower(self.server, self._handlers, self._timeout)
+            return self._follower
 
     def _approvals(self) -> ApprovedDefinitions | None:
         if self.approved is None:
@@ -209,20 +209,20 @@ class MCPToolLoader(ToolLoader):
         place = digest(url, asked, server.command, server.args, server.cwd)
         return ApprovedDefinitions(self.approved, f"{self.namespace} {server.name}", place[:12])
 
-    def _take(self, listing: Listing) -> list[Tool]:
+    def _admit_tools(self, listing: Listing) -> list[Tool]:
         candidates: list[AdmittedTool] = []
         rewrites: list[Rewrite] = []
         rejected: list[Rejection] = []
-        known: dict[str, _Known] = {}
+        known: dict[str, _KnownEntry] = {}
         offered: dict[str, Tool] = {}
         approvals = self._approvals()
         if approvals is not None:
-            approvals.begin()
+            approvals.start_load()
         for index, raw in enumerate(listing.tools):
             try:
                 if index >= self._max_tools:
                     raise DefinitionError(f"exceeds the limit of {self._max_tools:,} tools per server (max_tools)")
-                found = self._read(raw, f"#/tools/{index}")
+                found = self._read_tool(raw, f"#/tools/{index}")
                 tool = found.candidate.tool
                 key = tool.name if tool.name not in known else f"{tool.name} ({tool.fingerprint[:12]})"
                 offered[key] = tool
@@ -230,25 +230,25 @@ class MCPToolLoader(ToolLoader):
                 if approvals is not None:
                     approvals.check(key, tool)
             except DefinitionError as error:
-                self._refuse(rejected, error, f"{self.server.name}#/tools/{index}", raw)
+                self._reject(rejected, error, f"{self.server.name}#/tools/{index}", raw)
                 continue
             candidates.append(found.candidate)
             rewrites.extend(found.rewrites)
         for note in listing.notes if listing.complete else listing.notes or ["the list of tools ends early"]:
-            self._refuse(rejected, MalformedSource(str(note)), self.server.name, None)
+            self._reject(rejected, MalformedSource(str(note)), self.server.name, None)
         if approvals is not None:
-            approvals.finish()
+            approvals.finish_load()
         self._note_changes(known)
-        gone = {key: old for key, old in self._known.items() if key not in known}
+        removed = {key: old for key, old in self._known.items() if key not in known}
         # Remember removed tools, so that a different tool under the same name is noticed; limited, since a server can
         # invent any number of names.
-        self._known = {**gone, **known} if len(gone) + len(known) <= 2 * self._max_tools else known
+        self._known = {**removed, **known} if len(removed) + len(known) <= 2 * self._max_tools else known
         self._offered, self.admitted = offered, candidates
         changed = [rewrite for rewrite in self._changed.values() if approvals is None]
         self._report = SourceReport(self.source, len(candidates), (*rewrites, *changed), tuple(rejected))
         return [candidate.tool for candidate in candidates]
 
-    def _read(self, raw: Any, place: str) -> _Known:
+    def _read_tool(self, raw: Any, place: str) -> _KnownEntry:
         # A server can put credentials that it was started with into a description, as into a result.
         raw = self._echoes.hide(raw)
         name = raw.get("name") if isinstance(raw, dict) else None
@@ -261,9 +261,9 @@ class MCPToolLoader(ToolLoader):
         candidate.place = place
         if changes:
             rewrites = (*summarise_changes(tool, changes, ""), *rewrites)
-        return _Known(raw, candidate, rewrites)
+        return _KnownEntry(raw, candidate, rewrites)
 
-    def _note_changes(self, known: dict[str, _Known]) -> None:
+    def _note_changes(self, known: dict[str, _KnownEntry]) -> None:
         for key, new in known.items():
             old = self._known.get(key)
             if old is None or old is new:
@@ -273,15 +273,15 @@ class MCPToolLoader(ToolLoader):
                 _log.warning("%s has changed the definition of its tool %s", self.server.name, show(tool.name))
                 self._changed[key] = Rewrite(tool.qualified_name, "", "the definition changed after the first load")
 
-    def _refuse(self, rejected: list[Rejection], error: Exception, where: str, raw: Any) -> None:
+    def _reject(self, rejected: list[Rejection], error: Exception, where: str, raw: Any) -> None:
         name = raw.get("name") if isinstance(raw, dict) else None
         label = show(name)[1:-1] if isinstance(name, str) and name else None
-        reason = self._clean(str(error))[:_REASON]
+        reason = self._redact(str(error))[:_MAX_REASON]
         if self.on_error == "raise":
             raise MalformedSource(f"tool {label!r}: {reason}" if label else reason, where=where) from None
         rejected.append(Rejection(where, reason, label, type(error).__name__))
 
-    def _clean(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return self._redactor.text(text)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _HANDLER = re.compile(r"[^\W\d]\w*|TOOLS\[(?:0|[1-9]\d{0,5})\]")
 _FLAGS = ("no_background", "allow_repeat")
 _CTX = "ctx"
-_SHOWN = 500
+_MAX_LINE = 500
 
 
 class Declaration(msgspec.Struct, frozen=True):
@@ -54,57 +54,61 @@ def read_tool(
     `script` is the binding that all tools of the file share.
     """
     try:
-        said = msgspec.convert(raw, Declaration)
+        declared = msgspec.convert(raw, Declaration)
     except msgspec.ValidationError as error:
         raise DefinitionError(f"the declaration has an unexpected form: {error}") from None
-    parameters = said.parameters or {}
-    if said.takes_ctx and _CTX in (parameters.get("properties") or {}):
+    parameters = declared.parameters or {}
+    if declared.takes_ctx and _CTX in (parameters.get("properties") or {}):
         raise DefinitionError(
-            f"tool {show(said.name)} declares a parameter 'ctx', which is filled in for it; rename one"
+            f"tool {show(declared.name)} declares a parameter 'ctx', which is filled in for it; rename one"
         )
-    flags = said.flags or {}
-    effects: Any = said.effects or "unknown"
+    flags = declared.flags or {}
+    effects: Any = declared.effects or "unknown"
     tool = Tool(
-        said.name,
+        declared.name,
         namespace,
-        said.description,
+        declared.description,
         parameters,
-        said.output or {},
+        declared.output or {},
         {flag: value for flag, value in flags.items() if flag not in _FLAGS or value is True},
-        version=said.version,
-        tags=tuple(dict.fromkeys(said.tags or ())),
-        aliases=tuple(dict.fromkeys(said.aliases or ())),
+        version=declared.version,
+        tags=tuple(dict.fromkeys(declared.tags or ())),
+        aliases=tuple(dict.fromkeys(declared.aliases or ())),
         effects=effects,
         source=source,
-        binding=_make_binding(said, script),
+        binding=_make_binding(declared, script),
     )
     candidate, rewrites = admit_tool(tool)
     candidate.place = f"/{script.file}"
-    lost = [Rewrite(tool.qualified_name, f"/{name}", "is not JSON, so not a flag") for name in said.left_out or ()]
+    lost = [Rewrite(tool.qualified_name, f"/{name}", "is not JSON, so not a flag") for name in declared.left_out or ()]
     return candidate, (*rewrites, *lost)
 
 
 def to_one_line(text: str) -> str:
     """Text from a script as one line for a log, truncated, with control characters escaped."""
-    plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text[: 2 * _SHOWN].split()))
-    return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
+    plain = "".join(
+        char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text[: 2 * _MAX_LINE].split())
+    )
+    return plain if len(plain) <= _MAX_LINE else f"{plain[:_MAX_LINE]}..."
 
 
-def _make_binding(said: Declaration, script: ScriptBinding) -> ScriptBinding:
-    if not _HANDLER.fullmatch(said.handler):
-        raise DefinitionError(f"handler {show(said.handler)} is neither a function of the file nor an entry of TOOLS")
-    timeout = script.timeout if said.timeout is None else said.timeout
+def _make_binding(declared: Declaration, script: ScriptBinding) -> ScriptBinding:
+    if not _HANDLER.fullmatch(declared.handler):
+        raise DefinitionError(
+            f"handler {show(declared.handler)} is neither a function of the file nor an entry of TOOLS"
+        )
+    timeout = script.timeout if declared.timeout is None else declared.timeout
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not (0 < timeout < math.inf):
         raise DefinitionError(f"TOOL_TIMEOUT is a number of seconds above 0, not {timeout!r:.80}")
-    simulates = (said.flags or {}).get("simulates") is True
-    if simulates and not said.takes_ctx:
-        raise DefinitionError(f"tool {show(said.name)} declares `simulates`, but takes no ctx, whose mode it needs")
+    simulates = (declared.flags or {}).get("simulates") is True
+    if simulates and not declared.takes_ctx:
+        raise DefinitionError(f"tool {show(declared.name)} declares `simulates`, but takes no ctx, whose mode it needs")
     return msgspec.structs.replace(
         script,
-        handler=said.handler,
+        handler=declared.handler,
         timeout=float(timeout),
-        takes_ctx=said.takes_ctx is True,
-        is_async=said.is_async is True,
+        takes_ctx=declared.takes_ctx is True,
+        is_async=declared.is_async is True,
         simulates=simulates,
     )
 
@@ -127,7 +131,9 @@ class ScriptVersion:
         return bool(old.faults) and bool(self.candidates)
 
 
-def settle_names(versions: Mapping[str, ScriptVersion]) -> tuple[list[AdmittedTool], list[tuple[str, str, str]]]:
+def resolve_names(
+    versions: Mapping[str, ScriptVersion],
+) -> tuple[list[AdmittedTool], list[tuple[str, str, str]]]:
     """The tools of all files without duplicate names, and file, tool and reason of those that are left out.
 
     If two files use a name, the first has precedence, and names have precedence over aliases.

@@ -22,9 +22,9 @@ from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import MIB, WorkerSettings
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
-from toolyard.sources.scripts.declarations import ScriptVersion, declare_scripts, read_tool, settle_names, to_one_line
+from toolyard.sources.scripts.declarations import ScriptVersion, declare_scripts, read_tool, resolve_names, to_one_line
 from toolyard.sources.scripts.files import ScriptDirectory
-from toolyard.sources.scripts.manifest import MANIFEST, Reviewed, name_problem, read_manifest, review_directory
+from toolyard.sources.scripts.manifest import MANIFEST, ReviewedFile, name_problem, read_manifest, review_directory
 
 if TYPE_CHECKING:
     from toolyard.links.scripts import Declared, ScriptFault
@@ -106,7 +106,7 @@ class ScriptToolLoader(ToolLoader):
         self._read: dict[tuple[str, str], ScriptVersion] = {}
         """Versions of files that were read successfully, by name and hash; they need not run again."""
         self._served: dict[str, ScriptVersion] = {}
-        self._seen: Sight | None = None
+        self._last_state: DirectoryState | None = None
         self._watch: DirectoryWatch | None = None
 
     @property
@@ -124,7 +124,7 @@ class ScriptToolLoader(ToolLoader):
             rejected: list[Rejection] = []
             if self.watching:
                 # Recorded before reading: a change during the load then causes another one.
-                self._seen = look_at(self.path)
+                self._last_state = read_directory_state(self.path)
             versions = self._load_versions(self._review_files(rejected), rejected)
             candidates = self._choose_tools(versions, rejected)
             self._served = versions
@@ -136,7 +136,7 @@ class ScriptToolLoader(ToolLoader):
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` when the directory changes, if the source was created with `watch`."""
         if self.watching and self._watch is None:
-            self._watch = DirectoryWatch(self.path, self._seen or look_at(self.path), changed)
+            self._watch = DirectoryWatch(self.path, self._last_state or read_directory_state(self.path), changed)
 
     def close(self) -> None:
         """Stop watching."""
@@ -144,7 +144,7 @@ class ScriptToolLoader(ToolLoader):
         if watch is not None:
             watch.close()
 
-    def _review_files(self, rejected: list[Rejection]) -> list[Reviewed]:
+    def _review_files(self, rejected: list[Rejection]) -> list[ReviewedFile]:
         try:
             with ScriptDirectory(self.path) as directory:
                 return review_directory(directory, read_manifest(directory))
@@ -152,10 +152,10 @@ class ScriptToolLoader(ToolLoader):
             # The directory or its manifest must not be used, so nothing is loaded or kept.
             if self.on_error == "raise":
                 raise
-            self._list_tools(rejected, error, self.source)
+            self._report_rejection(rejected, error, self.source)
             return []
 
-    def _load_versions(self, found: list[Reviewed], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
+    def _load_versions(self, found: list[ReviewedFile], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
         """The versions to serve, by file: the new one, or the previous one if the new one is broken."""
         fresh = self._declare_versions([item for item in found if item.state == "ok"])
         served: dict[str, ScriptVersion] = {}
@@ -181,7 +181,7 @@ class ScriptToolLoader(ToolLoader):
         self._read = {(file, version.sha256): version for file, version in known if not _has_failed(version)}
         return served
 
-    def _declare_versions(self, items: list[Reviewed]) -> dict[str, ScriptVersion]:
+    def _declare_versions(self, items: list[ReviewedFile]) -> dict[str, ScriptVersion]:
         """What each file declares; only new versions are run."""
         from toolyard.links.scripts import Code
 
@@ -192,7 +192,7 @@ class ScriptToolLoader(ToolLoader):
         place = os.path.realpath(self.path)
         return {item.file: known[item.file] or self._make_version(item, next(answers), place) for item in items}
 
-    def _make_version(self, item: Reviewed, answer: Declared | ScriptFault, directory: str) -> ScriptVersion:
+    def _make_version(self, item: ReviewedFile, answer: Declared | ScriptFault, directory: str) -> ScriptVersion:
         from toolyard.links.scripts import ScriptFault
 
         version = ScriptVersion(item.sha256 or "")
@@ -224,12 +224,12 @@ class ScriptToolLoader(ToolLoader):
 
     def _choose_tools(self, versions: dict[str, ScriptVersion], rejected: list[Rejection]) -> list[AdmittedTool]:
         """The tools without duplicate names; a tool that loses its name is reported or raises."""
-        kept, refused = settle_names(versions)
+        kept, refused = resolve_names(versions)
         for file, name, problem in refused:
             error = DuplicateToolError(f"{problem} ({self.source})")
             if self.on_duplicate == "raise":
                 raise error
-            self._list_tools(rejected, error, str(self.path / file), name)
+            self._report_rejection(rejected, error, str(self.path / file), name)
         return kept
 
     def _refuse_script(
@@ -246,9 +246,9 @@ class ScriptToolLoader(ToolLoader):
         where = str(self.path / (MANIFEST if name_problem(file) else file))
         if self.on_error == "raise" and not choice:
             raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
-        self._list_tools(rejected, error, where, name, note=_STALE if stale else "")
+        self._report_rejection(rejected, error, where, name, note=_STALE if stale else "")
 
-    def _list_tools(
+    def _report_rejection(
         self, rejected: list[Rejection], error: Exception, where: str, name: str | None = None, note: str = ""
     ) -> None:
         reason = f"{str(error).removeprefix(f'{where}: ')}{note}"
@@ -261,26 +261,26 @@ def _has_failed(version: ScriptVersion) -> bool:
     return any(isinstance(error, MalformedSource) for error, _ in version.faults)
 
 
-PERIOD = 0.5
-_ENDING = 2.0
+POLL_SECONDS = 0.5
+_JOIN_SECONDS = 2.0
 
-Sight = tuple[object, ...]
+DirectoryState = tuple[object, ...]
 """The observed state of a directory: equal if there is nothing new to load."""
 
 
-def look_at(path: Path) -> Sight:
+def read_directory_state(path: Path) -> DirectoryState:
     """The current state of the manifest and the files it names, including modification times."""
     try:
         with ScriptDirectory(path) as directory:
             names = [name for name in read_manifest(directory).allow if not name_problem(name)]
-            return tuple((name, _look_at_file(directory, name)) for name in (MANIFEST, *names))
+            return tuple((name, _read_file_state(directory, name)) for name in (MANIFEST, *names))
     except SourceError as error:
         return (str(error),)
     except OSError as error:
         return (str(error.strerror),)
 
 
-def _look_at_file(directory: ScriptDirectory, name: str) -> tuple[int, ...] | None:
+def _read_file_state(directory: ScriptDirectory, name: str) -> tuple[int, ...] | None:
     found = directory.stat(name)
     if found is None:
         return None
@@ -290,9 +290,11 @@ def _look_at_file(directory: ScriptDirectory, name: str) -> tuple[int, ...] | No
 class DirectoryWatch:
     """A thread that polls the directory until it is closed."""
 
-    def __init__(self, path: Path, seen: Sight, changed: Callable[[], None], *, period: float = PERIOD) -> None:
+    def __init__(
+        self, path: Path, state: DirectoryState, changed: Callable[[], None], *, period: float = POLL_SECONDS
+    ) -> None:
         self._path = path
-        self._seen = seen
+        self._last_state = state
         self._changed = changed
         self._period = period
         self._ended = threading.Event()
@@ -303,11 +305,11 @@ class DirectoryWatch:
         """Stop polling."""
         self._ended.set()
         if self._thread is not threading.current_thread():
-            self._thread.join(_ENDING)
+            self._thread.join(_JOIN_SECONDS)
 
     def _watch_loop(self) -> None:
         while not self._ended.wait(self._period):
-            seen = look_at(self._path)
-            if seen != self._seen:
-                self._seen = seen
+            state = read_directory_state(self._path)
+            if state != self._last_state:
+                self._last_state = state
                 self._changed()

@@ -32,11 +32,11 @@ ALLOW = "allow"
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 _MAX_NAME_BYTES = 255
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
-_TAKEN = sys.stdlib_module_names | {"tools", "toolyard", "sitecustomize", "usercustomize"}
+_RESERVED_NAMES = sys.stdlib_module_names | {"tools", "toolyard", "sitecustomize", "usercustomize"}
 _SUFFIX = ".py"
 _TEMPORARY = f".{MANIFEST}.new-"
-_WAIT = 30.0
-_LOOK = 0.005
+_LOCK_SECONDS = 30.0
+_RETRY_SECONDS = 0.005
 _READABLE = 0o644
 
 AnyPath = str | os.PathLike[str]
@@ -63,7 +63,7 @@ class Manifest(msgspec.Struct, frozen=True):
         allow: Any = dict(self.allow) if self.hashed else list(self.allow)
         return msgspec.json.format(msgspec.json.encode({**self.document, ALLOW: allow}), indent=2) + b"\n"
 
-    def refusals(self) -> dict[str, str]:
+    def unusable_entries(self) -> dict[str, str]:
         """Entries that can never be loaded, with the reasons: invalid names, and names that differ only in case."""
         found: dict[str, str] = {}
         folded: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ class Manifest(msgspec.Struct, frozen=True):
             problem = name_problem(name)
             if problem:
                 found[name] = problem
-            folded.setdefault(fold_name(name), []).append(name)
+            folded.setdefault(fold_file_name(name), []).append(name)
         for twins in folded.values():
             if len(twins) > 1:
                 for name in twins:
@@ -85,7 +85,7 @@ def sha256_of(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def fold_name(name: str) -> str:
+def fold_file_name(name: str) -> str:
     """The name under which a file system that ignores case and Unicode composition finds a file."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", name).casefold())
 
@@ -102,7 +102,7 @@ def name_problem(name: str) -> str | None:
         return "marks a package, and is no script"
     if len(os.fsencode(name)) > _MAX_NAME_BYTES:
         return f"is longer than {_MAX_NAME_BYTES} bytes"
-    if fold_name(name).removesuffix(".py") in _TAKEN:
+    if fold_file_name(name).removesuffix(".py") in _RESERVED_NAMES:
         return "has the name of a module of Python or of this program; rename the file"
     return None
 
@@ -155,7 +155,7 @@ def load_allowlist(path: str | os.PathLike[str]) -> set[str]:
     except SourceError as error:
         _log.warning("no script is allowed: %s", error)
         return set()
-    refused = manifest.refusals()
+    refused = manifest.unusable_entries()
     for name, reason in refused.items():
         _log.warning("%s: entry %s %s", Path(path) / MANIFEST, show(name), reason)
     return set(manifest.allow) - refused.keys()
@@ -164,7 +164,7 @@ def load_allowlist(path: str | os.PathLike[str]) -> set[str]:
 State = Literal["ok", "missing", "changed", "unpinned", "refused", "stray"]
 
 
-class Reviewed(msgspec.Struct, frozen=True):
+class ReviewedFile(msgspec.Struct, frozen=True):
     """The result of checking one file or one entry of a manifest."""
 
     file: str
@@ -178,17 +178,17 @@ class Reviewed(msgspec.Struct, frozen=True):
     """The hash in the manifest."""
 
     def __repr__(self) -> str:
-        return f"<Reviewed {self.file}: {self.state}>"
+        return f"<ReviewedFile {self.file}: {self.state}>"
 
 
-def review_directory(directory: ScriptDirectory, manifest: Manifest) -> list[Reviewed]:
+def review_directory(directory: ScriptDirectory, manifest: Manifest) -> list[ReviewedFile]:
     """Check every entry of the manifest and every other script of the directory, by name. Each file is read once."""
     there = directory.names()
     present = set(there)
-    refused = manifest.refusals()
+    refused = manifest.unusable_entries()
     found = [_review_entry(directory, manifest, name, present, refused) for name in manifest.allow]
     strays = [
-        Reviewed(name, "stray", f"not in {MANIFEST}; `toolyard manifest add {directory.path} {name}` allows it")
+        ReviewedFile(name, "stray", f"not in {MANIFEST}; `toolyard manifest add {directory.path} {name}` allows it")
         for name in there
         if is_script(name) and name not in manifest.allow
     ]
@@ -202,27 +202,27 @@ def is_script(name: str) -> bool:
 
 def _review_entry(
     directory: ScriptDirectory, manifest: Manifest, name: str, present: set[str], refused: dict[str, str]
-) -> Reviewed:
+) -> ReviewedFile:
     if name in refused:
-        return Reviewed(name, "refused", f"{show(name)} {refused[name]}")
+        return ReviewedFile(name, "refused", f"{show(name)} {refused[name]}")
     pinned = manifest.allow[name]
     # Looked up in the listing, because a file system that ignores case would open a file under other names too.
     if name not in present:
-        return Reviewed(name, "missing", f"in {MANIFEST}, but not in the directory", pinned=pinned)
+        return ReviewedFile(name, "missing", f"in {MANIFEST}, but not in the directory", pinned=pinned)
     try:
         data = directory.read(name, linked=manifest.hashed)
     except FileNotFoundError:
-        return Reviewed(name, "missing", f"in {MANIFEST}, but not in the directory", pinned=pinned)
+        return ReviewedFile(name, "missing", f"in {MANIFEST}, but not in the directory", pinned=pinned)
     except ManifestError as error:
-        return Reviewed(name, "refused", str(error), pinned=pinned)
+        return ReviewedFile(name, "refused", str(error), pinned=pinned)
     sha256 = sha256_of(data)
     approve = f"`toolyard manifest add {directory.path} {name}` approves its current content"
     if manifest.hashed and pinned is None:
-        return Reviewed(name, "unpinned", f"its hash is not in {MANIFEST}; {approve}", sha256=sha256)
+        return ReviewedFile(name, "unpinned", f"its hash is not in {MANIFEST}; {approve}", sha256=sha256)
     if pinned is not None and sha256 != pinned:
         reason = f"its content does not match the hash in {MANIFEST}; {approve}"
-        return Reviewed(name, "changed", reason, sha256=sha256, pinned=pinned)
-    return Reviewed(name, "ok", data=data, sha256=sha256, pinned=pinned)
+        return ReviewedFile(name, "changed", reason, sha256=sha256, pinned=pinned)
+    return ReviewedFile(name, "ok", data=data, sha256=sha256, pinned=pinned)
 
 
 def append_script(name: str, path: AnyPath) -> None:
@@ -249,7 +249,7 @@ def allow_scripts(path: AnyPath, names: Sequence[str], *, hashed: bool | None = 
     def edit(directory: ScriptDirectory, manifest: Manifest) -> Manifest:
         pins = manifest.hashed if hashed is None else hashed
         allow = dict(manifest.allow)
-        _refuse_twins(allow, names)
+        _refuse_case_conflicts(allow, names)
         there = list(filter(is_script, directory.names()))
         for name in names:
             if not absent and name not in there:
@@ -291,7 +291,7 @@ def create_manifest(path: AnyPath, *, hashed: bool = False, empty: bool = False)
         for name in [] if empty else filter(is_script, directory.names()):
             problem = name_problem(name)
             try:
-                _refuse_twins(allow, [name])
+                _refuse_case_conflicts(allow, [name])
                 pin = None if problem else _hash_script(directory, name, hashed)
             except ManifestError as error:
                 problem = str(error)
@@ -314,10 +314,10 @@ def change_manifest(path: AnyPath, edit: Callable[[ScriptDirectory, Manifest], M
         return made
 
 
-def _refuse_twins(allow: dict[str, str | None], names: Sequence[str]) -> None:
-    known = {fold_name(name): name for name in allow}
+def _refuse_case_conflicts(allow: dict[str, str | None], names: Sequence[str]) -> None:
+    known = {fold_file_name(name): name for name in allow}
     for name in names:
-        twin = known.setdefault(fold_name(name), name)
+        twin = known.setdefault(fold_file_name(name), name)
         if twin != name:
             raise ManifestError(f"{show(name)} differs from {show(twin)}, which is in the manifest, only in case")
 
@@ -343,11 +343,11 @@ def _hash_if_usable(directory: ScriptDirectory, name: str) -> str | None:
 @contextmanager
 def _hold_lock(directory: ScriptDirectory) -> Iterator[None]:
     """Exclude other writers by a lock on the directory itself: it ends with its holder, and leaves no file behind."""
-    limit = time.monotonic() + _WAIT
+    limit = time.monotonic() + _LOCK_SECONDS
     while not _try_lock(directory):
         if time.monotonic() > limit:
-            raise ManifestError(f"{directory.path}: another writer has held the manifest for {_WAIT:.0f} s")
-        time.sleep(_LOOK)
+            raise ManifestError(f"{directory.path}: another writer has held the manifest for {_LOCK_SECONDS:.0f} s")
+        time.sleep(_RETRY_SECONDS)
     try:
         yield
     finally:
