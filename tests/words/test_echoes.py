@@ -1,4 +1,4 @@
-"""`Echoes`: exact credentials are found in every form, and nothing else is touched."""
+"""`CredentialFinder`: exact credentials are found in every form, and nothing else is touched."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.words.redactor import Echoes, find_credentials
+from toolyard.words.redactor import CredentialFinder, find_credentials
 
 SECRET = "s3cr/t+Value=9"
 JSON = st.recursive(
@@ -32,7 +32,7 @@ JSON = st.recursive(
 )
 @pytest.mark.parametrize("wrap", [lambda text: text, lambda text: {"a": [text]}, lambda text: {text: 1}])
 def test_a_credential_is_hidden_in_every_form_and_place(shown, wrap):
-    echoes, value = Echoes([SECRET]), wrap(shown)
+    echoes, value = CredentialFinder([SECRET]), wrap(shown)
     assert echoes.occur_in(json.dumps(value, ensure_ascii=False).encode())
     left = json.dumps(echoes.hide(value))
     assert "[redacted]" in left
@@ -41,12 +41,12 @@ def test_a_credential_is_hidden_in_every_form_and_place(shown, wrap):
 
 @given(JSON)
 def test_an_answer_without_the_credential_is_left_as_it_is(value):
-    assert Echoes([SECRET]).hide(value) == value
+    assert CredentialFinder([SECRET]).hide(value) == value
 
 
 @given(JSON, st.text(min_size=8, max_size=20))
 def test_wherever_a_credential_stands_the_scan_finds_it_and_hiding_takes_it_out(value, secret):
-    echoes, answer = Echoes([secret]), {"echo": [value, f"<{secret}>"]}
+    echoes, answer = CredentialFinder([secret]), {"echo": [value, f"<{secret}>"]}
     if len(secret.strip()) < 8:
         assert echoes.hide(answer) == answer
         return
@@ -55,19 +55,19 @@ def test_wherever_a_credential_stands_the_scan_finds_it_and_hiding_takes_it_out(
 
 
 def test_only_a_whole_number_is_a_credential_of_digits():
-    assert Echoes(["12345678"]).hide([12345678, 123456789, 1]) == ["[redacted]", 123456789, 1]
+    assert CredentialFinder(["12345678"]).hide([12345678, 123456789, 1]) == ["[redacted]", 123456789, 1]
 
 
 def test_what_merely_looks_like_a_secret_is_data_and_short_values_are_found_by_accident():
     value = {"password": "hunter22", "note": "Bearer abcdefghijkl", "region": "eu-west"}
-    assert Echoes([SECRET, "eu-west"]).hide(value) == value
+    assert CredentialFinder([SECRET, "eu-west"]).hide(value) == value
 
 
 def test_an_answer_as_deep_as_answers_may_be_is_cleaned():
     deep = SECRET
     for _ in range(500):
         deep = [deep]
-    assert SECRET not in str(Echoes([SECRET]).hide(deep))
+    assert SECRET not in str(CredentialFinder([SECRET]).hide(deep))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.model.errors import ConfigError
 from toolyard.words import redactor
-from toolyard.words.redactor import REDACTED, Redactor, hides, looks_secret, names_a_secret
+from toolyard.words.redactor import REDACTED, Redactor, is_redacted_at, looks_secret, names_a_secret
 
 SECRET = 'p/ä"ss wörd+\\1'
 
@@ -286,4 +286,4 @@ def test_no_shape_has_a_quantifier_inside_a_quantifier():
 )
 def test_a_pointer_to_what_was_taken_out_is_known(pointer, hidden):
     value = {"a": [{"b": "Bearer [redacted]"}, 5], "c/d": "plain"}
-    assert hides(value, pointer) is hidden
+    assert is_redacted_at(value, pointer) is hidden

@@ -25,7 +25,7 @@ from toolyard.model.tree_size import is_within_limits
 from toolyard.registry.bind import Bound
 from toolyard.sessions.history import any_call_text, call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
-from toolyard.words.redactor import Redactor, echoes_of
+from toolyard.words.redactor import Redactor, credential_finder
 
 _log = logging.getLogger(__name__)
 _READ = 20_000
@@ -55,7 +55,7 @@ def failure_result(
     error.__traceback__ = None
     info = redact_info(_bound_info(info), redactor.value)
     if invocation is not None and invocation.secrets:
-        info = redact_info(info, echoes_of(invocation.secrets).hide)
+        info = redact_info(info, credential_finder(invocation.secrets).hide)
     if invocation is not None and invocation.tool.effects is Effects.READ:
         # A tool that only reads has changed nothing, however it failed.
         info = msgspec.structs.replace(info, effect="none")

@@ -22,7 +22,7 @@ from toolyard.registry.function_call import make_tool_error
 from toolyard.schema.violations import describe
 from toolyard.sessions.history import call_text, entry_text, fill_frame, result_text
 from toolyard.sessions.state import Changes
-from toolyard.words.redactor import echoes_of, hides
+from toolyard.words.redactor import credential_finder, is_redacted_at
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode
@@ -83,7 +83,7 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
         return []
     violations = prepared.output.violations(plain)
     if invocation.replayed:
-        violations = [violation for violation in violations if not hides(plain, violation.pointer)]
+        violations = [violation for violation in violations if not is_redacted_at(plain, violation.pointer)]
     if not violations:
         return []  # long answers get here without having been validated
     listed = [violation.to_dict() for violation in violations]
@@ -145,7 +145,7 @@ def hide_echoes(
     secrets: tuple[str, ...], plain: Any, text: bytes, metadata: dict[str, Any]
 ) -> tuple[Any, bytes, dict[str, Any]]:
     """Remove the operator's credentials from value, text and metadata of an answer."""
-    echoes = echoes_of(secrets)
+    echoes = credential_finder(secrets)
     if echoes.occur_in(text):
         plain = echoes.hide(plain)
         text = _encode(plain)

@@ -22,7 +22,7 @@ from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Tool
 from toolyard.registry.function_call import CALLERS_FAULTS, await_answer, function_caller, make_tool_error
-from toolyard.words.redactor import echoes_of
+from toolyard.words.redactor import credential_finder
 
 if TYPE_CHECKING:
     from toolyard.links.scripts import Code, ScriptPool
@@ -166,7 +166,7 @@ def _keep_what_failed_printed(invocation: Invocation, error: CallError) -> None:
 
 
 def _keep_printed(invocation: Invocation, stdout: str, stderr: str) -> None:
-    hide = echoes_of(invocation.secrets).text
+    hide = credential_finder(invocation.secrets).text
     invocation.printed = (hide(stdout), hide(stderr))
 
 

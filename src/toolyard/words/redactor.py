@@ -5,7 +5,7 @@ base64. Unknown ones are found by the patterns below, which run in linear time o
 a run that it has read, and the one that spans lines matches the rest of the text if its end is missing.
 
 A result is data: unlike a log it keeps text that merely looks like a secret. Only the credentials sent with the call
-are removed from it, in the same forms (`Echoes`).
+are removed from it, in the same forms (`CredentialFinder`).
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ class Redactor:
     come from the operator, and their running time is not bounded.
     """
 
-    __slots__ = ("_forms", "_lock", "_numbers", "_passing", "_passing_forms", "_patterns")
+    __slots__ = ("_forms", "_lock", "_numbers", "_patterns", "_temporary", "_temporary_forms")
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._forms: tuple[str, ...] = ()
-        self._passing: dict[str, int] = {}
-        self._passing_forms: tuple[str, ...] = ()
+        self._temporary: dict[str, int] = {}
+        self._temporary_forms: tuple[str, ...] = ()
         self._numbers: frozenset[str] = frozenset()
-        self._patterns = tuple(_compiled(pattern) for pattern in patterns)
+        self._patterns = tuple(_compile_pattern(pattern) for pattern in patterns)
         self._learn(secrets)
 
     def __repr__(self) -> str:
@@ -95,24 +95,26 @@ class Redactor:
         """Hide this text from now on. Text of less than four characters is ignored, since it would match everywhere."""
         self._learn([secret])
 
-    def add_passing(self, secret: str) -> None:
+    def add_temporary(self, secret: str) -> None:
         """`add` until `forget` is called as many times; for short-lived secrets, which would otherwise accumulate."""
-        self._count(_plain(secret), 1)
+        self._count(_strip_secret(secret), 1)
 
     def forget(self, secret: str) -> None:
-        """Undo one `add_passing`."""
-        self._count(_plain(secret), -1)
+        """Undo one `add_temporary`."""
+        self._count(_strip_secret(secret), -1)
 
     def _count(self, secret: str, step: int) -> None:
         if len(secret) < _SHORTEST:
             return
         with self._lock:
-            passing = {**self._passing, secret: self._passing.get(secret, 0) + step}
-            self._passing = {text: count for text, count in passing.items() if count > 0}
-            self._passing_forms = tuple(dict.fromkeys(form for text in self._passing for form in _known_forms(text)))
+            passing = {**self._temporary, secret: self._temporary.get(secret, 0) + step}
+            self._temporary = {text: count for text, count in passing.items() if count > 0}
+            self._temporary_forms = tuple(
+                dict.fromkeys(form for text in self._temporary for form in _known_forms(text))
+            )
 
     def _learn(self, secrets: Iterable[str]) -> None:
-        known = [plain for secret in secrets if len(plain := _plain(secret)) >= _SHORTEST]
+        known = [plain for secret in secrets if len(plain := _strip_secret(secret)) >= _SHORTEST]
         forms = [form for secret in known for form in forms_of(secret)]
         with self._lock:
             self._forms = tuple(dict.fromkeys([*self._forms, *forms]))
@@ -145,7 +147,7 @@ class Redactor:
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
         spans: list[tuple[int, int]] = []
-        for form in self._forms + self._passing_forms if self._passing_forms else self._forms:
+        for form in self._forms + self._temporary_forms if self._temporary_forms else self._forms:
             if form in text:
                 spans += find_occurrences(form, text)
         lowered = text.lower()
@@ -158,7 +160,7 @@ class Redactor:
         return [(start, end) for start, end in spans if end > start]
 
 
-def _plain(secret: str) -> str:
+def _strip_secret(secret: str) -> str:
     if not isinstance(secret, str):
         raise TypeError(f"a secret must be text, not {type(secret).__name__}")
     # A secret read from a file ends with a newline that is not sent in headers.
@@ -194,14 +196,14 @@ def find_occurrences(form: str, text: str) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
         raise ConfigError(f"redaction pattern {pattern!r} is not a regular expression: {error}") from None
 
 
-def hides(value: Any, pointer: str) -> bool:
+def is_redacted_at(value: Any, pointer: str) -> bool:
     """True if something in a redacted JSON value is hidden at the pointer or below."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -211,14 +213,14 @@ def hides(value: Any, pointer: str) -> bool:
             value = value[int(name)]
         else:
             break
-    return _has_hidden(value)
+    return _contains_redacted(value)
 
 
-def _has_hidden(value: Any) -> bool:
+def _contains_redacted(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(REDACTED in key or _has_hidden(item) for key, item in value.items())
+        return any(REDACTED in key or _contains_redacted(item) for key, item in value.items())
     if isinstance(value, list):
-        return any(map(_has_hidden, value))
+        return any(map(_contains_redacted, value))
     return isinstance(value, str) and REDACTED in value
 
 
@@ -275,11 +277,11 @@ def _base64_inside(data: bytes, offset: int, encode: Any) -> str:
 
 SHORTEST = 8
 """Length from which a value is unlikely to occur by chance."""
-_LOOKS = Redactor()
+_PATTERNS_ONLY = Redactor()
 _SCHEMES = frozenset({"basic", "bearer", "digest", "token", "apikey", "api-key", "key"})
 
 
-class Echoes:
+class CredentialFinder:
     """Finds credentials of a call that its result repeats. Credentials of less than eight characters are ignored."""
 
     __slots__ = ("_forms", "_needles", "_numbers")
@@ -329,8 +331,8 @@ class Echoes:
         return value
 
 
-echoes_of = lru_cache(maxsize=256)(Echoes)
-"""Cached `Echoes` for a tuple of secrets."""
+credential_finder = lru_cache(maxsize=256)(CredentialFinder)
+"""Cached `CredentialFinder` for a tuple of secrets."""
 
 
 def find_credentials(name: str, value: str) -> list[str]:
@@ -338,7 +340,7 @@ def find_credentials(name: str, value: str) -> list[str]:
 
     Empty if neither name nor value looks like a secret: a tenant or region is ordinary data in results.
     """
-    if not names_a_secret(name) and _LOOKS.text(value) == value:
+    if not names_a_secret(name) and _PATTERNS_ONLY.text(value) == value:
         return []
     scheme, _, rest = value.strip().partition(" ")
     found = [value, rest.strip()] if scheme.lower() in _SCHEMES else [value]

@@ -27,7 +27,7 @@ from toolyard.model.tool import digest
 from toolyard.parsing import iter_json_lines, parse_json, parse_yaml, read_bytes
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind, find_overloads
-from toolyard.words.redactor import hides
+from toolyard.words.redactor import is_redacted_at
 
 JSONL = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
@@ -380,7 +380,10 @@ def _only_hidden(arguments: dict[str, Any], error: InvalidArguments) -> bool:
     """True if all violations, for any one overload, are at redacted values."""
     details = error.info.details
     return any(
-        all(hides(arguments, violation["pointer"]) for violation in overload.get("violations", [{"pointer": ""}]))
+        all(
+            is_redacted_at(arguments, violation["pointer"])
+            for violation in overload.get("violations", [{"pointer": ""}])
+        )
         for overload in details.get("overloads", [details])
     )
 

@@ -264,7 +264,7 @@ class RESTToolEngine(OutwardEngine):
             if entries:
                 self._sessions[key] = entries
                 for secret in (secret for entry in entries for secret in entry.secrets):
-                    self._root._path.redactor.add_passing(secret)
+                    self._root._path.redactor.add_temporary(secret)
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Forget the session's credentials."""
@@ -283,7 +283,7 @@ class RESTToolEngine(OutwardEngine):
             if secret not in self._fetched:
                 with self._lock:
                     self._fetched[secret] = None
-                    self._root._path.redactor.add_passing(secret)
+                    self._root._path.redactor.add_temporary(secret)
                     if len(self._fetched) > _MAX_FETCHED:
                         self._root._path.redactor.forget(self._fetched.popitem(last=False)[0])
 

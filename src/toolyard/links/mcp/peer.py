@@ -25,7 +25,7 @@ from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, await_future
 from toolyard.model.call import LogLine, Notify, Progress
 from toolyard.model.errors import CallError, Denied
-from toolyard.words.redactor import Redactor, echoes_of
+from toolyard.words.redactor import Redactor, credential_finder
 
 Handler = Callable[[dict[str, Any]], Any]
 """Takes the params of a request and returns its result or an awaitable. Sync handlers run in a thread."""
@@ -182,7 +182,7 @@ class Peer:
 
     async def fulfil(self, handler: Handler, params: dict[str, Any]) -> Any:
         """Run a handler. As user code, it runs on the home loop or in a thread, so that it cannot block this loop."""
-        params = echoes_of(self._secrets.credentials).hide(params)
+        params = credential_finder(self._secrets.credentials).hide(params)
         if inspect.iscoroutinefunction(handler):
             return await home_loop.arun(handler(params))
         future = HANDLERS.submit(partial(handler, params))

@@ -28,7 +28,7 @@ from toolyard.schema.definition import note_lost_parameters, read_effects, read_
 from toolyard.schema.normalise import Change
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
-from toolyard.words.redactor import Redactor, echoes_of
+from toolyard.words.redactor import Redactor, credential_finder
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Listing
@@ -111,7 +111,7 @@ class MCPToolLoader(ToolLoader):
         url = expand_place(url, "url") if isinstance(url, str) else url
         self.server = read_server(url, command, transport=transport, connect_timeout=connect_timeout, **reach)
         self._redactor = Redactor(secrets_of(self.server))
-        self._echoes = echoes_of(credentials_of(self.server))
+        self._echoes = credential_finder(credentials_of(self.server))
         self._handlers = read_handlers(sampling, elicitation, roots)
         read = read_arguments(McpSourceOptions, timeout=timeout, max_tools=max_tools)
         self._timeout, self._max_tools = read["timeout"], read["max_tools"]
