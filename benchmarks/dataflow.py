@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Row, measure, show
 
 if TYPE_CHECKING:
-    from toolyard.insight.dataflow.match import Vectors
-    from toolyard.insight.dataflow.profile import Told
+    from toolyard.insight.dataflow.match import EmbedTexts
+    from toolyard.insight.dataflow.profile import ToolProfile
 
 SMALL, LARGE = 800, 8000
 GROWTH = 2.6
@@ -69,44 +69,44 @@ def _tools(count: int) -> list[Any]:
     return [tool for copy in copies for tool in copy][:count]
 
 
-def _at_hand(told: Sequence[Told]) -> Vectors:
+def _at_hand(profiles: Sequence[ToolProfile]) -> EmbedTexts:
     """An embedder that returns precomputed vectors."""
     import numpy as np
 
     from toolyard.insight.dataflow.match import token_vectors
 
-    every = [kind.text for one in told for side in one[:2] for kind in side.kinds]
+    every = [kind.text for one in profiles for side in one[:2] for kind in side.kinds]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(every))}
     made = token_vectors(list(numbers))
     return lambda texts: made.take(np.fromiter(map(numbers.__getitem__, texts), np.intp, len(texts)), axis=0)
 
 
 def _time(count: int) -> bool:
-    from toolyard.insight.dataflow.edges import compute_edges, limits_of
+    from toolyard.insight.dataflow.edges import compute_edges, make_limits
     from toolyard.insight.dataflow.match import MIN_SCORE
-    from toolyard.insight.dataflow.profile import told_of
+    from toolyard.insight.dataflow.profile import read_profile
 
     tools = _tools(count)
-    told = [told_of(tool) for tool in tools]
-    vectors, limits = _at_hand(told), limits_of(MIN_SCORE, 10)
+    profiles = [read_profile(tool) for tool in tools]
+    vectors, limits = _at_hand(profiles), make_limits(MIN_SCORE, 10)
     rows = [
-        Row(f"{count} tools", lambda: compute_edges(tools, map(told_of, tools), vectors, limits)),
-        Row(f"{count} tools, definitions read before", lambda: compute_edges(tools, told, vectors, limits)),
+        Row(f"{count} tools", lambda: compute_edges(tools, map(read_profile, tools), vectors, limits)),
+        Row(f"{count} tools, definitions read before", lambda: compute_edges(tools, profiles, vectors, limits)),
     ]
     measure(rows, rounds=5)
     return show("Dataflow", rows)
 
 
 def _memory(count: int) -> float:
-    from toolyard.insight.dataflow.edges import compute_edges, limits_of
+    from toolyard.insight.dataflow.edges import compute_edges, make_limits
     from toolyard.insight.dataflow.match import MIN_SCORE
-    from toolyard.insight.dataflow.profile import told_of
+    from toolyard.insight.dataflow.profile import read_profile
 
     tools = _tools(count)
-    told = [told_of(tool) for tool in tools]
-    vectors = _at_hand(told)
+    profiles = [read_profile(tool) for tool in tools]
+    vectors = _at_hand(profiles)
     before = _resident()
-    compute_edges(tools, told, vectors, limits_of(MIN_SCORE, 10))
+    compute_edges(tools, profiles, vectors, make_limits(MIN_SCORE, 10))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return max(peak - before, 1.0)
 

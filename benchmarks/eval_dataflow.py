@@ -29,19 +29,19 @@ import numpy as np
 from toolyard import ToolRegistry
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.dataflow.artifact import Array, Dataflow
-from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, limits_of
+from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, make_limits
 from toolyard.insight.dataflow.enrichment import NEIGHBORS
 from toolyard.insight.dataflow.match import (
     MIN_SCORE,
     MODEL,
     TOKENS,
     MatchWeights,
+    build_tables,
     match_kinds,
-    tables_of,
     token_vectors,
 )
-from toolyard.insight.dataflow.paths import fields_of
-from toolyard.insight.dataflow.profile import told_of
+from toolyard.insight.dataflow.paths import read_fields
+from toolyard.insight.dataflow.profile import read_profile
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.model.tool import Tool
@@ -72,7 +72,7 @@ class Half(NamedTuple):
     wrong: list[dict[str, str]]
 
 
-class Vectors:
+class EmbedTexts:
     """Vectors of texts, each computed once."""
 
     def __init__(self, *, tokens: bool) -> None:
@@ -123,21 +123,21 @@ def read_half(name: str) -> Half:
     return Half(catalogs, edges, wrong)
 
 
-def find_flow(tools: Sequence[Tool], vectors: Vectors, limits: EdgeLimits) -> Dataflow:
+def find_flow(tools: Sequence[Tool], vectors: EmbedTexts, limits: EdgeLimits) -> Dataflow:
     """The edges among tools."""
-    told = [told_of(tool) for tool in tools]
-    return Dataflow(tools, compute_edges(tools, told, vectors, limits, tokens=vectors.tokens))
+    profiles = [read_profile(tool) for tool in tools]
+    return Dataflow(tools, compute_edges(tools, profiles, vectors, limits, tokens=vectors.tokens))
 
 
 def default_limits() -> EdgeLimits:
     """The shipped limits."""
-    return limits_of(MIN_SCORE, NEIGHBORS)
+    return make_limits(MIN_SCORE, NEIGHBORS)
 
 
-def learn_all(pairs: Sequence[Pair], vectors: Vectors) -> None:
+def learn_all(pairs: Sequence[Pair], vectors: EmbedTexts) -> None:
     """Embed every text that the pairs need."""
-    told = [told_of(tool) for pair in pairs for tool in (pair.source, pair.target)]
-    vectors.learn([kind.text for one in told for kind in (*one.outputs.kinds, *one.inputs.kinds)])
+    profiles = [read_profile(tool) for pair in pairs for tool in (pair.source, pair.target)]
+    vectors.learn([kind.text for one in profiles for kind in (*one.outputs.kinds, *one.inputs.kinds)])
 
 
 def figures(labels: Array, answers: Array) -> tuple[float, float]:
@@ -146,7 +146,7 @@ def figures(labels: Array, answers: Array) -> tuple[float, float]:
     return right / max(1, int(answers.sum())), right / max(1, int(labels.sum()))
 
 
-def evaluate(pairs: Sequence[Pair], vectors: Vectors) -> Array:
+def evaluate(pairs: Sequence[Pair], vectors: EmbedTexts) -> Array:
     """For each pair, whether an edge is found."""
     learn_all(pairs, vectors)
     flows = (find_flow((pair.source, pair.target), vectors, default_limits()) for pair in pairs)
@@ -181,7 +181,7 @@ def ends_of(row: dict[str, str]) -> Ends:
     return row["catalog"], row["source"], row["target"], row["parameter"].removesuffix("[]")
 
 
-def find_feeds(half: Half, vectors: Vectors) -> dict[Ends, str]:
+def find_feeds(half: Half, vectors: EmbedTexts) -> dict[Ends, str]:
     """Every feed of every edge in the catalogs, with the output path of the value."""
     found = {}
     for catalog, tools in half.catalogs.items():
@@ -212,7 +212,7 @@ def is_emitted(row: dict[str, str], found: dict[Ends, str]) -> bool:
     return found.get(ends_of(row)) == row["output"].removesuffix("[]")
 
 
-def report_halves(halves: dict[str, Half], vectors: Vectors, *, errors: bool) -> bool:
+def report_halves(halves: dict[str, Half], vectors: EmbedTexts, *, errors: bool) -> bool:
     """Print both halves side by side; False if the goal was missed."""
     fed = {name: find_feeds(half, vectors) for name, half in halves.items()}
     counted = {name: count_found(half, fed[name]) for name, half in halves.items()}
@@ -237,7 +237,7 @@ def report_halves(halves: dict[str, Half], vectors: Vectors, *, errors: bool) ->
     return all(found["all"][1] >= HALF_RECALL * found["all"][0] for found in counted.values() if found)
 
 
-def print_sample(half: Half, vectors: Vectors, number: int, seed: int) -> None:
+def print_sample(half: Half, vectors: EmbedTexts, number: int, seed: int) -> None:
     """Print random edges, each with its best feed and the definitions of both ends."""
     rows = []
     for catalog, tools in half.catalogs.items():
@@ -250,7 +250,7 @@ def print_sample(half: Half, vectors: Vectors, number: int, seed: int) -> None:
         assert edge is not None
         feed, first, second = edge.feeds[0], flow.tools[source], flow.tools[target]
         said = {
-            side: next((field.description for field in fields_of(schema).found if field.path == path), "")
+            side: next((field.description for field in read_fields(schema).found if field.path == path), "")
             for side, schema, path in (
                 ("output", first.output_parameters, feed.output),
                 ("parameter", second.parameters, feed.parameter),
@@ -268,26 +268,26 @@ def print_sample(half: Half, vectors: Vectors, number: int, seed: int) -> None:
         print(json.dumps(row, ensure_ascii=False))
 
 
-def print_pair_errors(pairs: Sequence[Pair], vectors: Vectors, answers: Array) -> None:
+def print_pair_errors(pairs: Sequence[Pair], vectors: EmbedTexts, answers: Array) -> None:
     """Print wrong pairs of the half that weights are fitted on."""
     for pair, answer in zip(pairs, answers, strict=True):
         if pair.half != "tune" or answer == pair.label:
             continue
-        edge = find_flow((pair.source, pair.target), vectors, limits_of(0.02, 10)).edge(0, 1)
+        edge = find_flow((pair.source, pair.target), vectors, make_limits(0.02, 10)).edge(0, 1)
         feed = edge.feeds[0] if edge else None
-        told = f"{feed.score:.2f} {feed.output} -> {feed.parameter} {dict(feed.signals)}" if feed else "nothing"
+        profiles = f"{feed.score:.2f} {feed.output} -> {feed.parameter} {dict(feed.signals)}" if feed else "nothing"
         kind = "false" if answer else "missed"
-        print(f"{kind}: {pair.source.name} -> {pair.target.name}: {told} ({pair.reason})", file=sys.stderr)
+        print(f"{kind}: {pair.source.name} -> {pair.target.name}: {profiles} ({pair.reason})", file=sys.stderr)
 
 
 class Features:
     """Features of every possible feed among some tools, in the order of `MatchWeights`."""
 
-    def __init__(self, tools: Sequence[Tool], vectors: Vectors) -> None:
+    def __init__(self, tools: Sequence[Tool], vectors: EmbedTexts) -> None:
         self.tools = {tool.qualified_name: place for place, tool in enumerate(tools)}
-        self.told = [told_of(tool) for tool in tools]
+        self.profiles = [read_profile(tool) for tool in tools]
         self.spaces = [tool.namespace for tool in tools]
-        self.tables = tables_of(self.told)
+        self.tables = build_tables(self.profiles)
         zero = MatchWeights(*(0.0 for _ in MatchWeights._fields))
         self.matches = match_kinds(self.tables, np.zeros(len(tools), np.int32), vectors, zero, -1.0)
 
@@ -313,7 +313,7 @@ class Features:
         return np.array(rows, float).reshape(-1, len(MatchWeights._fields))
 
 
-def collect_examples(pairs: Sequence[Pair], half: Half, vectors: Vectors) -> Iterator[tuple[Array, float, float]]:
+def collect_examples(pairs: Sequence[Pair], half: Half, vectors: EmbedTexts) -> Iterator[tuple[Array, float, float]]:
     """For each example, its possible feeds, whether one of them is right, and its weight."""
     for pair in pairs:
         if pair.half == "tune":
@@ -334,7 +334,7 @@ FIXED = ("apart", "scoped")
 """Weights that are not fitted: the catalogs were made to have edges between services, so their rate says little."""
 
 
-def fit(pairs: Sequence[Pair], half: Half, vectors: Vectors, pull: float = 1.0) -> MatchWeights:
+def fit(pairs: Sequence[Pair], half: Half, vectors: EmbedTexts, pull: float = 1.0) -> MatchWeights:
     """Fit logistic weights. Each example counts by its best feed, so choosing that and fitting alternate."""
     examples = [example for example in collect_examples(pairs, half, vectors) if len(example[0])]
     tables, labels, counts = zip(*examples, strict=True)
@@ -367,12 +367,12 @@ def main(arguments: list[str]) -> int:
     """Print the figures; 1 if a goal was missed."""
     asked = parse_arguments(arguments)
     if asked.sample:
-        print_sample(read_half(asked.half), Vectors(tokens=False), asked.sample, asked.seed)
+        print_sample(read_half(asked.half), EmbedTexts(tokens=False), asked.sample, asked.seed)
         return 0
     pairs, halves = read_pairs(), {name: read_half(name) for name in PARTS if (EDGES / name).exists()}
     good = True
     for tokens, weights in ((False, MODEL), (True, TOKENS)):
-        vectors = Vectors(tokens=tokens)
+        vectors = EmbedTexts(tokens=tokens)
         if not tokens and vectors.tokens:
             print("the embedding weights are not installed (`toolyard embeddings install`): by words only")
             continue

@@ -30,7 +30,7 @@ from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, SamplingError, ToolRegistry, ToolSampler, get_tool_enrichment, get_tool_sampler
 from toolyard.insight.base import track_progress
 from toolyard.insight.embeddings.choice import default_embedder
-from toolyard.insight.samplers.snapshot_view import from_words
+from toolyard.insight.samplers.snapshot_view import compare_words
 from toolyard.plugins import SAMPLERS as SAMPLER_CLASSES
 
 DRAWS = 10_000
@@ -62,7 +62,7 @@ class WordVectors:
 
     def enrich(self, snapshot: Any) -> tuple[Any, dict[str, Any]]:
         """Return the tools unchanged, with word vectors as artifact."""
-        rows = from_words(snapshot.tools).vectors
+        rows = compare_words(snapshot.tools).vectors
         names = zip(snapshot.tools, np.asarray(rows), strict=True)
         found: dict[str, Any] = {}
         for tool, row in names:

@@ -36,9 +36,9 @@ from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search import rank
-from toolyard.insight.search.candidates import Mask, Meaning
+from toolyard.insight.search.candidates import Mask, SearchEmbedder
 from toolyard.insight.search.query import read_query
-from toolyard.insight.search.rank import RankWeights, judge_request, load_weights, table_of
+from toolyard.insight.search.rank import RankWeights, build_table, judge_request, load_weights
 from toolyard.insight.search.searcher import ToolIndex
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
@@ -86,7 +86,7 @@ class KeptEmbedder:
 class Catalog:
     """Some tools with their index."""
 
-    def __init__(self, tools: Sequence[Tool], meaning: Meaning | None, label: str) -> None:
+    def __init__(self, tools: Sequence[Tool], meaning: SearchEmbedder | None, label: str) -> None:
         self._meaning, self._label = meaning, label
         index = ToolIndex(meaning)
         self.view = index.view(ToolRegistry(tools).snapshot)
@@ -100,7 +100,7 @@ class Catalog:
         query = read_query(line.get("request") or line["query"])
         known = self._known
         vectors = None if known is None or self._meaning is None else self._meaning.of_query(query, known)
-        table = table_of(query, self.view, known, vectors, where)
+        table = build_table(query, self.view, known, vectors, where)
         group = line["source"].partition("_")[0] if "source" in line else "".join(names[:1]).partition("::")[0]
         found = np.isin(table.rows, right)
         language = line.get("language", "en")
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
         if mode == "hybrid" and inner is None:
             print("the embedding weights are not installed (`toolyard embeddings install`): words alone are compared")
             continue
-        meaning = None if inner is None else Meaning(KeptEmbedder(inner, ItemCache()), ItemCache())
+        meaning = None if inner is None else SearchEmbedder(KeptEmbedder(inner, ItemCache()), ItemCache())
         benchmark = list(ask_benchmark(corpus(), meaning))
         fitted = [each for folder in FITTED for each in ask_everyday(EVERYDAY / folder, meaning)]
         if "--fit" in arguments:
@@ -154,7 +154,7 @@ def read_tools(folder: Path) -> list[Tool]:
     ]
 
 
-def ask_benchmark(folder: Path, meaning: Meaning | None) -> Iterator[Asked]:
+def ask_benchmark(folder: Path, meaning: SearchEmbedder | None) -> Iterator[Asked]:
     """Every query over all tools; some also over a part of them, and with the right tools removed."""
     catalog = Catalog(read_tools(folder), meaning, "benchmark")
     count = len(catalog.places)
@@ -175,7 +175,7 @@ def ask_benchmark(folder: Path, meaning: Meaning | None) -> Iterator[Asked]:
             yield catalog.ask(line, "right", some, "part")
 
 
-def ask_everyday(folder: Path, meaning: Meaning | None) -> Iterator[Asked]:
+def ask_everyday(folder: Path, meaning: SearchEmbedder | None) -> Iterator[Asked]:
     """Every request over all tools of the half; those with an answer also over parts of it and over padded catalogs."""
     tools, lines = read_tools(folder), read_lines(folder / "requests.jsonl")
     whole = Catalog(tools, meaning, "whole")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from toolyard.insight.embeddings.choice import default_embedder, embedder_of
+from toolyard.insight.embeddings.choice import default_embedder, resolve_embedder
 from toolyard.insight.embeddings.embedder import Embedder
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "tests" / "data"
@@ -77,4 +77,4 @@ def corpus_folder(part: str = "") -> Path:
 def chosen_embedder() -> Embedder | None:
     """The model that `TOOLYARD_MODEL` names (a folder, or a name for sentence-transformers), else the default."""
     named = os.environ.get("TOOLYARD_MODEL")
-    return embedder_of(named) if named else default_embedder()
+    return resolve_embedder(named) if named else default_embedder()

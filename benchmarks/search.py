@@ -26,9 +26,9 @@ from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search import rank
-from toolyard.insight.search.candidates import IndexView, Known, Meaning
+from toolyard.insight.search.candidates import CatalogVectors, IndexView, SearchEmbedder
 from toolyard.insight.search.query import Query, QueryVectors, read_query
-from toolyard.insight.search.rank import judge_request, load_weights, table_of
+from toolyard.insight.search.rank import build_table, judge_request, load_weights
 from toolyard.insight.search.searcher import ToolIndex
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,7 +86,7 @@ def main() -> bool:
 
 
 def _size(embedder: Embedder, count: int) -> bool:
-    meaning = Meaning(Varied(embedder, ItemCache()), ItemCache(False))
+    meaning = SearchEmbedder(Varied(embedder, ItemCache()), ItemCache(False))
     index = ToolIndex(meaning)
     view = index.view(ToolRegistry(_tools(count)).snapshot)
     known = index.known(view, wait=True)
@@ -105,7 +105,7 @@ def _size(embedder: Embedder, count: int) -> bool:
 
     def whole() -> object:
         query = read_query(queries[next(turn) % QUERIES].text + " ")
-        return _found(query, view, known, Meaning(embedder).of_query(query, known))
+        return _found(query, view, known, SearchEmbedder(embedder).of_query(query, known))
 
     name = f"{count:,} tools"
     rows = [
@@ -120,12 +120,12 @@ def _size(embedder: Embedder, count: int) -> bool:
     return good and recall >= RECALL
 
 
-def _found(query: Query, view: IndexView, known: Known, vectors: QueryVectors) -> list[int]:
-    table = table_of(query, view, known, vectors, None)
+def _found(query: Query, view: IndexView, known: CatalogVectors, vectors: QueryVectors) -> list[int]:
+    table = build_table(query, view, known, vectors, None)
     return [hit.row for hit in judge_request(table, load_weights()["hybrid"], FIRST).hits]
 
 
-def _recall(queries: list[Query], view: IndexView, known: Known, vectors: list[QueryVectors]) -> float:
+def _recall(queries: list[Query], view: IndexView, known: CatalogVectors, vectors: list[QueryVectors]) -> float:
     """Recall relative to the same search over the postings of every word."""
     found = [_found(query, view, known, vector) for query, vector in zip(queries, vectors, strict=True)]
     usual, rank._MOST_POSTINGS = rank._MOST_POSTINGS, 10**9

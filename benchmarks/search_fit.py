@@ -14,9 +14,9 @@ from toolyard.insight.search.rank import (
     RankWeights,
     Table,
     collect_evidence,
+    compute_logit,
     order_rows,
-    sum_up,
-    to_chance,
+    to_probability,
     weigh_request,
 )
 
@@ -84,8 +84,8 @@ def fit_weights(asked: Sequence[Asked], balance: float = BALANCE) -> RankWeights
         ]
         fold = _fit_models(others, balance)
         for each in mine:
-            evidence, right = _look_at_first(each, fold, sum_up(weigh_request(each.table), fold.about))
-            chances.append(to_chance(sum_up(evidence, fold.right)))
+            evidence, right = _look_at_first(each, fold, compute_logit(weigh_request(each.table), fold.about))
+            chances.append(to_probability(compute_logit(evidence, fold.right)))
             rights.append(right)
             said.append(np.full(len(right), each.everyday))
     chance, good, spoken = np.concatenate(chances), np.concatenate(rights), np.concatenate(said)
@@ -93,19 +93,19 @@ def fit_weights(asked: Sequence[Asked], balance: float = BALANCE) -> RankWeights
     rest = [mine & (chance < sure) for mine in (spoken, ~spoken)]
     likely = max(_find_cut(chance[mine], good[mine], LIKELY) for mine in rest)
     firsts = [
-        sum_up(weigh_request(each.table), models.about)
+        compute_logit(weigh_request(each.table), models.about)
         for each in there
         if each.everyday and each.is_right[order_rows(each.table, models.rank)[0][0]]
     ]
     cut = min(0.0, float(np.quantile(firsts, LOST)))
-    return RankWeights(*models, float(to_chance(cut)), likely, sure)
+    return RankWeights(*models, float(to_probability(cut)), likely, sure)
 
 
 def _fit_models(there: Sequence[Asked], balance: float) -> Models:
     rank = fit_ranking(there, balance)
     about = _fit_about([each for each in there if each.kind != "gone"])
     models = Models(rank, about, {})
-    looked = [_look_at_first(each, models, sum_up(weigh_request(each.table), about)) for each in there]
+    looked = [_look_at_first(each, models, compute_logit(weigh_request(each.table), about)) for each in there]
     columns = {name: np.concatenate([evidence[name] for evidence, _ in looked]) for name in looked[0][0]}
     shares = [
         np.where(np.arange(len(right)) == 0, 1.0, 0.3) * (1.0 if each.everyday else 0.2)
@@ -155,7 +155,7 @@ def _fit_about(asked: Sequence[Asked]) -> dict[str, float]:
     counts = Counter(places)
     shares = np.array([1 / counts[place] if (place[0], True) in counts else 0.2 / counts[place] for place in places])
     about = _fit_logistic(columns, np.array([not foreign for _, foreign in places]), shares)
-    logits, names = sum_up(columns, about), {name for name, foreign in counts if foreign} - {"benchmark"}
+    logits, names = compute_logit(columns, about), {name for name, foreign in counts if foreign} - {"benchmark"}
     mine = [np.array([place == (name, True) for place in places]) for name in names]
     sizes = [columns["size"][one].mean() for one in mine]
     slope, height = np.polyfit(sizes, [np.quantile(logits[one], 1 - FOREIGN) for one in mine], 1)
@@ -170,7 +170,7 @@ def _fit_logistic(columns: dict[str, Array], right: NDArray[np.bool_], shares: A
 
     def slope(numbers: Array) -> Array:
         return np.asarray(
-            values.T @ (share * (to_chance(values @ numbers) - right)) + 1e-4 * np.append(numbers[:-1], 0.0)
+            values.T @ (share * (to_probability(values @ numbers) - right)) + 1e-4 * np.append(numbers[:-1], 0.0)
         )
 
     found = _descend(slope, values.shape[1], 500)

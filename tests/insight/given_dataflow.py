@@ -4,14 +4,14 @@ import numpy as np
 
 from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import (
-    HOWS,
+    FEED_MODES,
     IN,
     OUT,
     SIGNALS,
     Arrays,
     Dataflow,
-    by_target,
-    offsets_of,
+    compute_offsets,
+    order_by_target,
     pack_paths,
 )
 
@@ -44,10 +44,10 @@ def _arrays_of(count, rows):
     numbers = {}
     ends = [[numbers.setdefault(path, len(numbers)) for path in (feed.output, feed.parameter)] for feed in feeds]
     pairs = np.array(ends, np.int32).reshape(-1, 2)
-    in_offsets, in_edges = by_target(count, sources, targets, scores)
+    in_offsets, in_edges = order_by_target(count, sources, targets, scores)
     path_offsets, path_bytes = pack_paths(numbers)
     return Arrays(
-        offsets=offsets_of(sources, count),
+        offsets=compute_offsets(sources, count),
         targets=targets,
         scores=scores,
         marks=np.full(len(rows), OUT | IN, np.uint8),
@@ -58,7 +58,7 @@ def _arrays_of(count, rows):
         feed_outputs=pairs[:, 0],
         feed_parameters=pairs[:, 1],
         feed_scores=np.array([feed.score for feed in feeds], np.float32),
-        feed_hows=np.array([HOWS.index(feed.how) for feed in feeds], np.uint8),
+        feed_hows=np.array([FEED_MODES.index(feed.how) for feed in feeds], np.uint8),
         feed_signals=np.array([[feed.signals.get(key, 0.0) for key in SIGNALS] for feed in feeds], np.float32).reshape(
             -1, len(SIGNALS)
         ),

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from insight.embedder_stub import HashEmbedder
 from toolyard import ToolRegistry
-from toolyard.insight.cache import FILE, ItemCache, hash_catalog, keep_arrays, read_arrays
+from toolyard.insight.cache import FILE, ItemCache, hash_catalog, read_arrays, store_arrays
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment
 from toolyard.insight.neighbors import NeighborsEnrichment
@@ -28,7 +28,7 @@ ARRAYS = {"scores": np.arange(12, dtype=np.float32).reshape(3, 4), "places": np.
 def test_arrays_come_back_as_they_were_read_only(tmp_path):
     key = hash_catalog(TOOLS, "x")
     assert read_arrays(ItemCache(tmp_path), "kind", key) is None
-    keep_arrays(ItemCache(tmp_path), "kind", key, ARRAYS)
+    store_arrays(ItemCache(tmp_path), "kind", key, ARRAYS)
     found = read_arrays(ItemCache(tmp_path), "kind", key)
     assert found.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
@@ -39,7 +39,7 @@ def test_arrays_come_back_as_they_were_read_only(tmp_path):
 
 def test_kinds_and_keys_are_kept_apart(tmp_path):
     cache = ItemCache(tmp_path)
-    keep_arrays(cache, "kind", hash_catalog(TOOLS, "x"), ARRAYS)
+    store_arrays(cache, "kind", hash_catalog(TOOLS, "x"), ARRAYS)
     assert read_arrays(cache, "other", hash_catalog(TOOLS, "x")) is None
     assert read_arrays(cache, "kind", hash_catalog(TOOLS, "y")) is None
 
@@ -47,7 +47,7 @@ def test_kinds_and_keys_are_kept_apart(tmp_path):
 @pytest.mark.parametrize("spoil", [lambda kept: b"", lambda kept: b"rubbish" * 20, lambda kept: kept[:-24], None])
 def test_arrays_that_are_not_whole_are_not_found_and_can_be_kept_again(tmp_path, spoil):
     cache = ItemCache(tmp_path)
-    keep_arrays(cache, "kind", b"k", ARRAYS)
+    store_arrays(cache, "kind", b"k", ARRAYS)
     with sqlite3.connect(tmp_path / FILE) as db:
         (kept,) = db.execute("SELECT value FROM items").fetchone()
         at = kept.index(ARRAYS["scores"].tobytes())
@@ -56,13 +56,13 @@ def test_arrays_that_are_not_whole_are_not_found_and_can_be_kept_again(tmp_path,
         )
     db.close()
     assert read_arrays(cache, "kind", b"k") is None
-    keep_arrays(cache, "kind", b"k", ARRAYS)
+    store_arrays(cache, "kind", b"k", ARRAYS)
     assert np.array_equal(read_arrays(cache, "kind", b"k")["scores"], ARRAYS["scores"])
 
 
 def test_python_objects_are_refused(tmp_path):
     with pytest.raises(TypeError, match="Python objects"):
-        keep_arrays(ItemCache(tmp_path), "kind", b"k", {"a": np.array([{"a": 1}], dtype=object)})
+        store_arrays(ItemCache(tmp_path), "kind", b"k", {"a": np.array([{"a": 1}], dtype=object)})
 
 
 @given(
@@ -78,7 +78,7 @@ def test_python_objects_are_refused(tmp_path):
 )
 def test_any_arrays_come_back(tmp_path_factory, given_arrays):
     cache = ItemCache(tmp_path_factory.mktemp("store"))
-    keep_arrays(cache, "kind", b"k", given_arrays)
+    store_arrays(cache, "kind", b"k", given_arrays)
     found = read_arrays(cache, "kind", b"k")
     assert found.keys() == given_arrays.keys()
     for name, array in given_arrays.items():
@@ -90,24 +90,24 @@ def test_any_arrays_come_back(tmp_path_factory, given_arrays):
 def test_beyond_the_limit_what_was_written_first_goes_and_no_other_kind(tmp_path):
     cache = ItemCache(tmp_path)
     block = {"a": np.zeros(1000, np.float32)}
-    keep_arrays(cache, "other", b"1", block)
+    store_arrays(cache, "other", b"1", block)
     for key in (b"1", b"2", b"3", b"4"):
-        keep_arrays(cache, "kind", key, block, limit=3 * 4400)
+        store_arrays(cache, "kind", key, block, limit=3 * 4400)
     assert [key for key in (b"1", b"2", b"3", b"4") if read_arrays(cache, "kind", key)] == [b"2", b"3", b"4"]
     assert read_arrays(cache, "other", b"1")
 
 
 def test_what_is_larger_than_the_limit_is_not_kept_and_costs_others_nothing(tmp_path):
     cache = ItemCache(tmp_path)
-    keep_arrays(cache, "kind", b"small", {"a": np.zeros(100, np.uint8)}, limit=1000)
-    keep_arrays(cache, "kind", b"large", {"a": np.zeros(2000, np.uint8)}, limit=1000)
+    store_arrays(cache, "kind", b"small", {"a": np.zeros(100, np.uint8)}, limit=1000)
+    store_arrays(cache, "kind", b"large", {"a": np.zeros(2000, np.uint8)}, limit=1000)
     assert read_arrays(cache, "kind", b"large") is None
     assert read_arrays(cache, "kind", b"small") is not None
 
 
 def test_many_writers_of_one_key_leave_one_whole_set(tmp_path):
     cache = ItemCache(tmp_path)
-    threads = [threading.Thread(target=keep_arrays, args=(cache, "kind", b"k", ARRAYS)) for _ in range(8)]
+    threads = [threading.Thread(target=store_arrays, args=(cache, "kind", b"k", ARRAYS)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -119,7 +119,7 @@ def test_without_a_place_nothing_is_kept_and_nothing_fails(tmp_path):
     taken = tmp_path / "file"
     taken.write_text("not a folder")
     for cache in (ItemCache(False), ItemCache(taken)):
-        keep_arrays(cache, "kind", b"k", ARRAYS)
+        store_arrays(cache, "kind", b"k", ARRAYS)
         assert read_arrays(cache, "kind", b"k") is None
 
 

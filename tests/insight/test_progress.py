@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
 def test_nothing_is_shown_where_nobody_sits(monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
-    monkeypatch.setattr(base, "PATIENCE", -1)
+    monkeypatch.setattr(base, "PROGRESS_DELAY", -1)
     assert list(base.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
     assert out.getvalue() == ""
 
@@ -22,7 +22,7 @@ def test_nothing_is_shown_where_nobody_sits(monkeypatch):
 def test_work_that_is_soon_done_has_no_bar(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
-    monkeypatch.setattr(base, "PATIENCE", 1000)
+    monkeypatch.setattr(base, "PROGRESS_DELAY", 1000)
     assert list(base.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
     assert out.getvalue() == ""
 
@@ -30,7 +30,7 @@ def test_work_that_is_soon_done_has_no_bar(monkeypatch):
 def test_long_work_has_one(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
-    monkeypatch.setattr(base, "PATIENCE", -1)
+    monkeypatch.setattr(base, "PROGRESS_DELAY", -1)
     assert list(base.track_progress(iter(range(5)), "weaving", 5)) == [0, 1, 2, 3, 4]
     assert "weaving" in out.getvalue()
 

@@ -74,7 +74,7 @@ class ToolEnrichment(ABC):
 
 T = TypeVar("T")
 
-PATIENCE = 1.0
+PROGRESS_DELAY = 1.0
 """Seconds of work before a progress bar appears."""
 
 
@@ -89,7 +89,7 @@ def track_progress(items: Iterable[T], label: str, total: int | None = None) -> 
     for item in source:
         yield item
         done += 1
-        if time.monotonic() - begun > PATIENCE:
+        if time.monotonic() - begun > PROGRESS_DELAY:
             break
     else:
         return
@@ -113,7 +113,7 @@ def _with_bar(items: Iterator[T], label: str, total: int | None, done: int) -> I
             progress.advance(task)
 
 
-How = Literal["direct", "first", "each", "wrap"]
+FeedMode = Literal["direct", "first", "each", "wrap"]
 
 
 class Feed(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ class Feed(msgspec.Struct, frozen=True):
     parameter: str
     """Path in the target's arguments."""
     score: float
-    how: How = "direct"
+    how: FeedMode = "direct"
     """Unchanged; the first item of a list; one call per item of a list; or one value wrapped in a list."""
     signals: Mapping[str, float] = {}
     """The separate signals behind the score: `name`, `type` and `text`, each from 0 to 1."""

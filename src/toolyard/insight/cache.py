@@ -39,13 +39,13 @@ CHUNK = 256
 _APPLICATION = 0x746F6F63
 _VERSION = 1
 _BUSY_SECONDS = 30.0
-_AT_ONCE = 500
+_KEYS_PER_QUERY = 500
 """Keys queried in one statement."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS items (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))
 """
 _WRITE = "INSERT OR REPLACE INTO items (kind, key, value) VALUES (?, ?, ?)"
-_MAKE_ROOM = """
+_DELETE_OLDEST = """
 DELETE FROM items WHERE rowid IN (
   SELECT rowid FROM (
     SELECT rowid, sum(length(value)) OVER (ORDER BY rowid DESC) AS total FROM items WHERE kind = ?
@@ -115,7 +115,7 @@ def _expand_folder(given: str | Path) -> Path:
         raise ConfigError(f"cache: {str(given)!r} is no folder: {error}") from None
 
 
-def say_once(what: str, *values: object) -> None:
+def warn_once(what: str, *values: object) -> None:
     """Log a warning, unless this process has already logged the same text."""
     _say(what % values)
 
@@ -142,8 +142,8 @@ class ItemCache:
         found: dict[bytes, bytes] = {}
 
         def read(db: sqlite3.Connection) -> None:
-            for start in range(0, len(wanted), _AT_ONCE):
-                some = wanted[start : start + _AT_ONCE]
+            for start in range(0, len(wanted), _KEYS_PER_QUERY):
+                some = wanted[start : start + _KEYS_PER_QUERY]
                 marks = ", ".join("?" * len(some))
                 rows = db.execute(f"SELECT key, value FROM items WHERE kind = ? AND key IN ({marks})", (kind, *some))  # noqa: S608
                 found.update(rows)
@@ -164,7 +164,7 @@ class ItemCache:
             db.execute("BEGIN IMMEDIATE")
             db.executemany(_WRITE, rows)
             if limit is not None:
-                db.execute(_MAKE_ROOM, (kind, limit))
+                db.execute(_DELETE_OLDEST, (kind, limit))
             db.execute("COMMIT")
 
         if rows and self.path is not None:
@@ -208,7 +208,7 @@ class ItemCache:
                 work(db)
         except (sqlite3.Error, OSError) as error:
             advice = "; if it is damaged, delete it" if isinstance(error, sqlite3.DatabaseError) else ""
-            say_once("the cache %s cannot be used, so everything is computed: %s%s", path, error, advice)
+            warn_once("the cache %s cannot be used, so everything is computed: %s%s", path, error, advice)
             return False
         return True
 
@@ -267,7 +267,7 @@ Array = NDArray[Any]
 
 LIMIT = 1 << 29
 """Total bytes of the array sets of one kind; beyond it, the oldest are deleted."""
-_TOOLS_AT_ONCE = 256
+_TOOLS_PER_BLOCK = 256
 """Definitions encoded and hashed at a time, so that they are still in the processor's cache."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -282,8 +282,8 @@ def hash_catalog(tools: Sequence[Tool], *parts: Any) -> bytes:
     # The fastest collision-resistant hash on most processors.
     digest = sha256()
     with paused_gc():
-        for start in range(0, len(tools), _TOOLS_AT_ONCE):
-            digest.update(_encode_definitions(tools[start : start + _TOOLS_AT_ONCE]))
+        for start in range(0, len(tools), _TOOLS_PER_BLOCK):
+            digest.update(_encode_definitions(tools[start : start + _TOOLS_PER_BLOCK]))
     return item_key("set", 2, digest.hexdigest(), *parts)
 
 
@@ -306,14 +306,14 @@ def read_arrays(cache: ItemCache, kind: str, key: bytes) -> dict[str, Array] | N
         with np.load(io.BytesIO(kept), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        say_once("%s in %s cannot be read, and is made again: %s", kind, cache.path, error)
+        warn_once("%s in %s cannot be read, and is made again: %s", kind, cache.path, error)
         return None
     for array in arrays.values():
         array.flags.writeable = False
     return arrays
 
 
-def keep_arrays(cache: ItemCache, kind: str, key: bytes, arrays: Mapping[str, Array], *, limit: int = LIMIT) -> None:
+def store_arrays(cache: ItemCache, kind: str, key: bytes, arrays: Mapping[str, Array], *, limit: int = LIMIT) -> None:
     """Store arrays for `read_arrays`; sets larger than `limit` bytes are not stored and displace nothing."""
     if any(array.dtype.hasobject for array in arrays.values()):
         raise TypeError("arrays of Python objects cannot be kept")

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
-from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, keep_arrays, read_arrays
-from toolyard.insight.embeddings.choice import Model, embedder_of
-from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, told_embedder
-from toolyard.insight.samplers.snapshot_view import find_highest, lengths_of, matrix_of, whole_numbers
+from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, read_arrays, store_arrays
+from toolyard.insight.embeddings.choice import Model, resolve_embedder
+from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, configured_embedder
+from toolyard.insight.samplers.snapshot_view import find_highest, read_embedding_matrix, round_rows, row_lengths
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.schema.options import read_arguments
@@ -67,7 +67,7 @@ class NeighborSearch:
 
     def __init__(self, vectors: Array, spaces: Array, limits: NeighborLimits) -> None:
         self._vectors = vectors
-        self._lengths = lengths_of(vectors)
+        self._lengths = row_lengths(vectors)
         self._spaces = spaces
         self._own = {space: np.flatnonzero(spaces == space) for space in np.unique(spaces).tolist()}
         self._limits = limits
@@ -126,7 +126,7 @@ def pack_rows(rows: Sequence[Scored]) -> NeighborRows:
 VERSION = 3
 """Part of the cache key; increase it when the same vectors would give other neighbors."""
 _NAMES = ("near_offsets", "near_places", "near_scores", "same_offsets", "same_places", "same_scores")
-_TELLING = 64
+_SAMPLE_STEP = 64
 
 
 class Neighbors(Mapping[str, Any]):
@@ -205,7 +205,7 @@ class NeighborsEnrichment(ToolEnrichment):
         read = read_arguments(NeighborsOptions, **limits, duplicate_sim_thresh=duplicate_sim_thresh)
         self._limits = NeighborLimits(*read.values())
         self.force = force_option(force, "neighbors")
-        self._embedder = None if model is None else embedder_of(model)
+        self._embedder = None if model is None else resolve_embedder(model)
         if model is not None:
             # Own vectors are computed from these fields; those of `embeddings` already depend on them.
             self.reads = (*self.reads, "tool.description", "tool.output_parameters")  # type: ignore[misc]
@@ -214,12 +214,14 @@ class NeighborsEnrichment(ToolEnrichment):
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """Return the tools unchanged, and the artifact "neighbors"."""
         tools = snapshot.tools
-        artifact, told, own = snapshot.artifacts.get("embeddings"), told_embedder(snapshot), self._embedder
-        is_told = own is None or (told is not None and (told.name, told.version) == (own.name, own.version))
-        if artifact is None or not is_told:
+        artifact, configured, own = snapshot.artifacts.get("embeddings"), configured_embedder(snapshot), self._embedder
+        is_usable = own is None or (
+            configured is not None and (configured.name, configured.version) == (own.name, own.version)
+        )
+        if artifact is None or not is_usable:
             vectors = EmbeddingsEnrichment(own, force=self.force, cache=self._cache_option)
             artifact = vectors.enrich(snapshot)[1]["embeddings"]
-        matrix = matrix_of(artifact, tools)
+        matrix = read_embedding_matrix(artifact, tools)
         key = self._hash_inputs(tools, artifact, matrix)
         kept = None if self.force else read_arrays(self._cache, "neighbors", key)
         if kept is None:
@@ -231,16 +233,16 @@ class NeighborsEnrichment(ToolEnrichment):
         """Compute and cache the arrays of a `Neighbors`."""
         codes: dict[str, int] = {}
         spaces = np.array([codes.setdefault(tool.namespace, len(codes)) for tool in tools], np.int64)
-        study = NeighborSearch(whole_numbers(matrix), spaces, self._limits)
+        study = NeighborSearch(round_rows(matrix), spaces, self._limits)
         found = list(study.rows())
         parts = (*pack_rows([near for near, _ in found]), *pack_rows([same for _, same in found]))
         arrays = dict(zip(_NAMES, parts, strict=True))
-        keep_arrays(self._cache, "neighbors", key, arrays)
+        store_arrays(self._cache, "neighbors", key, arrays)
         return arrays
 
     def _hash_inputs(self, tools: Sequence[Tool], artifact: Any, matrix: Array) -> bytes:
         """A hash of everything the neighbors depend on."""
         # If the definitions are equal, a model's vectors differ in all rows or in none, so a sample of rows suffices.
-        some = matrix[:: _TELLING if hasattr(artifact, "model") else 1]
+        some = matrix[:: _SAMPLE_STEP if hasattr(artifact, "model") else 1]
         digest = blake2b(np.ascontiguousarray(some).tobytes(), digest_size=16).hexdigest()
         return hash_catalog(tools, "neighbors", VERSION, digest, tuple(self._limits))

@@ -11,24 +11,24 @@ from conftest import examples
 from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.dataflow.edges import compute_edges, limits_of
+from toolyard.insight.dataflow.edges import compute_edges, make_limits
 from toolyard.insight.dataflow.match import TOKENS, fit_types, token_vectors
-from toolyard.insight.dataflow.profile import told_of, types_of
+from toolyard.insight.dataflow.profile import read_profile, unpack_shape
 from toolyard.insight.dataflow.sorts import SORTS
 
 
 def naive(tools, min_score):
     """(source, target) -> score, by trying every output with every parameter."""
-    told = [told_of(one) for one in tools]
+    profiles = [read_profile(one) for one in tools]
     found = {}
-    for (i, first), (j, second) in itertools.permutations(enumerate(told), 2):
+    for (i, first), (j, second) in itertools.permutations(enumerate(profiles), 2):
         apart = tools[i].namespace != tools[j].namespace
         given_values = zip(first.outputs.kinds, first.outputs.nested, strict=True)
         for (output, nested), wanted in itertools.product(given_values, second.inputs.kinds):
             given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
-            kind = fit_types(*types_of(output.shape), *types_of(wanted.shape), wanted.required)[0]
+            kind = fit_types(*unpack_shape(output.shape), *unpack_shape(wanted.shape), wanted.required)[0]
             if name < match.MIN_NAME or kind <= 0.2:
                 continue
             logit = TOKENS.base + TOKENS.name * name + TOKENS.text * _alike(output.text, wanted.text)
@@ -48,8 +48,10 @@ def _alike(first, second):
 
 
 def found_in(tools, min_score, neighbors=1000):
-    told = [told_of(one) for one in tools]
-    return Dataflow(tools, compute_edges(tools, told, token_vectors, limits_of(min_score, neighbors), tokens=True))
+    profiles = [read_profile(one) for one in tools]
+    return Dataflow(
+        tools, compute_edges(tools, profiles, token_vectors, make_limits(min_score, neighbors), tokens=True)
+    )
 
 
 NAMES = st.sampled_from(["id", "user_id", "name", "status", "users", "city", "owner", "order", "price", "uuid"])
@@ -70,8 +72,8 @@ def test_blocks_find_what_trying_everything_finds(tools, min_score):
     expected = naive(tools, min_score)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(match, "_BLOCK", 3)
-        patch.setattr(edges, "_ROWS", 5)
-        patch.setattr(edges, "_POOL", 4)
+        patch.setattr(edges, "_BLOCK_ROWS", 5)
+        patch.setattr(edges, "_POOL_ROWS", 4)
         small = found_in(tools, min_score)
     whole = found_in(tools, min_score)
     for found in (small, whole):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, many, record, tool
-from toolyard.insight.dataflow.match import tables_of
-from toolyard.insight.dataflow.profile import told_of
+from toolyard.insight.dataflow.match import build_tables
+from toolyard.insight.dataflow.profile import read_profile
 
 VALUES = {
     "id": {**TEXT, "description": "The unique identifier of the balance account"},
@@ -24,8 +24,8 @@ NAMES = ("get_user", "create_user", "list_team_members", "get-accounts-id-limits
 
 
 @pytest.fixture
-def told():
-    return [told_of(tool(name, VALUES, VALUES)) for name in NAMES]
+def profiles():
+    return [read_profile(tool(name, VALUES, VALUES)) for name in NAMES]
 
 
 def weights_by_kind(side):
@@ -41,8 +41,8 @@ def named(side):
     return [dict(zip(one.keys, np.array(one.weights, np.float32), strict=True)) for one in found]
 
 
-def test_arrays_have_the_facets_of_each_value_that_inputs_ask_for(told):
-    outputs, inputs, *_ = tables_of(told)
+def test_arrays_have_the_facets_of_each_value_that_inputs_ask_for(profiles):
+    outputs, inputs, *_ = build_tables(profiles)
     asked = dict.fromkeys(key for facets in named(inputs) for key in facets)
     numbers = {key: number for number, key in enumerate(asked)}
     for side in (inputs, outputs):
@@ -54,7 +54,7 @@ def test_arrays_have_the_facets_of_each_value_that_inputs_ask_for(told):
 def test_nothing_is_kept_of_outputs_that_no_input_asks_for():
     giver = tool("get_weather", gives={"user_id": TEXT, "house": TEXT})
     taker = tool("get_user", {"user_id": TEXT})
-    outputs, inputs, *_ = tables_of([told_of(giver), told_of(taker)])
-    counted = dict(zip((kind.spoken for kind in outputs.kinds), weights_by_kind(outputs), strict=True))
+    outputs, inputs, *_ = build_tables([read_profile(giver), read_profile(taker)])
+    counted = dict(zip((kind.name_text for kind in outputs.kinds), weights_by_kind(outputs), strict=True))
     assert set(counted["user id"]) & set(weights_by_kind(inputs)[0])
     assert not counted["weather house"]

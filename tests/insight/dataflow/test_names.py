@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.dataflow.names import owner_in, read_name, tool_nouns
+from toolyard.insight.dataflow.names import find_owner, read_name, tool_nouns
 
 
 @pytest.mark.parametrize(
-    ("name", "attribute", "own"),
+    ("name", "attribute", "name_owner"),
     [
         ("user_id", "id", ("user",)),
         ("userIDs", "id", ("user",)),
@@ -18,9 +18,9 @@ from toolyard.insight.dataflow.names import owner_in, read_name, tool_nouns
         ("friendly_name", "friendly_name", ()),
     ],
 )
-def test_a_name_says_what_a_value_is_and_whose(name, attribute, own):
+def test_a_name_says_what_a_value_is_and_whose(name, attribute, name_owner):
     found = read_name(name)
-    assert (found.attribute, found.own) == (attribute, own)
+    assert (found.attribute, found.name_owner) == (attribute, name_owner)
 
 
 @pytest.mark.parametrize("name", ["limit", "next_cursor", "x-request-id", "X-Tenant", "", "__"])
@@ -29,8 +29,8 @@ def test_how_to_page_and_sign_and_nothing_at_all_are_no_names_of_values(name):
 
 
 def test_a_name_that_ends_as_lists_do_says_of_what():
-    assert read_name("tag_list").listed == ("tag",)
-    assert read_name("tag").listed == ()
+    assert read_name("tag_list").item_words == ("tag",)
+    assert read_name("tag").item_words == ()
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_a_name_says_what_a_tool_is_about(name, nouns):
     ],
 )
 def test_the_entity_that_is_named(description, owner):
-    assert owner_in(description) == owner
+    assert find_owner(description) == owner
 
 
 @given(st.text(max_size=120))
 def test_no_text_is_too_odd(description):
-    assert len(owner_in(description)) <= 3
+    assert len(find_owner(description)) <= 3
 
 
 def test_letters_that_are_longer_in_lower_case_do_no_harm():
-    assert owner_in("\u0130 the id of the user") == ("user",)
+    assert find_owner("\u0130 the id of the user") == ("user",)

@@ -39,19 +39,19 @@ def test_specifications_are_in_one_half_only():
 
 
 def test_without_a_model_nine_of_ten_edges_are_right_and_eight_of_ten_are_found():
-    answers = eval_dataflow.evaluate(PAIRS, eval_dataflow.Vectors(tokens=True))
+    answers = eval_dataflow.evaluate(PAIRS, eval_dataflow.EmbedTexts(tokens=True))
     labels = np.array([pair.label for pair in PAIRS])
     precision, recall = eval_dataflow.figures(labels, answers)
     assert precision >= eval_dataflow.PRECISION
     assert recall >= eval_dataflow.RECALL
-    held = np.array([pair.half == "check" for pair in PAIRS])
-    precision, recall = eval_dataflow.figures(labels[held], answers[held])
+    id_owners = np.array([pair.half == "check" for pair in PAIRS])
+    precision, recall = eval_dataflow.figures(labels[id_owners], answers[id_owners])
     assert min(precision, recall) >= 0.8
 
 
 def test_with_the_model_the_same_on_those_that_are_quickly_embedded(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_DIR_VARIABLE, str(tmp_path))
-    vectors = eval_dataflow.Vectors(tokens=False)
+    vectors = eval_dataflow.EmbedTexts(tokens=False)
     assert not vectors.tokens, "make setup installs the weights"
     some = [pair for pair in PAIRS if pair.outputs == "implied"]
     answers = eval_dataflow.evaluate(some, vectors)

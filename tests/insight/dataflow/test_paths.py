@@ -14,18 +14,18 @@ from toolyard.insight.dataflow.paths import (
     OBJECT,
     SCALAR,
     STRING,
-    fields_of,
+    read_fields,
 )
 
 
 def kinds(schema):
-    return {field.path: field.kinds for field in fields_of(schema).found}
+    return {field.path: field.kinds for field in read_fields(schema).found}
 
 
 def test_lists_and_objects_are_followed_and_marked():
     user = {"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array", "items": {}}}}
     schema = {"properties": {"users": {"type": "array", "items": user}}}
-    found = {field.path: field for field in fields_of(schema).found}
+    found = {field.path: field for field in read_fields(schema).found}
     assert set(found) == {"users", "users[]", "users[].id", "users[].tags"}
     assert (found["users[].id"].holder.lists, found["users[].id"].holder.parents) == (1, ("users",))
     assert found["users[].tags"].kinds == ARRAY
@@ -42,7 +42,7 @@ def test_an_answer_that_is_one_value_has_an_empty_path():
 
 def test_references_are_resolved_and_name_what_they_hold():
     schema = {"$ref": "#/$defs/User", "$defs": {"User": {"type": "object", "properties": {"id": {"type": "string"}}}}}
-    (field,) = fields_of(schema).found
+    (field,) = read_fields(schema).found
     assert (field.path, field.holder.hint) == ("id", "User")
 
 
@@ -55,7 +55,7 @@ def test_a_reference_to_itself_ends():
 
 @pytest.mark.parametrize("reference", ["#/$defs/None", "other.json#/x", "#", 5])
 def test_a_reference_that_leads_nowhere_is_a_value_of_any_type(reference):
-    found = fields_of({"type": "object", "properties": {"a": {"$ref": reference}}}).found
+    found = read_fields({"type": "object", "properties": {"a": {"$ref": reference}}}).found
     assert found[0].path == "a"
 
 
@@ -76,9 +76,9 @@ def test_null_and_unions_do_not_hide_the_type(schema):
 def test_branches_of_a_union_are_all_there_and_none_is_required():
     first = {"type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
     second = {"type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]}
-    found = {field.path: field.required for field in fields_of({"oneOf": [first, second]}).found}
+    found = {field.path: field.required for field in read_fields({"oneOf": [first, second]}).found}
     assert found == {"card": False, "iban": False}
-    both = {field.path: field.required for field in fields_of({"allOf": [first, second]}).found}
+    both = {field.path: field.required for field in read_fields({"allOf": [first, second]}).found}
     assert both == {"card": True, "iban": True}
 
 
@@ -97,14 +97,14 @@ def test_branches_of_a_union_are_all_there_and_none_is_required():
     ],
 )
 def test_a_missing_type_is_inferred_from_what_else_is_said(schema, expected):
-    field = fields_of({"type": "object", "properties": {"a": schema}}).found[0]
+    field = read_fields({"type": "object", "properties": {"a": schema}}).found[0]
     assert field.kinds == expected
 
 
 def test_what_is_cut_lies_deepest():
     wide = {f"f{number}": {"type": "string"} for number in range(MAX_FIELDS)}
     schema = {"type": "object", "properties": {"deep": {"type": "object", "properties": wide}, "last": {}}}
-    found = [field.path for field in fields_of(schema).found]
+    found = [field.path for field in read_fields(schema).found]
     assert found[:2] == ["deep", "last"]
     assert len(found) == MAX_FIELDS
 
@@ -117,26 +117,28 @@ def test_what_is_beyond_all_limits_is_not_looked_at():
         f"w{part}": {"required": [f"g{part}_{number}" for number in range(300)], "properties": {f"g{part}": {}}}
         for part in range(150)
     }
-    found = fields_of({"$ref": "#/$defs/many", "$defs": {"wide": wide, "many": many, **parts}}).found
+    found = read_fields({"$ref": "#/$defs/many", "$defs": {"wide": wide, "many": many, **parts}}).found
     assert [field.path for field in found] == [f"f{number}" for number in range(MAX_FIELDS)]
 
 
 def test_of_listed_values_without_end_the_first_are_looked_at():
-    (field,) = fields_of({"type": "object", "properties": {"color": {"enum": [str(n) for n in range(200_000)]}}}).found
+    (field,) = read_fields(
+        {"type": "object", "properties": {"color": {"enum": [str(n) for n in range(200_000)]}}}
+    ).found
     assert field.kinds == STRING
 
 
 def test_of_one_name_in_many_schemas_the_last_counts_and_the_first_gives_the_place():
     parts = [{"properties": {f"f{number}": {"type": "string"} for number in range(MAX_FIELDS)}}]
     parts.append({"properties": {"more": {}, "f1": {"type": "integer"}}})
-    found = fields_of({"allOf": parts}).found
+    found = read_fields({"allOf": parts}).found
     assert [field.path for field in found][:3] == ["f0", "f1", "f2"]
     assert found[1].kinds == INTEGER
     assert len(found) == MAX_FIELDS
 
 
 def test_keywords_that_are_called_as_findings_are_do_no_harm():
-    found = fields_of(
+    found = read_fields(
         {"type": "object", "properties": {"a": {"type": "string", "kinds": 32, "inner": {}, "hint": 5}}}
     ).found
     assert [(field.kinds, field.holder.hint) for field in found] == [(STRING, "")]
@@ -172,7 +174,7 @@ SCHEMAS = st.recursive(
 
 @given(SCHEMAS)
 def test_no_schema_is_too_odd(schema):
-    found = fields_of(schema).found
+    found = read_fields(schema).found
     assert len(found) <= MAX_FIELDS
     assert all(field.kinds for field in found)
 
@@ -189,7 +191,7 @@ def test_no_schema_is_too_odd(schema):
     ],
 )
 def test_a_tuple_is_a_list_of_what_any_of_its_places_takes(schema, items):
-    (field,) = fields_of({"type": "object", "properties": {"a": schema}}).found
+    (field,) = read_fields({"type": "object", "properties": {"a": schema}}).found
     assert (field.kinds, field.items) == (ARRAY, items)
 
 
@@ -202,7 +204,7 @@ def test_what_is_in_the_places_of_a_tuple_has_paths():
 
 def test_plain_values_in_the_places_of_a_tuple_are_no_paths_of_their_own():
     pair = {"prefixItems": [{"type": "string"}, {"type": "integer"}]}
-    (field,) = fields_of({"properties": {"pairs": {"type": "array", "items": pair}}}).found
+    (field,) = read_fields({"properties": {"pairs": {"type": "array", "items": pair}}}).found
     assert (field.path, field.kinds, field.items) == ("pairs", ARRAY, ARRAY)
 
 
@@ -215,10 +217,10 @@ def test_a_reference_to_an_anchor_is_not_read_as_the_whole_schema():
 def test_a_small_schema_with_millions_of_values_takes_little_memory():
     leaf = {"type": "object", "properties": {f"a{number}": {"type": "string"} for number in range(300)}}
     schema = {"properties": {f"b{number}": {"$ref": "#/$defs/leaf"} for number in range(300)}, "$defs": {"leaf": leaf}}
-    fields_of(schema)
+    read_fields(schema)
     tracemalloc.start()
     try:
-        found = fields_of(schema)
+        found = read_fields(schema)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -6,12 +6,12 @@ import pytest
 
 from tests.insight.dataflow.yard import TEXT, USERS, WHOLE, many, record, tool
 from toolyard.insight.dataflow.paths import MAX_FIELDS
-from toolyard.insight.dataflow.profile import told_of
+from toolyard.insight.dataflow.profile import read_profile
 from toolyard.model.bindings import RestBinding
 
 
 def given_by(tool):
-    return told_of(tool).outputs
+    return read_profile(tool).outputs
 
 
 def owners(values, path):
@@ -37,9 +37,9 @@ def test_the_id_of_a_user_is_known_wherever_it_stands(given, path):
 
 def test_what_is_asked_for_is_known_from_name_description_and_tool():
     taker = tool("pick", {"channel": TEXT})
-    assert {"channel", "id of channel", "name of channel"} <= owners(told_of(taker).inputs, "channel").keys()
+    assert {"channel", "id of channel", "name of channel"} <= owners(read_profile(taker).inputs, "channel").keys()
     taker = tool("pick", {"id": {"type": "string", "description": "ID of the series type rule to list"}})
-    assert "id of series type rule" in owners(told_of(taker).inputs, "id")
+    assert "id of series type rule" in owners(read_profile(taker).inputs, "id")
 
 
 def test_a_longer_owner_counts_for_its_last_word_too_but_less():
@@ -61,7 +61,7 @@ def test_a_longer_owner_counts_for_its_last_word_too_but_less():
 )
 def test_of_two_kinds_of_a_thing_one_is_not_the_other(given, asked, met):
     outputs = owners(given_by(tool("x", gives={given: TEXT})), given)
-    inputs = owners(told_of(tool("y", {asked: TEXT})).inputs, asked)
+    inputs = owners(read_profile(tool("y", {asked: TEXT})).inputs, asked)
     assert bool(outputs.keys() & inputs.keys()) == met
 
 
@@ -69,16 +69,16 @@ def test_whose_an_id_is_follows_from_the_path_of_an_operation():
     path = "/images/{image_id}/actions/{id}"
     rest = tool("getAction", {"image_id": TEXT, "id": TEXT}, {"action": record(id=TEXT)})
     rest = rest.replace(binding=RestBinding("GET", path, "https://x"))
-    told = told_of(rest)
-    assert "id of image action" in owners(told.inputs, "id")
-    assert "id of image action" in owners(told.outputs, "action.id")
-    assert "id of image" in owners(told.inputs, "image_id")
+    profiles = read_profile(rest)
+    assert "id of image action" in owners(profiles.inputs, "id")
+    assert "id of image action" in owners(profiles.outputs, "action.id")
+    assert "id of image" in owners(profiles.inputs, "image_id")
 
 
 def test_what_was_not_read_is_counted():
     crowd = {f"f{number}": TEXT for number in range(MAX_FIELDS + 7)}
-    assert told_of(tool("x", gives=crowd)).unread == 7
-    assert told_of(tool("x", gives=dict(list(crowd.items())[:300]))).unread == 0
+    assert read_profile(tool("x", gives=crowd)).unread == 7
+    assert read_profile(tool("x", gives=dict(list(crowd.items())[:300]))).unread == 0
 
 
 def test_counts_and_paging_are_not_what_they_count_or_page():
@@ -92,10 +92,10 @@ def test_counts_and_paging_are_not_what_they_count_or_page():
 
 def test_what_a_call_needs_is_counted_at_the_leaves():
     body = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["a"]}
-    told = told_of(tool("x", {"body": body, "user_id": TEXT, "page": WHOLE}))
-    assert told.required == 3
-    assert set(compress(told.inputs.paths, told.inputs.needed)) == {"body.a", "user_id"}
-    assert told_of(tool("x", gives={"users": many(TEXT)})).required == 0
+    profiles = read_profile(tool("x", {"body": body, "user_id": TEXT, "page": WHOLE}))
+    assert profiles.required == 3
+    assert set(compress(profiles.inputs.paths, profiles.inputs.needed)) == {"body.a", "user_id"}
+    assert read_profile(tool("x", gives={"users": many(TEXT)})).required == 0
 
 
 def test_the_id_of_what_was_deleted_feeds_nothing_but_what_else_is_told_may():

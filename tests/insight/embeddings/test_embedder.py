@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from toolyard.insight.embeddings.choice import embedder_of
+from toolyard.insight.embeddings.choice import resolve_embedder
 from toolyard.model.errors import ConfigError
 
 LIBRARY = """
@@ -40,7 +40,7 @@ def library(tmp_path, monkeypatch):
 
 
 def test_a_named_model_is_loaded_with_its_first_text(library):
-    one = embedder_of("sentence-transformers/all-mpnet-base-v2")
+    one = resolve_embedder("sentence-transformers/all-mpnet-base-v2")
     assert "sentence_transformers" not in sys.modules
     rows = one.encode(["abc", "d"])
     assert rows.dtype == np.float32
@@ -54,14 +54,14 @@ def test_a_named_model_is_loaded_with_its_first_text(library):
 
 def test_a_model_that_cannot_be_loaded_is_said_so(library):
     with pytest.raises(ConfigError, match=r"'no/such-model' cannot be loaded: .*name a folder or a model"):
-        embedder_of("no/such-model").encode(["x"])
+        resolve_embedder("no/such-model").encode(["x"])
 
 
 def test_a_folder_whose_files_change_is_another_version(library, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "model.bin").write_bytes(b"first")
-    before = embedder_of(str(folder)).version
-    assert embedder_of(str(folder)).version == before
+    before = resolve_embedder(str(folder)).version
+    assert resolve_embedder(str(folder)).version == before
     (folder / "model.bin").write_bytes(b"other weights")
-    assert embedder_of(str(folder)).version != before
+    assert resolve_embedder(str(folder)).version != before

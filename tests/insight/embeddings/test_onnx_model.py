@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from toolyard import Toolyard
-from toolyard.insight.embeddings.choice import default_embedder, embedder_of, find_part
+from toolyard.insight.embeddings.choice import default_embedder, find_part, resolve_embedder
 from toolyard.insight.embeddings.embedder import OnnxEmbedder, OnnxFiles, find_files
 from toolyard.model.errors import ConfigError
 
@@ -98,12 +98,12 @@ def test_of_a_text_without_end_no_more_is_cut_into_tokens_than_is_read(minilm):
 
 def test_a_folder_as_hubs_lay_it_out_runs_without_torch(tmp_path, vectors):
     folder = copy_to(tmp_path)
-    found = embedder_of(str(folder))
+    found = resolve_embedder(str(folder))
     assert isinstance(found, OnnxEmbedder)
     assert np.allclose(found.encode(TEXTS[:2]), vectors[:2], atol=1e-6)
     (folder / "onnx").mkdir()
     (folder / "model.onnx").rename(folder / "onnx" / "model.onnx")
-    assert np.allclose(embedder_of(str(folder)).encode(TEXTS[:2]), vectors[:2], atol=1e-6)
+    assert np.allclose(resolve_embedder(str(folder)).encode(TEXTS[:2]), vectors[:2], atol=1e-6)
 
 
 def test_a_folder_beside_the_config_is_found_from_anywhere(tmp_path, vectors, monkeypatch):
@@ -124,11 +124,11 @@ def test_a_folder_beside_the_config_is_found_from_anywhere(tmp_path, vectors, mo
 
 def test_the_version_of_a_folder_is_that_of_its_files(tmp_path):
     folder = copy_to(tmp_path)
-    first = embedder_of(str(folder)).version
-    assert embedder_of(str(folder)).version == first
+    first = resolve_embedder(str(folder)).version
+    assert resolve_embedder(str(folder)).version == first
     (folder / "model.onnx").unlink()
     (folder / "model.onnx").write_bytes(b"another")
-    assert embedder_of(str(folder)).version != first
+    assert resolve_embedder(str(folder)).version != first
 
 
 def test_pooling_by_the_first_token_is_known_and_others_are_left_to_another_library(tmp_path, vectors):
@@ -136,7 +136,7 @@ def test_pooling_by_the_first_token_is_known_and_others_are_left_to_another_libr
     settings = folder / "1_Pooling" / "config.json"
     settings.parent.mkdir()
     settings.write_text('{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}')
-    row = embedder_of(str(folder)).encode(TEXTS[:1])[0]
+    row = resolve_embedder(str(folder)).encode(TEXTS[:1])[0]
     assert np.linalg.norm(row) == pytest.approx(1, abs=1e-5)
     assert not np.allclose(row, vectors[0], atol=1e-2)
     settings.write_text('{"pooling_mode_max_tokens": true}')
@@ -149,7 +149,7 @@ def test_pooling_by_the_first_token_is_known_and_others_are_left_to_another_libr
 def test_a_folder_says_how_long_a_text_may_be(tmp_path):
     folder = copy_to(tmp_path)
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 4}')
-    short = embedder_of(str(folder))
+    short = resolve_embedder(str(folder))
     oslo, city, forecast = short.encode(["weather in Oslo", "weather in a city", "weather forecast"])
     assert np.array_equal(oslo, city)
     assert not np.array_equal(oslo, forecast)

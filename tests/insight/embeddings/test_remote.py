@@ -5,7 +5,7 @@ import pytest
 
 from insight.embedding_server import EmbeddingServer, vector
 from toolyard import EmbeddingsEnrichment, Tool, ToolRegistry
-from toolyard.insight.embeddings.choice import embedder_of
+from toolyard.insight.embeddings.choice import resolve_embedder
 from toolyard.insight.embeddings.remote import AT_ONCE, RemoteEmbedder
 from toolyard.model.errors import ConfigError, EnrichmentError
 
@@ -141,7 +141,7 @@ def test_another_server_or_other_options_are_another_version(server):
 )
 def test_a_wrong_block_is_an_error_that_names_the_key(block, said):
     with pytest.raises(ConfigError, match=said):
-        embedder_of(block)
+        resolve_embedder(block)
 
 
 def test_vectors_without_an_index_are_taken_in_the_order_in_which_they_come(server):

@@ -18,7 +18,7 @@ from toolyard import (
     ToolRegistry,
     function_tool,
 )
-from toolyard.insight.outputs.examples import by_tool, read_examples, schema_of
+from toolyard.insight.outputs.examples import group_by_tool, infer_schema, read_examples
 from toolyard.schema.compile import compile_schema
 
 VALUES = st.recursive(
@@ -34,7 +34,7 @@ VALUES = st.recursive(
 
 @given(st.lists(VALUES, min_size=1, max_size=6))
 def test_every_value_fits_the_schema_that_was_made_of_them(values):
-    schema = schema_of(values)
+    schema = infer_schema(values)
     compiled = compile_schema(schema)
     assert all(compiled.is_valid(value) for value in values)
 
@@ -63,11 +63,11 @@ def test_every_value_fits_the_schema_that_was_made_of_them(values):
     ],
 )
 def test_types_are_read_off_values(values, schema):
-    assert schema_of(values) == schema
+    assert infer_schema(values) == schema
 
 
 def test_no_value_is_kept_in_a_schema():
-    assert "hunter2" not in json.dumps(schema_of([{"password": "hunter2", "list": ["hunter2"]}]))
+    assert "hunter2" not in json.dumps(infer_schema([{"password": "hunter2", "list": ["hunter2"]}]))
 
 
 def test_failed_calls_say_nothing():
@@ -107,7 +107,7 @@ def test_results_that_cannot_be_read_say_what_and_where(tmp_path):
 
 def test_bare_names_count_while_only_one_tool_can_be_meant():
     tools = [Tool("a", "n"), Tool("b", "n"), Tool("b", "m")]
-    found = by_tool(
+    found = group_by_tool(
         tools, read_examples([{"name": "a", "result": 1}, {"name": "b", "result": 2}, {"name": "m::b", "result": 3}])
     )
     assert found == {0: [1], 2: [3]}
@@ -121,7 +121,7 @@ def test_overloads_are_told_apart_by_pin_or_by_arguments():
         {"tool_call": {"name": "n::a", "overload": two.fingerprint[:12]}, "tool_output": {"result": 2}},
         {"name": "n::a", "arguments": {}, "result": 3},
     ]
-    assert by_tool([one, two], read_examples(items)) == {0: [1], 1: [2]}
+    assert group_by_tool([one, two], read_examples(items)) == {0: [1], 1: [2]}
 
 
 def get_user(user_id: str):

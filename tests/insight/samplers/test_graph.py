@@ -1,14 +1,14 @@
 """The dataflow as samplers walk it, and what is kept for a snapshot."""
 
 from tests.insight.samplers.yard import registry, tool
-from toolyard.insight.samplers.snapshot_view import world_of
+from toolyard.insight.samplers.snapshot_view import snapshot_view_of
 
 GIVEN = [tool("a"), tool("b"), tool("a", required=["x"]), tool("c", "m"), tool("d")]
 EDGES = [(0, 1, 0.9), (1, 0, 0.4), (0, 2, 0.9), (1, 3, 0.8), (4, 1, 0.9)]
 
 
 def graph(min_score=0.0, spaces=("n", "m")):
-    return world_of(registry(GIVEN, EDGES).snapshot).graph(min_score, spaces)
+    return snapshot_view_of(registry(GIVEN, EDGES).snapshot).graph(min_score, spaces)
 
 
 def test_edges_go_forward_and_back_best_first_and_never_between_overloads():
@@ -30,8 +30,8 @@ def test_weak_edges_and_namespaces_are_left_out():
 
 def test_what_is_worked_out_is_kept_and_not_without_end():
     made = registry(GIVEN, EDGES)
-    world = world_of(made.snapshot)
-    assert world_of(made.snapshot) is world
+    world = snapshot_view_of(made.snapshot)
+    assert snapshot_view_of(made.snapshot) is world
     assert world.graph(0.5, ("n",)) is world.graph(0.5, ("n",))
     first = world.graph(0.0, ("n", "m"))
     for number in range(20):

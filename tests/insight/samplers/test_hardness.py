@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from toolyard.insight.samplers.base import RandomStream
-from toolyard.insight.samplers.neighbor import by_hardness
+from toolyard.insight.samplers.neighbor import draw_by_hardness
 
 SCORES = np.linspace(0, 1, 100, dtype=np.float32)
 IDS = list(range(100))
 
 
 def drawn(hardness, number=5, **options):
-    return [by_hardness(RandomStream(seed), SCORES, range(100), number, hardness, IDS, **options) for seed in range(50)]
+    return [
+        draw_by_hardness(RandomStream(seed), SCORES, range(100), number, hardness, IDS, **options) for seed in range(50)
+    ]
 
 
 @pytest.mark.parametrize(("hardness", "low", "high"), [(1.0, 85, 99), (0.0, 0, 14), (0.5, 40, 60)])
@@ -28,12 +30,12 @@ def test_harder_is_always_higher_on_average():
 def test_names_are_taken_once_and_not_those_in_use():
     ids = [place // 10 for place in range(100)]
     for seed in range(30):
-        places = by_hardness(RandomStream(seed), SCORES, range(100), 8, 1.0, ids, [95])
+        places = draw_by_hardness(RandomStream(seed), SCORES, range(100), 8, 1.0, ids, [95])
         names = [ids[place] for place in places]
         assert len(set(names)) == 8
         assert 9 not in names
 
 
 def test_fewer_come_back_if_there_are_no_more():
-    assert sorted(by_hardness(RandomStream(1), SCORES, [4, 7], 5, 0.5, IDS)) == [4, 7]
-    assert by_hardness(RandomStream(1), SCORES, [], 5, 0.5, IDS) == []
+    assert sorted(draw_by_hardness(RandomStream(1), SCORES, [4, 7], 5, 0.5, IDS)) == [4, 7]
+    assert draw_by_hardness(RandomStream(1), SCORES, [], 5, 0.5, IDS) == []

@@ -19,15 +19,15 @@ def test_a_missing_tool_is_one_that_others_need_and_details_say_which():
     for drawn in sampler.series(30, seed=1):
         assert len(drawn) == 3
         assert drawn.details["missing"] == "tool"
-        gone = drawn.details["tool"]
-        assert gone not in qualified(drawn)
-        after = f"n::t{int(gone[-1]) + 1}"
+        removed = drawn.details["tool"]
+        assert removed not in qualified(drawn)
+        after = f"n::t{int(removed[-1]) + 1}"
         assert drawn.details["needed_by"] == [after]
         assert after in qualified(drawn)
         assert drawn.roles[qualified(drawn).index(after)] == "incomplete"
         assert drawn.roles.count("incomplete") == 1
-        assert [edge["source"] for edge in drawn.details["lost_edges"]] == [gone]
-        assert gone not in [edge.source for edge in drawn.edges] + [edge.target for edge in drawn.edges]
+        assert [edge["source"] for edge in drawn.details["lost_edges"]] == [removed]
+        assert removed not in [edge.source for edge in drawn.edges] + [edge.target for edge in drawn.edges]
         assert drawn.topology == "missing"
 
 

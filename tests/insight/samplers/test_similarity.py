@@ -7,16 +7,16 @@ from tests.insight.samplers.yard import tool
 from toolyard.insight.samplers.snapshot_view import (
     LEVELS,
     ToolLikeness,
+    compare_words,
     find_highest,
-    from_words,
-    matrix_of,
-    whole_numbers,
+    read_embedding_matrix,
+    round_rows,
 )
 from toolyard.model.errors import ConfigError
 
 
 def test_cosines_are_exact_whatever_the_order_of_addition():
-    vectors = whole_numbers(np.random.default_rng(1).normal(size=(50, 1536)))
+    vectors = round_rows(np.random.default_rng(1).normal(size=(50, 1536)))
     turned = vectors[:, ::-1]
     assert np.array_equal(vectors @ vectors.T, np.ascontiguousarray(turned) @ np.ascontiguousarray(turned).T)
     exact = vectors.astype(np.int64) @ vectors.astype(np.int64).T
@@ -29,7 +29,7 @@ def test_they_are_cosines():
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     likeness = ToolLikeness(rows * 7, "embeddings")
     assert likeness.to(3) == pytest.approx(np.maximum(unit @ unit[3], 0), abs=2e-3)
-    assert likeness.to_any([3, 5]) == pytest.approx(np.maximum(likeness.to(3), likeness.to(5)))
+    assert likeness.similarity_to_any([3, 5]) == pytest.approx(np.maximum(likeness.to(3), likeness.to(5)))
     assert LEVELS == 4000
 
 
@@ -45,7 +45,7 @@ def test_words_of_names_descriptions_and_parameters_count():
         tool("send_mail", description="Send a message", required=["to"]),
         tool("書く", description="文字を書く"),
     ]
-    likeness = from_words(given)
+    likeness = compare_words(given)
     scores = likeness.to(0)
     assert scores[1] > 0.3 > scores[2]
     assert likeness.kind == "words"
@@ -54,7 +54,9 @@ def test_words_of_names_descriptions_and_parameters_count():
 def test_an_artifact_that_is_a_plain_mapping_will_do():
     given = [tool("a"), tool("b")]
     mapping = {one.qualified_name: {one.fingerprint: [1.0, at]} for at, one in enumerate(given)}
-    assert ToolLikeness(matrix_of(mapping, given), "embeddings").to(0) == pytest.approx([1, 0.7071], abs=1e-3)
+    assert ToolLikeness(read_embedding_matrix(mapping, given), "embeddings").to(0) == pytest.approx(
+        [1, 0.7071], abs=1e-3
+    )
 
 
 def test_a_mapping_that_lacks_a_tool_or_is_of_something_else_is_refused_with_words():
@@ -66,4 +68,4 @@ def test_a_mapping_that_lacks_a_tool_or_is_of_something_else_is_refused_with_wor
         dict(zip([one.qualified_name for one in given], (short, long), strict=True)),
     ):
         with pytest.raises(ConfigError, match="'embeddings' must have a vector for every tool"):
-            matrix_of(mapping, given)
+            read_embedding_matrix(mapping, given)

@@ -9,7 +9,7 @@ from benchmarks.eval_search import EVERYDAY, FITTED, KEPT, Catalog, KeptEmbedder
 from conftest import SOAK
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.choice import default_embedder
-from toolyard.insight.search.candidates import Meaning
+from toolyard.insight.search.candidates import SearchEmbedder
 from toolyard.insight.search.query import load_examples
 from toolyard.insight.search.rank import load_weights
 
@@ -40,7 +40,7 @@ def meaning(mode, cache):
         return None
     embedder = default_embedder()
     assert embedder is not None, "the weights are not installed: run `toolyard embeddings install`"
-    return Meaning(KeptEmbedder(embedder, cache), cache)
+    return SearchEmbedder(KeptEmbedder(embedder, cache), cache)
 
 
 def test_of_the_benchmark_the_right_tool_comes_first_and_where_it_is_not_there_little_is_called_sure(mode, meaning):

@@ -7,7 +7,7 @@ from toolyard import Tool
 from toolyard.insight.search.query import (
     MOST_SEGMENTS,
     fields,
-    kind_of,
+    find_kind,
     list_views,
     read_query,
     required,
@@ -100,7 +100,7 @@ def test_a_tool_is_seen_whole_by_its_name_and_home_and_by_its_first_sentence():
     ],
 )
 def test_what_a_tool_does_is_told_by_its_first_verb(name, description, kind):
-    assert kind_of(Tool(name, "x", description)) == kind
+    assert find_kind(Tool(name, "x", description)) == kind
 
 
 @pytest.mark.parametrize("text", ["what is on for tomorrow", "is it late", "and the label is red?", "Show me my cards"])

@@ -5,9 +5,9 @@ import pytest
 
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.embeddings.choice import default_embedder
-from toolyard.insight.search.candidates import Meaning
+from toolyard.insight.search.candidates import SearchEmbedder
 from toolyard.insight.search.query import load_examples, read_query
-from toolyard.insight.search.rank import HYBRID, LEXICAL, judge_request, load_weights, table_of
+from toolyard.insight.search.rank import HYBRID, LEXICAL, build_table, judge_request, load_weights
 from toolyard.insight.search.searcher import Searcher, ToolIndex
 
 TOOLS = [
@@ -21,7 +21,7 @@ TOOLS = [
 def judge(query, k=4):
     index = ToolIndex(None)
     view = index.view(ToolRegistry(TOOLS).snapshot)
-    return judge_request(table_of(read_query(query), view, None, None, None, k), load_weights()["lexical"], k)
+    return judge_request(build_table(read_query(query), view, None, None, None, k), load_weights()["lexical"], k)
 
 
 @pytest.mark.parametrize(("mode", "columns"), [("lexical", LEXICAL), ("hybrid", HYBRID)])
@@ -41,11 +41,11 @@ def test_what_is_foreign_is_said_apart_from_what_is_nearest_to_it():
 
 
 def test_a_request_like_what_is_asked_of_services_is_told_from_one_like_what_is_asked_besides():
-    meaning = Meaning(default_embedder())
+    meaning = SearchEmbedder(default_embedder())
     known = meaning.embed_catalog(TOOLS, {}, {})
     examples = load_examples()
     for texts, sign in ((examples.served, 1), (examples.foreign, -1)):
-        wishes = [known.liken_wish(meaning.of_query(read_query(text), known).segments[0]) for text in texts]
+        wishes = [known.place_request(meaning.of_query(read_query(text), known).segments[0]) for text in texts]
         assert np.mean(wishes) == pytest.approx(sign / 2, abs=1e-3)
         assert np.mean(np.sign(wishes) == sign) > 0.9
 

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from toolyard.insight.base import Edge, Feed, How
+from toolyard.insight.base import Edge, Feed, FeedMode
 from toolyard.model.tool import Tool
 
-HOWS: tuple[How, ...] = get_args(How)
+FEED_MODES: tuple[FeedMode, ...] = get_args(FeedMode)
 SIGNALS = ("name", "type", "text")
 OUT, IN = 1, 2
 """Bits of an edge: among the best of its source, among the best of its target."""
 
 Array = npt.NDArray[Any]
-Fed = tuple[str, str, float]
+FeedRow = tuple[str, str, float]
 
 
 class Arrays(NamedTuple):
@@ -150,7 +150,7 @@ class Dataflow(Mapping[str, Any]):
     def _build_view(self, mark: int, offsets: Array, order: Array, partners: Array, *, swapped: bool) -> dict[str, Any]:
         view: dict[str, Any] = {}
         for place, tool in enumerate(self.tools):
-            spaces: dict[str, list[tuple[str, str, float, list[Fed]]]] = {}
+            spaces: dict[str, list[tuple[str, str, float, list[FeedRow]]]] = {}
             for number in order[int(offsets[place]) : int(offsets[place + 1])].tolist():
                 if not self.arrays.marks[number] & mark:
                     continue
@@ -181,7 +181,7 @@ class Dataflow(Mapping[str, Any]):
                 output=self._read_path(int(arrays.feed_outputs[at])),
                 parameter=self._read_path(int(arrays.feed_parameters[at])),
                 score=float(arrays.feed_scores[at]),
-                how=HOWS[int(arrays.feed_hows[at])],
+                how=FEED_MODES[int(arrays.feed_hows[at])],
                 signals=dict(zip(SIGNALS, arrays.feed_signals[at].tolist(), strict=True)),
             )
 
@@ -190,7 +190,7 @@ class Dataflow(Mapping[str, Any]):
         return bytes(self.arrays.path_bytes[start:end]).decode("utf-8", "surrogatepass")
 
 
-def _pair_ends(feed: Feed, swapped: bool) -> Fed:
+def _pair_ends(feed: Feed, swapped: bool) -> FeedRow:
     ends = (feed.parameter, feed.output) if swapped else (feed.output, feed.parameter)
     return (*ends, round(feed.score, 4))
 
@@ -204,13 +204,13 @@ def pack_paths(paths: Iterable[str]) -> tuple[Array, Array]:
     return offsets, np.frombuffer(b"".join(encoded), np.uint8)
 
 
-def by_target(count: int, sources: Array, targets: Array, scores: Array) -> tuple[Array, Array]:
+def order_by_target(count: int, sources: Array, targets: Array, scores: Array) -> tuple[Array, Array]:
     """Order edges by target: return offsets, and the edge numbers, best first."""
     order = np.lexsort((sources, -scores, targets)).astype(np.int32)
-    return offsets_of(targets, count), order
+    return compute_offsets(targets, count), order
 
 
-def offsets_of(owners: Array, count: int) -> Array:
+def compute_offsets(owners: Array, count: int) -> Array:
     """The offset of each owner's rows, for rows ordered by owner."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
@@ -234,7 +234,7 @@ def expand_ranges(starts: Array, counts: Array) -> tuple[Array, Array]:
     return owners, positions
 
 
-def first_of(sorted_keys: Array) -> Array:
+def find_run_starts(sorted_keys: Array) -> Array:
     """The index at which each run of equal keys starts."""
     changes: Array = sorted_keys[1:] != sorted_keys[:-1]
     return np.flatnonzero(np.concatenate((np.ones(min(1, len(sorted_keys)), np.bool_), changes)))
@@ -242,13 +242,13 @@ def first_of(sorted_keys: Array) -> Array:
 
 def rank_in_runs(sorted_keys: Array) -> Array:
     """The position of each row within its run of equal keys."""
-    begins = first_of(sorted_keys)
+    begins = find_run_starts(sorted_keys)
     lengths = np.diff(np.append(begins, len(sorted_keys)))
     ranks: Array = np.arange(len(sorted_keys)) - np.repeat(begins, lengths)
     return ranks
 
 
-def cut_blocks(sizes: Array, most: int) -> Iterator[tuple[int, int]]:
+def split_blocks(sizes: Array, most: int) -> Iterator[tuple[int, int]]:
     """Split into consecutive blocks whose sizes sum to at most `most`; a larger item gets a block to itself."""
     total = np.concatenate(([0], np.cumsum(sizes)))
     start = 0

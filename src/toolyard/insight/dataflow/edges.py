@@ -15,15 +15,15 @@ import numpy as np
 
 from toolyard.insight.dataflow import artifact, match
 from toolyard.insight.dataflow.artifact import Array, Arrays
-from toolyard.insight.dataflow.match import Matches, MatchWeights, Tables, Vectors
-from toolyard.insight.dataflow.profile import Told
+from toolyard.insight.dataflow.match import EmbedTexts, Matches, MatchWeights, Tables
+from toolyard.insight.dataflow.profile import ToolProfile
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 
 MAX_FEEDS = 24
 """Maximum number of feeds of an edge; for each parameter only its best feed counts."""
-_ROWS = 400_000
-_POOL = 1_000_000
+_BLOCK_ROWS = 400_000
+_POOL_ROWS = 1_000_000
 _DIGITS = 5
 
 
@@ -47,7 +47,7 @@ class EdgeLimits(NamedTuple):
     """Edges kept per tool and parameter, inside and outside the namespace."""
 
 
-class Nature(NamedTuple):
+class ToolTraits(NamedTuple):
     """Properties of the tools themselves."""
 
     spaces: Array
@@ -58,16 +58,18 @@ class Nature(NamedTuple):
     """For each tool, how many of its values were not read."""
 
 
-def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: MatchWeights, limits: EdgeLimits) -> Arrays:
+def select_edges(
+    tables: Tables, matches: Matches, nature: ToolTraits, weights: MatchWeights, limits: EdgeLimits
+) -> Arrays:
     """Find the edges to keep, with their feeds."""
     pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
     cut = np.zeros(len(nature.spaces), np.int64)
-    for start, end in artifact.cut_blocks(_count_rows(tables, matches), _ROWS):
+    for start, end in artifact.split_blocks(_count_rows(tables, matches), _BLOCK_ROWS):
         feeds = _find_feeds(tables, matches, nature, weights, limits, start, end)
         feeds = _keep_best(feeds, nature.spaces, limits.neighbors, cut)
         pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
         blocks += 1
-        if len(pool.sources) > _POOL:
+        if len(pool.sources) > _POOL_ROWS:
             pool = _keep_best(pool, nature.spaces, limits.neighbors, cut)
     if blocks > 1:
         pool = _keep_best(pool, nature.spaces, limits.neighbors, cut)
@@ -87,7 +89,13 @@ def _count_rows(tables: Tables, matches: Matches) -> Array:
 
 
 def _find_feeds(
-    tables: Tables, matches: Matches, nature: Nature, weights: MatchWeights, limits: EdgeLimits, start: int, end: int
+    tables: Tables,
+    matches: Matches,
+    nature: ToolTraits,
+    weights: MatchWeights,
+    limits: EdgeLimits,
+    start: int,
+    end: int,
 ) -> Feeds:
     outputs, inputs = tables.outputs, tables.inputs
     first, last = int(outputs.tool_offsets[start]), int(outputs.tool_offsets[end])
@@ -118,14 +126,14 @@ def _keep_best(feeds: Feeds, spaces: Array, neighbors: int, cut: Array) -> Feeds
     order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
     # An input belongs to one target, so source and input identify a parameter of an edge.
-    first = artifact.first_of(_pack_pair(feeds.sources, feeds.inputs))
+    first = artifact.find_run_starts(_pack_pair(feeds.sources, feeds.inputs))
     feeds = Feeds(*(column[first] for column in feeds))
     order = np.lexsort((feeds.inputs, -feeds.logits, feeds.targets, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
     edges = _pack_pair(feeds.sources, feeds.targets)
     feeds = Feeds(*(column[artifact.rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
-    begins = artifact.first_of(_pack_pair(feeds.sources, feeds.targets))
-    marks = marks_of(feeds, begins, spaces, neighbors)
+    begins = artifact.find_run_starts(_pack_pair(feeds.sources, feeds.targets))
+    marks = mark_best_edges(feeds, begins, spaces, neighbors)
     cut += np.bincount(feeds.targets[begins][marks == 0], minlength=len(cut))
     lengths = np.diff(np.append(begins, len(feeds.sources)))
     kept = np.repeat(marks > 0, lengths)
@@ -136,7 +144,7 @@ def _pack_pair(first: Array, second: Array) -> Array:
     return first.astype(np.int64) << 32 | second.astype(np.int64)
 
 
-def marks_of(feeds: Feeds, begins: Array, spaces: Array, neighbors: int) -> Array:
+def mark_best_edges(feeds: Feeds, begins: Array, spaces: Array, neighbors: int) -> Array:
     """For each edge, with feeds starting at `begins`: whether it is among the best of its source and of a parameter."""
     marks = np.zeros(len(begins), np.uint8)
     sources, targets = feeds.sources[begins], feeds.targets[begins]
@@ -153,12 +161,12 @@ def _find_best(owners: Array, homes: Array, others: Array, logits: Array, spaces
     return order[artifact.rank_in_runs(groups[order]) < neighbors]
 
 
-def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neighbors: int) -> Arrays:
+def _build_arrays(tables: Tables, matches: Matches, nature: ToolTraits, pool: Feeds, neighbors: int) -> Arrays:
     count = len(nature.spaces)
-    begins = artifact.first_of(_pack_pair(pool.sources, pool.targets))
+    begins = artifact.find_run_starts(_pack_pair(pool.sources, pool.targets))
     sources, targets = pool.sources[begins], pool.targets[begins]
     lengths = np.diff(np.append(begins, len(pool.sources)))
-    marks = marks_of(pool, begins, nature.spaces, neighbors)
+    marks = mark_best_edges(pool, begins, nature.spaces, neighbors)
     probabilities = np.round(1.0 / (1.0 + np.exp(-pool.logits)), 4).astype(np.float32)
     scores = probabilities[begins]
     owned = np.repeat(np.arange(len(begins)), lengths)
@@ -167,12 +175,12 @@ def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds,
     rows, positions = artifact.expand_ranges(begins[order], lengths[order])
     pool, probabilities = Feeds(*(column[positions] for column in pool)), probabilities[positions]
     sources, targets, scores = sources[order], targets[order], scores[order]
-    in_offsets, in_edges = artifact.by_target(count, sources, targets, scores)
+    in_offsets, in_edges = artifact.order_by_target(count, sources, targets, scores)
     paths, numbers = _number_paths(tables, pool)
     path_offsets, path_bytes = artifact.pack_paths(paths)
     required = nature.required[targets]
     return Arrays(
-        offsets=artifact.offsets_of(sources, count),
+        offsets=artifact.compute_offsets(sources, count),
         targets=targets,
         scores=scores,
         marks=marks[order],
@@ -201,28 +209,33 @@ def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
     return paths, numbers[places]
 
 
-def limits_of(min_score: float, max_neighbors: int) -> EdgeLimits:
+def make_limits(min_score: float, max_neighbors: int) -> EdgeLimits:
     """Convert the options to limits; scores become logits."""
     score = min(max(min_score, 1e-6), 1 - 1e-6)
     return EdgeLimits(math.log(score / (1 - score)), max_neighbors)
 
 
 def compute_edges(
-    tools: Sequence[Tool], told: Iterable[Told], vectors: Vectors, limits: EdgeLimits, *, tokens: bool = False
+    tools: Sequence[Tool],
+    profiles: Iterable[ToolProfile],
+    vectors: EmbedTexts,
+    limits: EdgeLimits,
+    *,
+    tokens: bool = False,
 ) -> Arrays:
     """Compute the edges between tools.
 
-    `told` has the profile of each tool; `tokens` selects the weights for token vectors.
+    `profiles` has the profile of each tool; `tokens` selects the weights for token vectors.
     """
     with paused_gc():
-        known = list(told)
-        tables = match.tables_of(known)
+        known = list(profiles)
+        tables = match.build_tables(known)
     numbers = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
-    nature = Nature(
+    nature = ToolTraits(
         spaces=np.array([numbers[tool.namespace] for tool in tools], np.int32),
         required=np.array([one.required for one in known], np.int32),
         unread=np.array([one.unread for one in known], np.int64),
     )
     weights = match.TOKENS if tokens else match.MODEL
     matches = match.match_kinds(tables, nature.spaces, vectors, weights, limits.logit)
-    return edges_of(tables, matches, nature, weights, limits)
+    return select_edges(tables, matches, nature, weights, limits)

@@ -13,16 +13,16 @@ from toolyard.insight.cache import (
     ItemCache,
     force_option,
     hash_catalog,
-    keep_arrays,
     read_arrays,
-    say_once,
+    store_arrays,
+    warn_once,
 )
 from toolyard.insight.dataflow.artifact import Array, Arrays, Dataflow
-from toolyard.insight.dataflow.edges import compute_edges, limits_of
+from toolyard.insight.dataflow.edges import compute_edges, make_limits
 from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
-from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.embeddings.choice import Model, default_embedder, embedder_of
-from toolyard.insight.embeddings.vectors import cached_vectors, told_embedder
+from toolyard.insight.dataflow.profile import read_profile
+from toolyard.insight.embeddings.choice import Model, default_embedder, resolve_embedder
+from toolyard.insight.embeddings.vectors import cached_vectors, configured_embedder
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.schema.options import read_arguments
@@ -69,7 +69,7 @@ class DataflowEnrichment(ToolEnrichment):
     ) -> None:
         read = read_arguments(DataflowOptions, max_neighbors=max_neighbors, min_score=min_score)
         self.force = force_option(force, "dataflow")
-        self.embedder = default_embedder() if model is None else embedder_of(model)
+        self.embedder = default_embedder() if model is None else resolve_embedder(model)
         self._chosen = model is not None
         self.max_neighbors: int = read["max_neighbors"]
         self.min_score = float(read["min_score"])
@@ -79,16 +79,16 @@ class DataflowEnrichment(ToolEnrichment):
         """The unchanged tools, and the artifact."""
         tools = snapshot.tools
         if not self._chosen:
-            self.embedder = told_embedder(snapshot) or self.embedder
+            self.embedder = configured_embedder(snapshot) or self.embedder
         settings = self._read_settings()
         key = hash_catalog(tools, "dataflow", VERSION, *settings)
         found = None if self.force else read_arrays(self._items, "dataflow", key)
         if found is None:
-            _say_if_nothing_is_returned(tools)
-            limits = limits_of(self.min_score, self.max_neighbors)
-            told, tokens = map(told_of, tools), self.embedder is None
-            found = compute_edges(tools, told, self._embed_texts, limits, tokens=tokens)._asdict()
-            keep_arrays(self._items, "dataflow", key, found)
+            _warn_without_outputs(tools)
+            limits = make_limits(self.min_score, self.max_neighbors)
+            profiles, tokens = map(read_profile, tools), self.embedder is None
+            found = compute_edges(tools, profiles, self._embed_texts, limits, tokens=tokens)._asdict()
+            store_arrays(self._items, "dataflow", key, found)
         return tools, {"dataflow": Dataflow(tools, Arrays(**found), text=settings[0], min_score=self.min_score)}
 
     def _read_settings(self) -> Settings:
@@ -102,9 +102,9 @@ class DataflowEnrichment(ToolEnrichment):
         return cached_vectors(self.embedder, texts, self._items, "dataflow", force=self.force)
 
 
-def _say_if_nothing_is_returned(tools: Sequence[Tool]) -> None:
+def _warn_without_outputs(tools: Sequence[Tool]) -> None:
     if tools and not any(tool.output_parameters for tool in tools):
-        say_once(
+        warn_once(
             "dataflow: none of the %d tools says what it returns, so nothing feeds anything; add the enrichment "
             "output_parameters: `- type: output_parameters` under tools.enrichments",
             len(tools),

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from toolyard.insight.dataflow import sorts
-from toolyard.insight.dataflow.names import REMEMBERED, SCOPED, STATE, Phrase
+from toolyard.insight.dataflow.names import CACHE_SIZE, SCOPED, STATE, Phrase
 
 Owners = tuple[tuple[Phrase, float], ...]
 """The possible owners of a value, with weights."""
@@ -23,17 +23,17 @@ NOBODY: Phrase = ()
 """The owner of values that mean the same for every owner."""
 
 # Names of groups begin with a space, which no attribute does.
-_ASKED = " a handle"
-HANDED = " id or name"
-_LIKE: dict[str, str] = {}
+_INPUT_HANDLE = " a handle"
+OUTPUT_HANDLE = " id or name"
+_GROUP_BY_ATTRIBUTE: dict[str, str] = {}
 """For input attributes that other attributes may satisfy, the group of all of them."""
 _GROUPS: dict[str, list[Member]] = {
-    _ASKED: [(handle, weight, 1.0) for handle, weight in sorts.HANDLES.items()],
-    HANDED: [("id", 0.75, 1.0), ("name", 0.6, 1.0)],
+    _INPUT_HANDLE: [(handle, weight, 1.0) for handle, weight in sorts.HANDLES.items()],
+    OUTPUT_HANDLE: [("id", 0.75, 1.0), ("name", 0.6, 1.0)],
 }
-for (_first, _second), _weight in sorts.SAME.items():
-    _LIKE[_second] = f" like {_second}"
-    _GROUPS.setdefault(_LIKE[_second], [(_second, 1.0, 1.0)]).append((_first, 1.0, _weight))
+for (_first, _second), _weight in sorts.SYNONYMS.items():
+    _GROUP_BY_ATTRIBUTE[_second] = f" like {_second}"
+    _GROUPS.setdefault(_GROUP_BY_ATTRIBUTE[_second], [(_second, 1.0, 1.0)]).append((_first, 1.0, _weight))
 
 
 class Facets(NamedTuple):
@@ -45,13 +45,16 @@ class Facets(NamedTuple):
     """How far the value is meaningful only within its source: 1 for an id, 0 for a city."""
 
 
-@lru_cache(REMEMBERED)
-def facets_of(attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> Facets:
-    """Compute the facets of a value. `own` is the owner in its name; `owners`, if any, come from all other evidence."""
+@lru_cache(CACHE_SIZE)
+def compute_facets(attribute: str, name_owner: Phrase, generic: bool, owners: Owners, role: int) -> Facets:
+    """Compute the facets of a value.
+
+    `name_owner` is the owner in its name; `owners`, if any, come from all other evidence.
+    """
     facets: dict[str, float] = {}
     output = role & OUTPUT
-    for name, owner, weight in _list_claims(attribute, own, generic, owners, role):
-        parts = parts_of(owner, output)
+    for name, owner, weight in _list_claims(attribute, name_owner, generic, owners, role):
+        parts = list_spellings(owner, output)
         for member, share, rest in _GROUPS.get(name) or [(name, 1.0, 1.0)]:
             for phrase, part in parts:
                 key = f"{member} of {phrase}" if phrase else member
@@ -60,57 +63,57 @@ def facets_of(attribute: str, own: Phrase, generic: bool, owners: Owners, role: 
     return Facets(tuple(facets), tuple(facets.values()), scoped)
 
 
-def _list_claims(attribute: str, own: Phrase, generic: bool, owners: Owners, role: int) -> list[Claim]:
+def _list_claims(attribute: str, name_owner: Phrase, generic: bool, owners: Owners, role: int) -> list[Claim]:
     claims: list[Claim] = []
     output = role & OUTPUT
-    named = attribute if output else _LIKE.get(attribute, attribute)
+    named = attribute if output else _GROUP_BY_ATTRIBUTE.get(attribute, attribute)
     if attribute in sorts.SORTS:
-        _, alone, owned = sorts.SORTS[attribute]
-        claims.append((named, NOBODY, (alone if output else 1.0) * (owned if own else 1.0)))
-    if generic or own:
+        _, single_word, owned = sorts.SORTS[attribute]
+        claims.append((named, NOBODY, (single_word if output else 1.0) * (owned if name_owner else 1.0)))
+    if generic or name_owner:
         scale = 0.9 if attribute in STATE else 1.0
-        for owner, weight in owners or ((own, 1.0),) if own or owners else ():
+        for owner, weight in owners or ((name_owner, 1.0),) if name_owner or owners else ():
             claims.append((named, owner, weight * scale))
             if owner[-1] in sorts.PERSONS:
                 claims.append((named, _USER, 0.88 * weight * scale))
     if not generic:
-        claims.append((named, NOBODY, 0.95 if not own else 0.7))
+        claims.append((named, NOBODY, 0.95 if not name_owner else 0.7))
         if role & HANDLE:
-            handle, words = HANDED if output else _ASKED, (*own, attribute)
+            handle, words = OUTPUT_HANDLE if output else _INPUT_HANDLE, (*name_owner, attribute)
             claims.append((handle, words, 1.0))
             if attribute in sorts.PERSONS:
                 claims.append((handle, _USER, 1.0))
             if not output and attribute in sorts.HANDLES:
                 claims.append((named, words, sorts.HANDLES[attribute]))
-        if output and not own:
+        if output and not name_owner:
             claims += [(attribute, owner, 0.9 * weight) for owner, weight in owners]
     elif attribute == "uuid":
         # A uuid is unique whatever it identifies.
         claims.append((named, NOBODY, 0.8))
     if attribute == "login":
         claims.append((named, _USER, 0.92))
-    elif attribute in _TELLING:
-        known = [(owner[-1], weight) for owner, weight in owners or ((own, 1.0),) if owner]
-        claims += _list_told(attribute, known, role)
+    elif attribute in _NAMES_AND_QUERIES:
+        known = [(owner[-1], weight) for owner, weight in owners or ((name_owner, 1.0),) if owner]
+        claims += _list_general_claims(attribute, known, role)
     return claims
 
 
-_TELLING = frozenset(("name", "query", "title"))
+_NAMES_AND_QUERIES = frozenset(("name", "query", "title"))
 
 
-def _list_told(attribute: str, known: list[tuple[str, float]], role: int) -> list[Claim]:
+def _list_general_claims(attribute: str, known: list[tuple[str, float]], role: int) -> list[Claim]:
     """Claims without an owner: what names and titles of things mean in general, and what people are searched by."""
     output = role & OUTPUT
     if attribute == "name" and output:
-        return [(sorts.NAMED[last], NOBODY, 0.85 * weight) for last, weight in known if last in sorts.NAMED]
-    if attribute == "query" and not output and any(sorts.NAMED.get(last) == "full name" for last, _ in known):
+        return [(sorts.NAME_SORTS[last], NOBODY, 0.85 * weight) for last, weight in known if last in sorts.NAME_SORTS]
+    if attribute == "query" and not output and any(sorts.NAME_SORTS.get(last) == "full name" for last, _ in known):
         return [("email", NOBODY, 0.85)]
     if attribute == "title" and (output or role & FOREIGN) and not any(last in sorts.TITLED for last, _ in known):
         return [("subject", NOBODY, 0.75 if output else 0.85)]
     return []
 
 
-def parts_of(owner: Phrase, output: int) -> list[tuple[str, float]]:
+def list_spellings(owner: Phrase, output: int) -> list[tuple[str, float]]:
     """The spellings of an owner: `service plan`, `serviceplan` and, as the more general kind, `plan`.
 
     Qualifiers must not contradict. So an output `service plan` also counts as a `plan`, and an input `service plan`
@@ -126,9 +129,9 @@ def parts_of(owner: Phrase, output: int) -> list[tuple[str, float]]:
         found.append(("".join(owner), 0.95))
         for cut in range(1, min(len(owner), 4)):
             tail = " ".join(owner[cut:])
-            found.append((tail if output else f"a {tail}", SHARES[cut - 1]))
+            found.append((tail if output else f"a {tail}", TAIL_WEIGHTS[cut - 1]))
     return found
 
 
-SHARES = (0.9, 0.8, 0.8)
+TAIL_WEIGHTS = (0.9, 0.8, 0.8)
 """Weights of names that leave out one, two or three leading words."""

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from toolyard.insight.base import How
+from toolyard.insight.base import FeedMode
 from toolyard.insight.dataflow import artifact
 from toolyard.insight.dataflow.artifact import Array
 from toolyard.insight.dataflow.facets import FOREIGN
 from toolyard.insight.dataflow.names import words_in
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
-from toolyard.insight.dataflow.profile import Kind, Told, Values, types_of
+from toolyard.insight.dataflow.profile import Kind, ToolProfile, Values, unpack_shape
 from toolyard.insight.dataflow.sorts import SORTS, word_set
 
 DIMENSIONS = 384
@@ -48,7 +48,7 @@ def token_vectors(texts: Sequence[str]) -> npt.NDArray[Any]:
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float32)
 
 
-class Side(NamedTuple):
+class ValueTable(NamedTuple):
     """All outputs, or all inputs: each distinct kind of value once, and where it occurs."""
 
     kinds: list[Kind]
@@ -85,19 +85,19 @@ class Side(NamedTuple):
 class Tables(NamedTuple):
     """The tables of outputs and inputs."""
 
-    outputs: Side
-    inputs: Side
+    outputs: ValueTable
+    inputs: ValueTable
 
 
-def tables_of(told: Sequence[Told]) -> Tables:
+def build_tables(profiles: Sequence[ToolProfile]) -> Tables:
     """Build the tables of all tools, in their order."""
     numbers: dict[str, int] = {}
     # Inputs first: facets that no input has cannot match.
-    inputs = _build_side([one.inputs for one in told], numbers, fresh=True)
-    return Tables(_build_side([one.outputs for one in told], numbers, fresh=False), inputs)
+    inputs = _build_side([one.inputs for one in profiles], numbers, fresh=True)
+    return Tables(_build_side([one.outputs for one in profiles], numbers, fresh=False), inputs)
 
 
-def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: bool) -> Side:
+def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: bool) -> ValueTable:
     """Build one side; `fresh` numbers new facets, otherwise they are left out."""
     kinds, members = artifact.number_distinct(chain.from_iterable(one.kinds for one in values))
     shapes, shaped = artifact.number_distinct((kind.shape, kind.required) for kind in kinds)
@@ -109,7 +109,7 @@ def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: boo
             if number is not None:
                 rows.append((number, at, weight))
     tools = np.repeat(np.arange(len(values), dtype=np.int32), [len(one.paths) for one in values])
-    return Side(
+    return ValueTable(
         kinds=kinds,
         shapes=shapes,
         shaped=shaped,
@@ -127,19 +127,19 @@ def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: boo
         needed=np.fromiter(chain.from_iterable(one.needed for one in values), np.bool_, len(members)),
         nested=np.fromiter(chain.from_iterable(one.nested for one in values), np.float32, len(members)),
         by_kind=np.argsort(members, kind="stable").astype(np.int32),
-        kind_offsets=artifact.offsets_of(members, len(kinds)),
-        tool_offsets=artifact.offsets_of(tools, len(values)),
+        kind_offsets=artifact.compute_offsets(members, len(kinds)),
+        tool_offsets=artifact.compute_offsets(tools, len(values)),
     )
 
 
-Vectors = Callable[[Sequence[str]], Array]
+EmbedTexts = Callable[[Sequence[str]], Array]
 """Returns one row of length one per text."""
 
 _CHUNK = 128
 """Pairs compared at a time, so that they fit into the processor's cache."""
 
 
-def _compare_texts(tables: Tables, vectors: Vectors, outputs: Array, inputs: Array) -> Array:
+def _compare_texts(tables: Tables, vectors: EmbedTexts, outputs: Array, inputs: Array) -> Array:
     """The text similarity of each pair of kinds.
 
     Vectors are requested once, and for these texts alone, since computing a vector costs more than everything else that
@@ -212,14 +212,14 @@ _BITS = (STRING, INTEGER, NUMBER, BOOLEAN, OBJECT)
 @lru_cache(maxsize=65536)
 def fit_types(
     kinds: int, items: int, lists: int, wanted: int, wanted_items: int, wanted_lists: int, required: bool
-) -> tuple[float, How]:
+) -> tuple[float, FeedMode]:
     """How well the types fit (0 to 1), and how the value is passed on."""
     inside = wanted_lists > 0
-    options: list[tuple[float, How]] = [(0.0, "direct")]
+    options: list[tuple[float, FeedMode]] = [(0.0, "direct")]
     plain, asked = kinds & ~ARRAY, wanted & ~ARRAY
     many = lists > 0
     if plain and asked:
-        how: How = "direct" if not many or inside else ("each" if required else "first")
+        how: FeedMode = "direct" if not many or inside else ("each" if required else "first")
         options.append((_best_scalar(plain, asked) * (1.0 if how == "direct" else 0.96), how))
     if kinds & ARRAY and items and asked:
         options.append((_best_scalar(items, asked) * 0.95, "each" if required else "first"))
@@ -243,7 +243,7 @@ MIN_NAME = 0.3
 """Minimum name signal; below it, no text similarity suffices."""
 _BLOCK = 1_000_000
 """Pairs processed at a time, so that memory does not grow with the square of the tools."""
-_SLACK = 1e-3
+_TOLERANCE = 1e-3
 """Tolerance for rounding errors."""
 
 
@@ -262,28 +262,30 @@ class Matches(NamedTuple):
     foreign: Array
 
 
-def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchWeights, least: float) -> Matches:
+def match_kinds(tables: Tables, spaces: Array, vectors: EmbedTexts, weights: MatchWeights, least: float) -> Matches:
     """Find every pair of kinds that could reach the logit `least` between any two tools.
 
     `spaces` has the namespace number of each tool. `vectors` is called only for texts that could make the difference.
     """
-    types, hows = _type_table(tables)
-    most = _Most(tables, spaces, weights)
+    types, hows = _build_type_table(tables)
+    most = _ToolBound(tables, spaces, weights)
     parts: list[tuple[Array, ...]] = []
-    for meeting in _find_meetings(tables):
+    for meeting in _find_pairs(tables):
         kept = _filter_by_type(tables, types, *meeting)
         more = most.of(*kept[:2])
         # Skip text comparison for pairs that could not reach the limit with any text.
-        promising = _compute_logits(tables, weights, kept, 1.0) + more >= least - _SLACK
+        promising = _compute_logits(tables, weights, kept, 1.0) + more >= least - _TOLERANCE
         parts.append(tuple(part[promising] for part in (*kept, more)))
-    *pairs, more = map(np.concatenate, zip(*parts, strict=True)) if parts else (np.zeros(0, kind) for kind in _PAIRS)
+    *pairs, more = (
+        map(np.concatenate, zip(*parts, strict=True)) if parts else (np.zeros(0, kind) for kind in _PAIR_TYPES)
+    )
     texts = _compare_texts(tables, vectors, *pairs[:2])
     logits = _compute_logits(tables, weights, pairs, texts)
-    good = np.flatnonzero(logits + more >= least - _SLACK)
+    good = np.flatnonzero(logits + more >= least - _TOLERANCE)
     order = good[np.argsort(pairs[0][good], kind="stable")]
     rows, columns, names, fits, texts, logits = (part[order] for part in (*pairs, texts, logits))
     return Matches(
-        offsets=artifact.offsets_of(rows, len(tables.outputs.kinds)),
+        offsets=artifact.compute_offsets(rows, len(tables.outputs.kinds)),
         inputs=columns,
         logits=logits,
         hows=hows[tables.outputs.shaped[rows], tables.inputs.shaped[columns]],
@@ -295,11 +297,11 @@ def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchW
     )
 
 
-_PAIRS = (np.int32, np.int32, np.float32, np.float32, np.float32)
+_PAIR_TYPES = (np.int32, np.int32, np.float32, np.float32, np.float32)
 """Output kinds, input kinds, name signal, type fit, and the most that tools could add."""
 
 
-class _Most:
+class _ToolBound:
     """The upper bound of what any two tools could add to the logit of a pair of kinds."""
 
     def __init__(self, tables: Tables, spaces: Array, weights: MatchWeights) -> None:
@@ -323,7 +325,7 @@ class _Most:
         return found
 
 
-def _find_common(side: Side, of: Array) -> Array:
+def _find_common(side: ValueTable, of: Array) -> Array:
     """For each kind, the value of `of` that all its rows share; -1 if they differ."""
     if not len(side.kinds):
         return np.zeros(0, np.int32)
@@ -346,15 +348,15 @@ def _compute_logits(tables: Tables, weights: MatchWeights, pairs: Sequence[Array
     return logits
 
 
-def _find_meetings(tables: Tables) -> Any:
+def _find_pairs(tables: Tables) -> Any:
     """Yield blocks of (output kinds, input kinds, name signal) for pairs that share a facet; each pair once."""
     outputs, inputs = tables.outputs, tables.inputs
     order, starts, counts = _join_facets(outputs, inputs)
     width = max(1, len(inputs.kinds))
     # Split between kinds, so that each block has a bounded number of pairs.
-    kinds = np.append(artifact.first_of(outputs.facet_kinds), len(outputs.facet_kinds))
+    kinds = np.append(artifact.find_run_starts(outputs.facet_kinds), len(outputs.facet_kinds))
     meetings = np.add.reduceat(counts, kinds[:-1]) if len(counts) else counts
-    for begin, end in ((kinds[first], kinds[last]) for first, last in artifact.cut_blocks(meetings, _BLOCK)):
+    for begin, end in ((kinds[first], kinds[last]) for first, last in artifact.split_blocks(meetings, _BLOCK)):
         owners, positions = artifact.expand_ranges(starts[begin:end], counts[begin:end])
         entries = order[positions]
         signal = outputs.facet_weights[begin:end][owners] * inputs.facet_weights[entries]
@@ -364,17 +366,17 @@ def _find_meetings(tables: Tables) -> Any:
         signal = signal[strong]
         sort = np.argsort(keys)
         keys, signal = keys[sort], signal[sort]
-        runs = artifact.first_of(keys)
+        runs = artifact.find_run_starts(keys)
         if len(runs):
             keys = keys[runs]
             yield (keys // width).astype(np.int32), (keys % width).astype(np.int32), np.maximum.reduceat(signal, runs)
 
 
-def _join_facets(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
+def _join_facets(outputs: ValueTable, inputs: ValueTable) -> tuple[Array, Array, Array]:
     """Order the inputs' facet rows by facet; for each output row, find the range of those with its facet."""
     order = np.argsort(inputs.facets)
     wanted = inputs.facets[order]
-    begins = artifact.first_of(wanted)
+    begins = artifact.find_run_starts(wanted)
     if not len(begins):
         return order, np.zeros(len(outputs.facets), np.int64), np.zeros(len(outputs.facets), np.int64)
     runs = np.minimum(np.searchsorted(wanted[begins], outputs.facets), len(begins) - 1)
@@ -382,13 +384,13 @@ def _join_facets(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
     return order, begins[runs], lengths[runs] * (wanted[begins[runs]] == outputs.facets)
 
 
-def _type_table(tables: Tables) -> tuple[Array, Array]:
+def _build_type_table(tables: Tables) -> tuple[Array, Array]:
     scores = np.zeros((len(tables.outputs.shapes), len(tables.inputs.shapes)), np.float32)
     hows = np.zeros(scores.shape, np.uint8)
     for row, (given, _) in enumerate(tables.outputs.shapes):
         for column, (wanted, required) in enumerate(tables.inputs.shapes):
-            scores[row, column], how = fit_types(*types_of(given), *types_of(wanted), required)
-            hows[row, column] = artifact.HOWS.index(how)
+            scores[row, column], how = fit_types(*unpack_shape(given), *unpack_shape(wanted), required)
+            hows[row, column] = artifact.FEED_MODES.index(how)
     return scores, hows
 
 

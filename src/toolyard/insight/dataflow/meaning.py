@@ -8,14 +8,23 @@ from typing import NamedTuple
 
 from toolyard.insight.dataflow import names, sorts
 from toolyard.insight.dataflow.facets import FOREIGN, Owners
-from toolyard.insight.dataflow.names import Name, Phrase, head_of, read_name, read_words, sort_in, tool_nouns, words_of
-from toolyard.insight.dataflow.paths import INTEGER, NUMBER, SCALAR, STRING, Holder, SchemaField
+from toolyard.insight.dataflow.names import (
+    Name,
+    Phrase,
+    find_sort,
+    read_head,
+    read_name,
+    read_words,
+    tool_nouns,
+    words_of,
+)
+from toolyard.insight.dataflow.paths import INTEGER, NUMBER, SCALAR, STRING, FieldContainer, SchemaField
 
 MAX_READ = 240
 """Maximum number of characters of a description that are read."""
 
 
-class ValuePlace(NamedTuple):
+class ContainerContext(NamedTuple):
     """What the containers of a value say about it."""
 
     inner: Phrase
@@ -26,7 +35,7 @@ class ValuePlace(NamedTuple):
     owners: Owners
     """The owners that follow from all of these."""
     around: Phrase
-    spoken: str
+    name_text: str
     nested: int
     """How many enclosing entities are not the tool's subject."""
     sort: str
@@ -40,50 +49,57 @@ class ToolSubject(NamedTuple):
     """`OUTPUT` for outputs, else 0."""
     noun: Phrase
     """The tool's subject."""
-    held: Mapping[str, Phrase]
+    id_owners: Mapping[str, Phrase]
     """The owners of the ids in its path or name."""
     channel: str
     """The sort of address by which it reaches people."""
     words: Phrase
     """The words of its name."""
 
-    makes: bool
+    creates: bool
     """Whether it creates its subject."""
     reads: bool
     """Whether it searches or reads."""
 
-    def sends(self, name: str) -> bool:
+    def is_sender(self, name: str) -> bool:
         """Whether a parameter of this name identifies the sender."""
         return bool(self.channel) and not self.reads and not sorts.SENDERS.isdisjoint(words_of(name))
 
-    def owns(self, sort: str) -> bool:
+    def returns_own_address(self, sort: str) -> bool:
         """Whether the addresses it returns are the caller's own."""
-        return sort_in(self.noun)[0] == sort or not sorts.SELF.isdisjoint(self.words)
+        return find_sort(self.noun)[0] == sort or not sorts.SELF_WORDS.isdisjoint(self.words)
 
 
-def read_meaning(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> tuple[Name | None, int]:
+def read_meaning(field: SchemaField, context: ContainerContext, subject: ToolSubject) -> tuple[Name | None, int]:
     """The effective name of a value, and its `FOREIGN` bit; None for values that no other tool's result can feed."""
     side, kinds, parents = subject.side, field.kinds | field.items, field.holder.parents
     name = read_name(field.name) if field.name else read_words(subject.noun)
     if name is None or (side and name.state and name.attribute != "state"):
         return None, 0
-    if name.alone and parents and parents[-1] in _WAYS and read_name(f"{parents[-1]}_{field.name}") is None:
+    if (
+        name.single_word
+        and parents
+        and parents[-1] in _CONTROL_CONTAINERS
+        and read_name(f"{parents[-1]}_{field.name}") is None
+    ):
         # `sort.by` means `sort_by`.
         return None, 0
-    if field.items and name.listed:
-        name = read_words(name.listed) or name
-    if not side and name.spoken in sorts.QUERIES:
-        return name._replace(attribute="query", own=(), generic=True, tells=False), 0
-    name = _read_sort(name, field, place, subject.channel)
-    if not name.tells and name.attribute not in sorts.SORTS:
+    if field.items and name.item_words:
+        name = read_words(name.item_words) or name
+    if not side and name.name_text in sorts.QUERIES:
+        return name._replace(attribute="query", name_owner=(), generic=True, identifies=False), 0
+    name = _read_sort(name, field, context, subject.channel)
+    if not name.identifies and name.attribute not in sorts.SORTS:
         name = _read_moment(name, field, subject)
-    if name.attribute in sorts.OWN and (subject.owns(name.attribute) if side else subject.sends(field.name)):
-        name = name._replace(attribute=sorts.OWN[name.attribute])
-    return name, FOREIGN if subject.makes and name.attribute == "text" and kinds & STRING else 0
+    if name.attribute in sorts.OWN_SORTS and (
+        subject.returns_own_address(name.attribute) if side else subject.is_sender(field.name)
+    ):
+        name = name._replace(attribute=sorts.OWN_SORTS[name.attribute])
+    return name, FOREIGN if subject.creates and name.attribute == "text" and kinds & STRING else 0
 
 
 _SIDES = (("start",), ("end",), ("due",))
-_WAYS = frozenset(("sort", "order", "page", "pagination", "paging"))
+_CONTROL_CONTAINERS = frozenset(("sort", "order", "page", "pagination", "paging"))
 
 
 def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
@@ -95,13 +111,13 @@ def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
     if field.format not in sorts.DATES:
         if words[-1] not in sorts.MOMENTS and not (plain and "epoch" in field.description):
             return name
-        description = field.description[:MAX_READ] if plain or words[-1] in sorts.EITHER else ""
+        description = field.description[:MAX_READ] if plain or words[-1] in sorts.AMBIGUOUS_MOMENTS else ""
     if field.holder.parents and (outer := words_of(field.holder.parents[-1])[-1:]) in _SIDES:
         words = outer + words
-    sort = sorts.moment_in(words, field.format in sorts.DATES, description, plain)
+    sort = sorts.find_moment(words, field.format in sorts.DATES, description, plain)
     if subject.reads and not subject.side:
         sort = {"begin": "since", "end": "until"}.get(sort, sort)
-    return name._replace(attribute=sort, own=(), generic=True, state=False) if sort else name
+    return name._replace(attribute=sort, name_owner=(), generic=True, state=False) if sort else name
 
 
 def qualify(entity: Phrase, noun: Phrase) -> Phrase:
@@ -113,42 +129,52 @@ def qualify(entity: Phrase, noun: Phrase) -> Phrase:
     return noun if known else entity
 
 
-def _read_sort(name: Name, field: SchemaField, place: ValuePlace, channel: str) -> Name:
+def _read_sort(name: Name, field: SchemaField, context: ContainerContext, channel: str) -> Name:
     """Refine a name by format, containers and description, where the name itself is not specific."""
     if not (field.kinds | field.items) & SCALAR:
         return name
-    if name.attribute in sorts.SORTS and (name.attribute != "text" or place.sort != "url"):
+    if name.attribute in sorts.SORTS and (name.attribute != "text" or context.sort != "url"):
         if channel and name.attribute == "location" and not sorts.ROLES.isdisjoint(words_of(field.name)):
             return name._replace(attribute=channel)
-        whose = head_of(field.description[:MAX_READ])[1] if name.own and field.description else ()
+        whose = read_head(field.description[:MAX_READ])[1] if name.name_owner and field.description else ()
         return (
-            name._replace(own=whose) if whose and whose[-1] not in sorts.ROLES and len(whose) <= len(name.own) else name
+            name._replace(name_owner=whose)
+            if whose and whose[-1] not in sorts.ROLES and len(whose) <= len(name.name_owner)
+            else name
         )
-    around = place.sort
-    if around and not name.own and (name.attribute in _BARE or (around == "url" and not name.state)):
+    around = context.sort
+    if around and not name.name_owner and (name.attribute in _BARE or (around == "url" and not name.state)):
         return name._replace(attribute=around, generic=True, state=False)
     if name.attribute == "state" and any("address" in words_of(parent) for parent in field.holder.parents):
-        return name._replace(attribute="region", own=(), generic=True, state=False)
-    if name.tells and name.attribute != "login" and not (name.own and name.own[-1] in sorts.PERSONS):
+        return name._replace(attribute="region", name_owner=(), generic=True, state=False)
+    if name.identifies and name.attribute != "login" and not (name.name_owner and name.name_owner[-1] in sorts.PERSONS):
         return name
-    what, whose = head_of(field.description[:MAX_READ]) if field.description else ("", ())
-    if name.tells:
+    what, whose = read_head(field.description[:MAX_READ]) if field.description else ("", ())
+    if name.identifies:
         # A login described as an email address is one.
-        return name._replace(attribute=what, own=(), tells=False) if what in sorts.REACHED else name
+        return name._replace(attribute=what, name_owner=(), identifies=False) if what in sorts.CONTACT_SORTS else name
     sort = sorts.FORMATS.get(field.format, "")
     if sort:
-        own = (*name.own, *name.attribute.split("_")) if name.attribute not in sorts.ROLES else name.own
+        name_owner = (
+            (*name.name_owner, *name.attribute.split("_")) if name.attribute not in sorts.ROLES else name.name_owner
+        )
         return name._replace(
             attribute=sort,
-            own=() if own and own[-1] in sorts.ROLES | names.IDENTITY else own,
+            name_owner=() if name_owner and name_owner[-1] in sorts.ROLES | names.IDENTITY else name_owner,
             generic=True,
             state=False,
         )
     if what in sorts.SORTS and not name.state:
-        return name._replace(attribute=what, own=() if whose and whose[-1] in sorts.ROLES else whose, generic=True)
-    if what and whose and not name.own:
-        return name._replace(attribute=what, own=whose, generic=True, state=False)
-    if channel and name.attribute in (sorts.ENDS if channel == "location" else sorts.ROLES) and not name.own:
+        return name._replace(
+            attribute=what, name_owner=() if whose and whose[-1] in sorts.ROLES else whose, generic=True
+        )
+    if what and whose and not name.name_owner:
+        return name._replace(attribute=what, name_owner=whose, generic=True, state=False)
+    if (
+        channel
+        and name.attribute in (sorts.ROUTE_ENDS if channel == "location" else sorts.ROLES)
+        and not name.name_owner
+    ):
         return name._replace(attribute=channel, generic=True)
     return name
 
@@ -157,8 +183,8 @@ _BARE = frozenset(("value", "number", "address", "code"))
 """Names that add nothing to the name of their container."""
 
 
-@lru_cache(names.REMEMBERED)
-def read_place(holder: Holder, noun: Phrase) -> ValuePlace:
+@lru_cache(names.CACHE_SIZE)
+def read_containers(holder: FieldContainer, noun: Phrase) -> ContainerContext:
     """What the containers of values say, in a tool about `noun`."""
     inner, wrapper = _find_containers(holder.parents)
     inner = qualify(inner, noun)
@@ -168,19 +194,21 @@ def read_place(holder: Holder, noun: Phrase) -> ValuePlace:
     owners = find_owners((), inner, wrapper, hint, noun)
     entities = filter(None, (_read_entity(words_of(name)) for name in holder.parents))
     nested = sum(entity[-1] not in noun for entity in entities)
-    return ValuePlace(inner, wrapper, hint, owners, around, " ".join(dict.fromkeys(around)), nested, sort_in(inner)[0])
+    return ContainerContext(
+        inner, wrapper, hint, owners, around, " ".join(dict.fromkeys(around)), nested, find_sort(inner)[0]
+    )
 
 
-def told_owners(told: Phrase, own: Phrase) -> Owners:
+def combine_owners(described: Phrase, name_owner: Phrase) -> Owners:
     """The owners of a value whose name and description both name an entity."""
     # `request_id`, described as the id of a check, more likely belongs to the check.
-    return ((own, 1.0 if told[-1] in own else 0.85), (told, 0.9))
+    return ((name_owner, 1.0 if described[-1] in name_owner else 0.85), (described, 0.9))
 
 
-def find_owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Phrase) -> Owners:
+def find_owners(described: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Phrase) -> Owners:
     """The owners of a value whose name does not tell, from all other evidence: (phrase, weight)."""
-    around = (() if inner else noun, 0.75 if told else 0.88)
-    found = ((told, 0.97), (inner, 0.97), (wrapper, 0.85), (() if hint == inner else hint, 0.9), around)
+    around = (() if inner else noun, 0.75 if described else 0.88)
+    found = ((described, 0.97), (inner, 0.97), (wrapper, 0.85), (() if hint == inner else hint, 0.9), around)
     return tuple(row for row in found if row[0])
 
 
@@ -200,6 +228,6 @@ def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
 def _read_entity(words: Phrase) -> Phrase:
     """A container's name as an entity; empty if it is only a wrapper."""
     kept = tuple(word for word in words if not word.isdigit())
-    while len(kept) > 1 and kept[-1] in names.ONES:
+    while len(kept) > 1 and kept[-1] in names.ITEM_SUFFIXES:
         kept = kept[:-1]
     return () if not kept or (kept[-1] in names.WRAPPERS and len(kept) == 1) else kept

@@ -65,7 +65,7 @@ VERBS_LAST = word_set("list search count query")
 
 MAKING = word_set("create post register insert make new")
 READING = word_set("get list search find fetch query read retrieve lookup show filter")
-GONE = word_set("delete remove destroy drop erase purge")
+DELETING = word_set("delete remove destroy drop erase purge")
 STOPS = word_set("by for from of in on with using to via at and or")
 
 EMPTY_NOUNS = word_set("""
@@ -85,22 +85,22 @@ PREPOSITIONS = word_set("at on by in to from for until since of after before ago
 
 # Containers that are wrappers in one place and the thing itself in another.
 WEAK_WRAPPERS = word_set("resource message node content page collection value object item")
-LISTS = word_set("list array collection history set")
+LIST_SUFFIXES = word_set("list array collection history set")
 
 # Identifiers that are meaningful only to the service that issued them.
 SCOPED = IDENTITY - {"name", "title"}
 
 # At the end of a tool's name they describe the form of the result, not its subject.
-SUFFIXES = word_set("information detail data list status result summary history info")
+RESULT_SUFFIXES = word_set("information detail data list status result summary history info")
 # At the end of a container's name they mark one item of several.
-ONES = word_set("entry item record object element result response information detail data")
+ITEM_SUFFIXES = word_set("entry item record object element result response information detail data")
 
-REMEMBERED = 65536
+CACHE_SIZE = 65536
 """Size of the caches; a catalog has few distinct names, each occurring many times."""
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_a-zA-Z]+")
 _IDS = re.compile("IDS(?![a-z])|ID")
 
-_FORMS = {
+_EXPANSIONS = {
     short: tuple(words)
     for short, *words in rows_of("""
     acct account, addr address, amt amount, app application, cat category, ccy currency, cell phone, cfg
@@ -119,7 +119,7 @@ _FORMS = {
 """Abbreviations and other spellings, with their expansions."""
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHE_SIZE)
 def words_of(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations expanded. Cached."""
     return tuple(words_in(name))
@@ -131,94 +131,104 @@ def words_in(text: str) -> list[str]:
     if "ID" in text:
         text = _IDS.sub(lambda found: found[0].capitalize(), text)
     for part in _PARTS.findall(text):
-        found += _form(part)
+        found += _expand_word(part)
     return found
 
 
-@lru_cache(REMEMBERED)
-def _form(part: str) -> tuple[str, ...]:
+@lru_cache(CACHE_SIZE)
+def _expand_word(part: str) -> tuple[str, ...]:
     word = part.lower()
-    if word in _FORMS:
-        return _FORMS[word]
+    if word in _EXPANSIONS:
+        return _EXPANSIONS[word]
     if word[-1] != "s":
         return (word,)
     single = singular(word)
-    return _FORMS.get(single, (single,))
+    return _EXPANSIONS.get(single, (single,))
 
 
 class Name(NamedTuple):
     """What the name of a value says."""
 
-    spoken: str
-    alone: bool
+    name_text: str
+    single_word: bool
     """Whether it is a single word."""
     attribute: str
-    own: Phrase
+    name_owner: Phrase
     generic: bool
     state: bool
-    tells: bool
+    identifies: bool
     """Whether it identifies an entity, whose owner a description may name."""
-    listed: Phrase
+    item_words: Phrase
     """The words before a list suffix: `tag` for `tag_list`."""
     plain: bool = True
     """Whether it has no further qualifiers, as `old_name` has."""
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHE_SIZE)
 def read_name(name: str) -> Name | None:
     """Parse the name of a value; None for values that no other tool's result can feed."""
     words = tuple(words_in(name))
-    spoken = " ".join(words)
-    return None if name[:2] in _HEADERS or spoken in _CONTROL else read_words(words, spoken)
+    name_text = " ".join(words)
+    return None if name[:2] in _HEADERS or name_text in _CONTROL else read_words(words, name_text)
 
 
 _HEADERS = ("x-", "X-")
 _CONTROL = frozenset(name.replace("_", " ") for name in CONTROL)
 
 
-def read_words(words: Phrase, spoken: str = "") -> Name | None:
+def read_words(words: Phrase, name_text: str = "") -> Name | None:
     """Parse the words of a name; None if there are none."""
     if words and (words[0] == "filter" or words[-1] in COMPARISONS):
-        words, spoken = words[words[0] == "filter" : len(words) - (words[-1] in COMPARISONS)], ""
+        words, name_text = words[words[0] == "filter" : len(words) - (words[-1] in COMPARISONS)], ""
     if not words:
         return None
-    sort, own = sort_in(words)
+    sort, name_owner = find_sort(words)
     if sort:
-        return Name(spoken or " ".join(words), len(words) == 1, sort, own, True, False, False, ())
+        return Name(name_text or " ".join(words), len(words) == 1, sort, name_owner, True, False, False, ())
     *before, last = words
     state = last in STATE
     if not before:
         return Name(last, True, last, (), state or last in GENERIC, state, last in IDENTITY, ())
     if words[0] == "number" and last not in IDENTITY:
-        attribute, own, generic = "count", tuple(word for word in words[1:] if word != "of"), True
+        attribute, name_owner, generic = "count", tuple(word for word in words[1:] if word != "of"), True
     else:
         cut = end = len(before)
         if last in PREPOSITIONS:
             cut -= 1
         while cut and before[cut - 1] in ADJECTIVES:
             cut -= 1
-        own = words[:cut]
-        while own and own[0] in ADJECTIVES:
-            own = own[1:]
+        name_owner = words[:cut]
+        while name_owner and name_owner[0] in ADJECTIVES:
+            name_owner = name_owner[1:]
         # Qualifiers of generic names matter (start and end dates differ); others do not (the first branch is a branch).
-        told = cut < end and (state or last in GENERIC or last in PREPOSITIONS) and last != "by"
-        attribute = "_".join(words[cut:]) if told else last
-        generic = state or told or last in GENERIC
-    listed = words[:-1] if last in LISTS else ()
-    spoken, tells = spoken or " ".join(words), attribute in IDENTITY
-    return Name(spoken, False, attribute, own, generic, state, tells, listed, len(own) + 1 == len(words))
+        is_qualified = cut < end and (state or last in GENERIC or last in PREPOSITIONS) and last != "by"
+        attribute = "_".join(words[cut:]) if is_qualified else last
+        generic = state or is_qualified or last in GENERIC
+    item_words = words[:-1] if last in LIST_SUFFIXES else ()
+    name_text, identifies = name_text or " ".join(words), attribute in IDENTITY
+    return Name(
+        name_text,
+        False,
+        attribute,
+        name_owner,
+        generic,
+        state,
+        identifies,
+        item_words,
+        len(name_owner) + 1 == len(words),
+    )
 
 
 COMPARISONS = word_set("gte lte gt lt eq ge le")
 
 
-def sort_in(words: Phrase) -> tuple[str, Phrase]:
+def find_sort(words: Phrase) -> tuple[str, Phrase]:
     """The sort of value that a name ends with, and its owner; "" and no owner if it is none."""
     for size in (3, 2, 1):
         sort = SORT_NAMES.get(" ".join(words[-size:])) if len(words) >= size else None
         if sort is not None:
-            own = words[:-size]
-            return sort, () if own and own[-1] in ROLES else own
+            name_owner = words[:-size]
+            return sort, () if name_owner and name_owner[-1] in ROLES else name_owner
     return "", ()
 
 
@@ -232,7 +242,7 @@ def tool_nouns(name: str) -> list[Phrase]:
     for at, word in enumerate((*words, "id")):
         verb = word in VERBS or (at == first and word in VERBS_FIRST) or (at == len(words) - 1 and word in VERBS_LAST)
         if verb or word.isdigit():
-            if len(part) > 1 and part[-1] in SUFFIXES:
+            if len(part) > 1 and part[-1] in RESULT_SUFFIXES:
                 part.pop()
             if part:
                 nouns.append(tuple(part))
@@ -258,8 +268,8 @@ _HEAD = re.compile(
 _STANDARD = re.compile("|".join(f"({pattern})" for pattern in STANDARDS))
 
 
-@lru_cache(REMEMBERED // 4)
-def head_of(description: str) -> tuple[str, Phrase]:
+@lru_cache(CACHE_SIZE // 4)
+def read_head(description: str) -> tuple[str, Phrase]:
     """What the beginning of a description calls a value, and its owner.
 
     `Email address of the recipient` is an `email` of a `recipient`.
@@ -274,13 +284,13 @@ def head_of(description: str) -> tuple[str, Phrase]:
     before, what, after = match.groups()
     words = words_of(what)
     whose = _noun_phrase(_cut_phrase(after)) if after else _noun_phrase(before)
-    return sort_in(words)[0] or words[-1], whose
+    return find_sort(words)[0] or words[-1], whose
 
 
 _CHANNEL = re.compile(rf"\b({'|'.join(CHANNELS)})s?\b")
 
 
-def channel_in(text: str) -> str:
+def find_channel(text: str) -> str:
     """The sort of address (email, phone, location) that a text names; "" if none."""
     match = _CHANNEL.search(text.lower())
     return CHANNELS[match[1]] if match else ""
@@ -300,15 +310,15 @@ _PHRASE_ENDS = word_set("""
     associated created specified returned the can must should has have . , ; : ( ) [ ]""")
 
 
-@lru_cache(REMEMBERED // 4)
-def owner_in(description: str) -> Phrase:
+@lru_cache(CACHE_SIZE // 4)
+def find_owner(description: str) -> Phrase:
     """The owner that a description names, as in `The unique identifier of the balance account`."""
     lower = description.lower()
     if len(lower) != len(description):
         # A character that is longer in lower case.
         description = lower
     match = _OWNER.search(lower) or _IDENTIFIES.search(lower)
-    return _noun_phrase(_cut_phrase(description[slice(*match.span(1))])) if match else head_of(description)[1]
+    return _noun_phrase(_cut_phrase(description[slice(*match.span(1))])) if match else read_head(description)[1]
 
 
 def _cut_phrase(text: str) -> str:

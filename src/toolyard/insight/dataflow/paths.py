@@ -37,37 +37,37 @@ KEYWORD_KINDS = (
 )
 
 
-class Settled(NamedTuple):
+class MergedSchema(NamedTuple):
     """What a value may be, with references and unions merged."""
 
     kinds: int
     """Type bits, without null."""
-    said: Schema
+    keywords: Schema
     """The other keywords."""
     properties: Schema | None
     required: Sequence[Any]
     hint: str | None
     """The name of the schema."""
-    inner: Settled | None
+    inner: MergedSchema | None
     """The items of a list."""
     item_kinds: int
 
 
-class _Folder:
+class _SchemaMerger:
     """Merges references and unions of one root schema into a single description of each value."""
 
     def __init__(self, root: Schema) -> None:
         self.root = root
         self.work = _MAX_WORK
-        self._known: dict[tuple[str, int], Settled] = {}
-        self._open: dict[int, list[tuple[str, Settled]]] = {}
+        self._known: dict[tuple[str, int], MergedSchema] = {}
+        self._open: dict[int, list[tuple[str, MergedSchema]]] = {}
 
-    def fold(self, schema: Any, depth: int = 4) -> Settled:
+    def fold(self, schema: Any, depth: int = 4) -> MergedSchema:
         """Merge the schema of a value; cached by reference."""
         if type(schema) is dict and _MORE.isdisjoint(schema):
             name = schema.get("type")
             if isinstance(name, str) and name in _PLAIN:
-                return Settled(_PLAIN[name], schema, None, (), None, None, 0)
+                return MergedSchema(_PLAIN[name], schema, None, (), None, None, 0)
         reference = schema.get("$ref") if isinstance(schema, dict) and len(schema) == 1 else None
         if not isinstance(reference, str):
             return self._fold(schema, depth)
@@ -76,15 +76,15 @@ class _Folder:
             self._known[key] = self._fold(schema, depth)
         return self._known[key]
 
-    def open(self, properties: Schema) -> list[tuple[str, Settled]]:
+    def open(self, properties: Schema) -> list[tuple[str, MergedSchema]]:
         """Merge the schema of each property; cached by the identity of `properties`."""
         found = self._open.get(id(properties))
         if found is None:
-            # `Settled.said` refers to the properties, so their `id` stays valid as long as the cache.
+            # `MergedSchema.keywords` refers to the properties, so their `id` stays valid as long as the cache.
             found = self._open[id(properties)] = [(str(key), self.fold(part)) for key, part in properties.items()]
         return found
 
-    def _fold(self, schema: Any, depth: int) -> Settled:
+    def _fold(self, schema: Any, depth: int) -> MergedSchema:
         found: dict[str, Any] = {"kinds": 0}
         _merge_schema(found, schema, self, [_MAX_PARTS], ())
         kinds, properties, required = found["kinds"], found.get("properties"), found.get("required", ())
@@ -92,17 +92,19 @@ class _Folder:
             kinds |= OBJECT
         items: Any = found.get("items")
         hint = found.get("hint")
-        places = _places_of(found.get("prefixItems"), items)
+        places = _list_positions(found.get("prefixItems"), items)
         if places:
             kinds = kinds or ARRAY
             found["items"] = items = {"anyOf": places}
         if items is None or not isinstance(items, dict):
-            return Settled(kinds, found, properties, required, hint, None, 0)
-        inner = self.fold(items, depth - 1) if depth else _UNKNOWN
+            return MergedSchema(kinds, found, properties, required, hint, None, 0)
+        inner = self.fold(items, depth - 1) if depth else _ANY_VALUE
         if places and inner.properties is None:
             # A tuple of unnamed plain values with different meanings: the list itself stands for them.
-            return Settled(kinds, found, properties, required, hint, None, inner.kinds)
-        return Settled(kinds, found, properties, required, inner.hint if hint is None else hint, inner, inner.kinds)
+            return MergedSchema(kinds, found, properties, required, hint, None, inner.kinds)
+        return MergedSchema(
+            kinds, found, properties, required, inner.hint if hint is None else hint, inner, inner.kinds
+        )
 
 
 _PLAIN = {name: kind for name, kind in KINDS.items() if kind & SCALAR}
@@ -110,10 +112,10 @@ _MORE = frozenset(("$ref", "allOf", "anyOf", "oneOf", "title", "properties", "it
 """Keywords that make a schema more than a plain value."""
 
 
-_UNKNOWN = Settled(0, {}, None, (), None, None, 0)
+_ANY_VALUE = MergedSchema(0, {}, None, (), None, None, 0)
 
 
-def _places_of(places: Any, items: Any) -> list[Schema]:
+def _list_positions(places: Any, items: Any) -> list[Schema]:
     """The schemas of a tuple's positions and of further items; empty if it is not a tuple."""
     if places is None and not isinstance(items, list):
         return []
@@ -129,7 +131,7 @@ _KEPT = frozenset(("items", "enum", "const", "default", "format", "description")
 
 
 def _merge_schema(
-    found: dict[str, Any], schema: Schema, folder: _Folder, left: list[int], seen: tuple[str, ...]
+    found: dict[str, Any], schema: Schema, folder: _SchemaMerger, left: list[int], seen: tuple[str, ...]
 ) -> None:
     left[0] -= 1
     folder.work -= 1
@@ -170,7 +172,7 @@ def _merge_schema(
 
 
 def _merge_unions(
-    found: dict[str, Any], schema: Schema, folder: _Folder, left: list[int], seen: tuple[str, ...]
+    found: dict[str, Any], schema: Schema, folder: _SchemaMerger, left: list[int], seen: tuple[str, ...]
 ) -> None:
     for key in _UNIONS:
         if key not in schema or not isinstance(parts := schema[key], list):
@@ -196,7 +198,7 @@ _MAX_VALUES = 1000
 """Maximum number of values of an enum from which types are inferred."""
 
 
-class Holder(NamedTuple):
+class FieldContainer(NamedTuple):
     """What sibling values of an object have in common."""
 
     parents: tuple[str, ...]
@@ -213,7 +215,7 @@ class SchemaField(NamedTuple):
     path: str
     """Names joined by dots, with `[]` after a list; empty for a result that is a single value."""
     name: str
-    holder: Holder
+    holder: FieldContainer
     kinds: int
     items: int
     """Type bits of a list's items; 0 if it is not a list."""
@@ -231,32 +233,32 @@ class Fields(NamedTuple):
     """How many known values, not counting those inside them, were not read."""
 
 
-_OUTSIDE = Holder((), "", 0)
-_WHOLE = frozenset(("", "[]"))
+_ROOT = FieldContainer((), "", 0)
+_ROOT_PATHS = frozenset(("", "[]"))
 """Paths of the root, which counts as a field only if it is a plain value."""
 
 
 class _Node(NamedTuple):
     """A value and its location."""
 
-    settled: Settled
+    settled: MergedSchema
     path: str
     name: str
-    holder: Holder
+    holder: FieldContainer
     required: bool
     inside: tuple[int, ...]
     """The `id`s of the enclosing `properties`, by which recursion is detected."""
 
 
-def fields_of(schema: Schema) -> Fields:
+def read_fields(schema: Schema) -> Fields:
     """Read every value of a schema, containers included except for the root."""
     if not isinstance(schema, dict) or not schema:
         return Fields([], 0)
-    folder = _Folder(schema)
+    folder = _SchemaMerger(schema)
     found: list[SchemaField] = []
     unread = 0
     # Containers are expanded lazily: a schema of 100 KB may have millions of values.
-    waiting: deque[Iterator[_Node]] = deque([iter((_Node(folder.fold(schema), "", "", _OUTSIDE, True, ()),))])
+    waiting: deque[Iterator[_Node]] = deque([iter((_Node(folder.fold(schema), "", "", _ROOT, True, ()),))])
     for node in chain.from_iterable(_take_all(waiting)):
         field = _build_field(node)
         if field is None:
@@ -264,11 +266,11 @@ def fields_of(schema: Schema) -> Fields:
         if len(found) >= MAX_FIELDS:
             unread += 1
             continue
-        if node.path not in _WHOLE or not field.kinds & (OBJECT | ARRAY):
+        if node.path not in _ROOT_PATHS or not field.kinds & (OBJECT | ARRAY):
             found.append(field)
         if _has_more(node):
             if len(node.inside) < MAX_DEPTH:
-                waiting.append(_open_node(folder, node))
+                waiting.append(_expand_node(folder, node))
             else:
                 unread += 1
     return Fields(found, unread + (folder.work < 0))
@@ -285,23 +287,23 @@ def _has_more(node: _Node) -> bool:
     return _is_nested(node.settled.inner) if properties is None else node.inside.count(id(properties)) < 2
 
 
-def _open_node(folder: _Folder, node: _Node) -> Iterator[_Node]:
+def _expand_node(folder: _SchemaMerger, node: _Node) -> Iterator[_Node]:
     """Iterate over the values inside a value."""
     settled, path, name, outer, required, inside = node
     hint, inner, properties = settled.hint or "", settled.inner, settled.properties
     if properties is not None:
         needed = _read_required(settled.required) if required else frozenset()
-        holder = Holder((*outer.parents, name) if name else outer.parents, hint, outer.lists)
+        holder = FieldContainer((*outer.parents, name) if name else outer.parents, hint, outer.lists)
         within = (*inside, id(properties))
         prefix = f"{path}." if path else ""
         for key, part in folder.open(properties):
             yield _Node(part, prefix + key, key, holder, key in needed, within)
     if inner is not None and _is_nested(inner):
         # List items inherit the name of the list.
-        yield _Node(inner, path + "[]", name, Holder(outer.parents, hint, outer.lists + 1), False, inside)
+        yield _Node(inner, path + "[]", name, FieldContainer(outer.parents, hint, outer.lists + 1), False, inside)
 
 
-def _is_nested(inner: Settled | None) -> bool:
+def _is_nested(inner: MergedSchema | None) -> bool:
     """Whether list items are more than plain values, which the list itself represents."""
     return inner is not None and (inner.properties is not None or inner.inner is not None)
 
@@ -310,26 +312,26 @@ def _read_required(required: Sequence[Any]) -> frozenset[str]:
     return frozenset([name for name in required[:MAX_REQUIRED] if isinstance(name, str)])
 
 
-def needed_of(required: Iterable[str]) -> frozenset[str]:
+def find_required_leaves(required: Iterable[str]) -> frozenset[str]:
     """The required leaf paths, without containers of other required paths."""
     paths = list(required)
-    return frozenset(paths).difference([path.rpartition(".")[0] for path in paths if "." in path], _WHOLE)
+    return frozenset(paths).difference([path.rpartition(".")[0] for path in paths if "." in path], _ROOT_PATHS)
 
 
 def _build_field(node: _Node) -> SchemaField | None:
     """Build the field of a node; None for a value that is always null, or a result without any description."""
     settled, path, name, holder, required, _ = node
-    kinds, said = settled.kinds, settled.said
+    kinds, keywords = settled.kinds, settled.keywords
     if not kinds:
-        kinds = 0 if said.get("null") else _guess_kinds(said)
+        kinds = 0 if keywords.get("null") else _guess_kinds(keywords)
         if not kinds or (kinds == SCALAR and not path):
             return None
     items = 0
     if kinds & ARRAY:
-        items = settled.item_kinds or (0 if isinstance(said.get("items"), dict) else SCALAR | OBJECT)
-    text, form = said.get("description"), said.get("format")
+        items = settled.item_kinds or (0 if isinstance(keywords.get("items"), dict) else SCALAR | OBJECT)
+    text, form = keywords.get("description"), keywords.get("format")
     if settled.inner is not None:
-        text, form = text or settled.inner.said.get("description"), form or settled.inner.said.get("format")
+        text, form = text or settled.inner.keywords.get("description"), form or settled.inner.keywords.get("format")
     text, form = (text if isinstance(text, str) else ""), (form if isinstance(form, str) else "")
     return SchemaField(path, name, holder, kinds, items, text, form, required)
 

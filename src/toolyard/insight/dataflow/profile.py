@@ -10,20 +10,28 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from toolyard.insight.dataflow import meaning
-from toolyard.insight.dataflow.facets import FOREIGN, HANDLE, OUTPUT, Facets, Owners, facets_of
-from toolyard.insight.dataflow.meaning import MAX_READ, ToolSubject, ValuePlace, read_meaning, read_place
+from toolyard.insight.dataflow.facets import FOREIGN, HANDLE, OUTPUT, Facets, Owners, compute_facets
+from toolyard.insight.dataflow.meaning import MAX_READ, ContainerContext, ToolSubject, read_containers, read_meaning
 from toolyard.insight.dataflow.names import (
-    GONE,
+    DELETING,
     IDENTITY,
     MAKING,
     READING,
     Phrase,
-    channel_in,
-    owner_in,
+    find_channel,
+    find_owner,
     tool_nouns,
     words_of,
 )
-from toolyard.insight.dataflow.paths import BOOLEAN, OBJECT, SCALAR, STRING, SchemaField, fields_of, needed_of
+from toolyard.insight.dataflow.paths import (
+    BOOLEAN,
+    OBJECT,
+    SCALAR,
+    STRING,
+    SchemaField,
+    find_required_leaves,
+    read_fields,
+)
 from toolyard.insight.dataflow.sorts import SORTS
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
@@ -40,40 +48,40 @@ class Kind(NamedTuple):
     """For inputs only; always false for outputs."""
     state: bool
     """Whether it describes a thing rather than identifying it."""
-    spoken: str
+    name_text: str
     """Its name as words."""
     description: str
     shape: int
     """The types of a value, of its items, and whether it is one of many, packed at `ITEMS` and `MANY`."""
     attribute: str
     """What the value is, such as `id`."""
-    own: Phrase
+    name_owner: Phrase
     """The owner in its name."""
     generic: bool
     """Whether many unrelated things have such a value."""
     owners: Owners
-    """Owners from other evidence; empty if `own` decides."""
+    """Owners from other evidence; empty if `name_owner` decides."""
     role: int
     """Bits: `OUTPUT`, `HANDLE`, `FOREIGN`."""
 
     @property
     def text(self) -> str:
         """The text from which the text signal is computed."""
-        return text_of(self.spoken, self.description)
+        return text_of(self.name_text, self.description)
 
     @property
     def facets(self) -> Facets:
         """What the value is and whose, with weights."""
-        return facets_of(self.attribute, self.own, self.generic, self.owners, self.role)
+        return compute_facets(self.attribute, self.name_owner, self.generic, self.owners, self.role)
 
 
-def text_of(spoken: str, description: str) -> str:
+def text_of(name_text: str, description: str) -> str:
     """The text of a value: its name, and the beginning of the description on one line."""
     line = " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
-    return f"{spoken}: {line}" if line else spoken
+    return f"{name_text}: {line}" if line else name_text
 
 
-def types_of(shape: int) -> tuple[int, int, int]:
+def unpack_shape(shape: int) -> tuple[int, int, int]:
     """Unpack a shape: the types of a value, of its items, and whether it is one of many."""
     return shape & _KINDS, shape >> ITEMS & _KINDS, shape >> MANY
 
@@ -92,7 +100,7 @@ class Values(NamedTuple):
     kinds: list[Kind]
 
 
-class Told(NamedTuple):
+class ToolProfile(NamedTuple):
     """The outputs and inputs of one tool."""
 
     outputs: Values
@@ -109,41 +117,43 @@ _MAX_TOOL_TEXT = 200
 _MAX_NESTED = 3
 
 
-def told_of(tool: Tool) -> Told:
+def read_profile(tool: Tool) -> ToolProfile:
     """Read everything about a tool that is compared."""
     words = words_of(tool.name)
     text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
-    noun, held = _read_subject(tool, words)
-    makes, reads = not MAKING.isdisjoint(words), not READING.isdisjoint(words[:1])
-    taken, given = fields_of(tool.parameters), fields_of(tool.output_parameters)
-    needed = needed_of(field.path for field in taken.found if field.required)
-    inputs = _read_values(taken.found, ToolSubject(0, noun, held, channel_in(text), words, makes, reads), needed)
+    noun, id_owners = _read_subject(tool, words)
+    creates, reads = not MAKING.isdisjoint(words), not READING.isdisjoint(words[:1])
+    taken, given = read_fields(tool.parameters), read_fields(tool.output_parameters)
+    needed = find_required_leaves(field.path for field in taken.found if field.required)
+    inputs = _read_values(
+        taken.found, ToolSubject(0, noun, id_owners, find_channel(text), words, creates, reads), needed
+    )
     outputs = _read_values(given.found, ToolSubject(OUTPUT, noun, {}, "", words, False, reads), frozenset())
-    if not GONE.isdisjoint(words[:2]):
+    if not DELETING.isdisjoint(words[:2]):
         # The ids a deleting tool returns no longer refer to anything.
         gone = frozenset(map(_last_words, inputs.paths))
         left = [row for row in zip(*outputs, strict=True) if _last_words(row[0]) not in gone]
         outputs = Values(*map(list, zip(*left, strict=True))) if left else Values([], [], [], [])
-    return Told(outputs, inputs, len(needed), taken.unread + given.unread)
+    return ToolProfile(outputs, inputs, len(needed), taken.unread + given.unread)
 
 
 def _read_subject(tool: Tool, words: Phrase) -> tuple[Phrase, Mapping[str, Phrase]]:
     """A tool's subject, and the owners of ids in its path or name: `get-accounts-id-limits` takes an account's id."""
     nouns = tool_nouns(tool.name)
     noun = nouns[-1] if nouns else ()
-    held: dict[str, Phrase] = {}
+    id_owners: dict[str, Phrase] = {}
     if "id" in words[1:] and (before := tool_nouns("_".join(words[: words.index("id", 1)]))):
-        held["id"] = before[-1]
+        id_owners["id"] = before[-1]
     if isinstance(tool.binding, RestBinding):
         things: list[Phrase] = []
         for part in tool.binding.path.split("/"):
             if part.startswith("{") and things:
-                held[part.strip("{}")] = things[-1]
+                id_owners[part.strip("{}")] = things[-1]
             elif part and not part.startswith("{"):
                 things.append(words_of(part))
         if len(noun) == 1 and len(things) > 1 and things[-1][-1:] == noun:
             noun = (*things[-2][-1:], *noun)
-    return noun, held
+    return noun, id_owners
 
 
 def _last_words(path: str) -> Phrase:
@@ -154,62 +164,75 @@ def _read_values(fields: list[SchemaField], subject: ToolSubject, needed: frozen
     found = Values([], [], [], [])
     noun = subject.noun
     for field in fields:
-        if not (field.kinds | field.items) & _TELLING:
+        if not (field.kinds | field.items) & _FEEDABLE_TYPES:
             continue
-        place = read_place(field.holder, noun)
-        kind = _read_kind(field, place, subject)
+        context = read_containers(field.holder, noun)
+        kind = _read_kind(field, context, subject)
         if kind is not None:
-            foreign = bool(kind.own) and kind.own[-1] not in noun
+            foreign = bool(kind.name_owner) and kind.name_owner[-1] not in noun
             found.paths.append(field.path)
             found.needed.append(field.path in needed)
-            found.nested.append(min(place.nested + foreign, _MAX_NESTED))
+            found.nested.append(min(context.nested + foreign, _MAX_NESTED))
             found.kinds.append(kind)
     return found
 
 
-_TELLING = SCALAR & ~BOOLEAN | OBJECT
+_FEEDABLE_TYPES = SCALAR & ~BOOLEAN | OBJECT
 """Types of values that can be passed on: booleans identify nothing."""
 
 
-def _read_kind(field: SchemaField, place: ValuePlace, subject: ToolSubject) -> Kind | None:
+def _read_kind(field: SchemaField, context: ContainerContext, subject: ToolSubject) -> Kind | None:
     """The kind of one value; None if no other tool's result can feed it, or it has no owner."""
     side, noun = subject.side, subject.noun
-    name, foreign = read_meaning(field, place, subject)
+    name, foreign = read_meaning(field, context, subject)
     if name is None or (side and name.state):
         return None
-    if name.tells:
-        whose = name.own or place.inner or noun
-        if subject.makes and name.attribute in _NAMES and name.plain and noun[-len(whose) :] == whose:
+    if name.identifies:
+        whose = name.name_owner or context.inner or noun
+        if subject.creates and name.attribute in _NAMES and name.plain and noun[-len(whose) :] == whose:
             # The caller chooses the name of a new thing, unless it copies one from elsewhere.
             if name.attribute not in _COPIED:
                 return None
             foreign = FOREIGN
-        own = meaning.qualify(name.own or subject.held.get(field.path, ()), noun)
-        if own != name.own:
-            name = name._replace(own=own)
-    elif subject.makes and name.attribute in SORTS and not name.own and (name.attribute != "text" or not foreign):
-        name = name._replace(own=place.inner or noun)
-    told = owner_in(field.description[:MAX_READ]) if name.tells and field.description else ()
-    if name.own:
+        name_owner = meaning.qualify(name.name_owner or subject.id_owners.get(field.path, ()), noun)
+        if name_owner != name.name_owner:
+            name = name._replace(name_owner=name_owner)
+    elif (
+        subject.creates
+        and name.attribute in SORTS
+        and not name.name_owner
+        and (name.attribute != "text" or not foreign)
+    ):
+        name = name._replace(name_owner=context.inner or noun)
+    described = find_owner(field.description[:MAX_READ]) if name.identifies and field.description else ()
+    if name.name_owner:
         # The owner of `payor_payment_id` is not the payor, whatever the description says.
-        owners = meaning.told_owners(told, name.own) if told and told[-1] not in name.own[:-1] else ()
+        owners = (
+            meaning.combine_owners(described, name.name_owner)
+            if described and described[-1] not in name.name_owner[:-1]
+            else ()
+        )
     else:
-        owners = meaning.find_owners(told, place.inner, place.wrapper, place.hint, noun) if told else place.owners
-        if name.generic and not owners and name.attribute not in ALONE and name.attribute not in SORTS:
+        owners = (
+            meaning.find_owners(described, context.inner, context.wrapper, context.hint, noun)
+            if described
+            else context.owners
+        )
+        if name.generic and not owners and name.attribute not in OWNERLESS and name.attribute not in SORTS:
             return None
-    spoken = name.spoken
-    if name.alone and place.around:
-        spoken = f"{place.spoken} {spoken}" if spoken not in place.around else place.spoken
-    measured = not (field.kinds | field.items) & STRING and not name.tells and name.attribute not in SORTS
+    name_text = name.name_text
+    if name.single_word and context.around:
+        name_text = f"{context.name_text} {name_text}" if name_text not in context.around else context.name_text
+    measured = not (field.kinds | field.items) & STRING and not name.identifies and name.attribute not in SORTS
     shape = field.kinds | field.items << ITEMS | (1 << MANY if field.holder.lists else 0)
     role = side | foreign | (HANDLE if not side or (field.kinds | field.items) & SCALAR else 0)
-    told_as = spoken, field.description, shape, name.attribute, name.own, name.generic, owners, role
+    told_as = name_text, field.description, shape, name.attribute, name.name_owner, name.generic, owners, role
     return Kind(field.required and not side, name.state or measured, *told_as)
 
 
 _COPIED = frozenset(("name", "title", "login"))
 _NAMES = IDENTITY - {"id", "uuid", "number", "index", "sha", "reference"}
-ALONE = frozenset(("uuid", "login"))
+OWNERLESS = frozenset(("uuid", "login"))
 """Names that need no owner, though many things have them."""
 
 

@@ -75,19 +75,19 @@ ROLES = PERSONS | word_set("""
 # Standards that, mentioned in a description, determine the sort of a value whatever its name.
 STANDARDS = {r"e\.?164": "phone", r"iso[- ]?4217": "currency", r"iso[- ]?3166(?!-2)": "country", r"iata\b": "airport",
              r"iso[- ]?639|bcp[- ]?47": "language", r"iana\b": "time zone"}  # fmt: skip
-REACHED = word_set("email phone url")
+CONTACT_SORTS = word_set("email phone url")
 # The sender's address is the caller's own, so another person's address does not fit.
 SENDERS = word_set("from sender caller")
-OWN = {"email": "own_email", "phone": "own_phone"}
-SELF = word_set("me my self current authenticated whoami")
+OWN_SORTS = {"email": "own_email", "phone": "own_phone"}
+SELF_WORDS = word_set("me my self current authenticated whoami")
 # Words of a tool that imply the sort of address, where a parameter only names the person.
 CHANNELS = {word: sort for sort, *words in rows_of("""
     email email e-mail mail, phone sms call dial fax, location direction route travel distance trip ride transit
     """) for word in words}  # fmt: skip
 # The ends of a route.
-ENDS = word_set("to from origin destination start end pickup dropoff waypoint")
+ROUTE_ENDS = word_set("to from origin destination start end pickup dropoff waypoint")
 # The sort of the name of such a thing.
-NAMED = {
+NAME_SORTS = {
     **dict.fromkeys(PERSONS - {"by", "login"} | {"contact", "customer", "member", "employee", "lead"}, "full name"),
     **dict.fromkeys(("company", "organization", "business", "employer", "supplier", "vendor"), "company"),
     **dict.fromkeys(("city", "town"), "city"),
@@ -97,10 +97,10 @@ QUERIES = word_set("q query search term keyword") | frozenset(map(" ".join, rows
     "free text, text query, name pattern, search query, search term, search text, search string, search keyword"
 )))  # fmt: skip
 # Things whose title is not a subject line: that of a name is Mr or Ms, that of a person a job.
-TITLED = frozenset(NAMED) | word_set("name job position profile error failure warning")
+TITLED = frozenset(NAME_SORTS) | word_set("name job position profile error failure warning")
 
 # Synonyms: an output called the first may feed an input called the second.
-SAME = {
+SYNONYMS = {
     (given, asked): float(weight)
     for given, asked, weight in rows_of("""
     uuid id 0.9, id uuid 0.75, code id 0.8, number id 0.75, number index 0.85, key id 0.65, arn id 0.75, slug id
@@ -120,8 +120,8 @@ _SIDES = {sort: frozenset(words) for sort, *words in rows_of("""
     due due deadline, departs departure checkin, returns return checkout, begin start begin from since after min gte gt
     earliest, end end until before to max lte lt latest""")}  # fmt: skip
 DATES = word_set("date date-time")
-EITHER = word_set("to from start end begin after before")
-MOMENTS = _CLOCK | EITHER | word_set("since until deadline due checkin checkout in out")
+AMBIGUOUS_MOMENTS = word_set("to from start end begin after before")
+MOMENTS = _CLOCK | AMBIGUOUS_MOMENTS | word_set("since until deadline due checkin checkout in out")
 _NO_MOMENT = word_set("expire expires expiry expiration exp birth zone login deleted")
 # Modifiers of dates in searches; a creation date is not the start of a thing.
 _PAST = word_set("created updated published modified last creation filter utc local")
@@ -130,13 +130,13 @@ _EPOCH = re.compile(r"\b(?:timestamp|epoch)\b")
 
 
 @lru_cache(4096)
-def moment_in(words: tuple[str, ...], sure: bool, description: str, plain: bool) -> str:
+def find_moment(words: tuple[str, ...], sure: bool, description: str, plain: bool) -> str:
     """The sort of point in time that these words name, or "". `sure` if the format says it is a date.
 
     Otherwise numbers (`plain`) and ambiguous words such as `to` must be described as timestamps or dates.
     """
     words = tuple(" ".join(words).replace("check in", "checkin").replace("check out", "checkout").split())
-    said = _EPOCH if plain else _DATED if words[-1] in EITHER else None
+    said = _EPOCH if plain else _DATED if words[-1] in AMBIGUOUS_MOMENTS else None
     if not _NO_MOMENT.isdisjoint(words) or not (sure or said is None or said.search(description.lower())):
         return ""
     sort = next((sort for sort, names in _SIDES.items() if not names.isdisjoint(words)), "")

@@ -54,7 +54,7 @@ def find_part(package: str) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def embedder_of(model: Model = None) -> Embedder:
+def resolve_embedder(model: Model = None) -> Embedder:
     """Return the embedder for the option; `ConfigError` says what to install, or which key is wrong."""
     if model is None:
         found = default_embedder()

@@ -31,11 +31,11 @@ REQUESTS = 4
 _MAX_ANSWER = 64 * 1024 * 1024
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
-_SAID = 300
-_FEW = 8
+_MAX_QUOTED = 300
+_MAX_LISTED = 8
 _MOST_LETTERS = 24_000
 """Longest text, in characters: servers reject texts too long for their model, and one tool must not fail all."""
-_AGAIN = RETRYABLE | {500, 529}
+_RETRYABLE = RETRYABLE | {500, 529}
 
 
 class RemoteEmbedder:
@@ -115,7 +115,7 @@ class RemoteEmbedder:
             else:
                 if incoming.status == HTTPStatus.OK:
                     return self._read_vectors(incoming.body, len(texts))
-                if last or incoming.status not in _AGAIN:
+                if last or incoming.status not in _RETRYABLE:
                     raise self._explain_refusal(incoming)
                 asked = retry_after(incoming.header("retry-after"), time.time())
                 pause = pause if asked is None else min(asked, _LONGEST_PAUSE)
@@ -123,12 +123,12 @@ class RemoteEmbedder:
 
     def _build_request(self, texts: Sequence[str]) -> Outgoing:
         # Servers reject empty texts.
-        told = [text[:_MOST_LETTERS].encode("utf-8", "replace").decode() or " " for text in texts]
+        sendable = [text[:_MOST_LETTERS].encode("utf-8", "replace").decode() or " " for text in texts]
         return Outgoing(
             method="POST",
             url=self._url,
             headers=(("content-type", "application/json"), *self._config.headers),
-            body=msgspec.json.encode({"model": self._config.model, "input": told, **self._config.extra}),
+            body=msgspec.json.encode({"model": self._config.model, "input": sendable, **self._config.extra}),
             deadline=time.monotonic() + self._config.timeout,
             credential=self._credential,
             named=self._named,
@@ -173,7 +173,7 @@ class RemoteEmbedder:
             remedy = "; give model an api_key that the server takes"
         elif incoming.status == HTTPStatus.NOT_FOUND:
             remedy = "; look at base_url and model_id_or_path of model"
-        return EnrichmentError(f"{self._url} answered {incoming.status}: {said[:_SAID]}{remedy}")
+        return EnrichmentError(f"{self._url} answered {incoming.status}: {said[:_MAX_QUOTED]}{remedy}")
 
 
 class _Item(msgspec.Struct):
@@ -186,7 +186,7 @@ class _Answer(msgspec.Struct):
 
 
 def _list_places(places: Sequence[int]) -> str:
-    return f"{', '.join(map(str, places[:_FEW]))}{', ...' if len(places) > _FEW else ''}"
+    return f"{', '.join(map(str, places[:_MAX_LISTED]))}{', ...' if len(places) > _MAX_LISTED else ''}"
 
 
 def _read_config(block: Mapping[str, Any]) -> LMConfig:

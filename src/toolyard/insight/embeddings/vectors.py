@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from toolyard.insight.base import ToolEnrichment, VectorOptions
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
-from toolyard.insight.embeddings.choice import Model, embedder_of
+from toolyard.insight.embeddings.choice import Model, resolve_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
 from toolyard.model.errors import EnrichmentError
 from toolyard.model.tool import Tool
@@ -46,7 +46,7 @@ def text_of(tool: Tool) -> str:
     return "\n".join(lines)
 
 
-class _Ended(Exception):
+class _InterpreterExit(Exception):
     """The interpreter is shutting down, so the vectors are not needed."""
 
 
@@ -61,7 +61,7 @@ class Background(threading.Thread):
         """Run the target until it returns or the interpreter shuts down."""
         try:
             super().run()
-        except _Ended:
+        except _InterpreterExit:
             pass
         except RuntimeError as error:
             # Shortly before the main thread counts as dead, Python already refuses to start threads.
@@ -69,9 +69,9 @@ class Background(threading.Thread):
                 raise
 
 
-def _go_on() -> None:
+def _stop_at_exit() -> None:
     if isinstance(threading.current_thread(), Background) and not threading.main_thread().is_alive():
-        raise _Ended
+        raise _InterpreterExit
 
 
 def cached_vectors(
@@ -99,15 +99,15 @@ def cached_vectors(
 
     def compute(places: list[int]) -> list[bytes]:
         nonlocal asked
-        _go_on()
+        _stop_at_exit()
         asked += len(places)
         return [row.tobytes() for row in embedder.encode([unique[place] for place in places])]
 
     def fill(again: bool) -> tuple[list[bytes], bool]:
-        witness = _read_witness(embedder, known)
+        witness = _read_probe(embedder, known)
         keys = [vector_key(embedder, text, witness) for text in unique]
         values = known.fill(KIND, keys, compute, chunk=embedder.batch, force=again, label=label)
-        return values, bool(asked or verify) and _renew_witness(embedder, known, witness)
+        return values, bool(asked or verify) and _renew_probe(embedder, known, witness)
 
     values, changed = fill(force)
     if changed or len({len(value) for value in values}) > 1:
@@ -124,26 +124,26 @@ def vector_key(embedder: Embedder, text: str, witness: bytes = b"") -> bytes:
     return item_key(KIND, embedder.version, *parts)
 
 
-_WITNESS = "witness"
+_PROBE = "witness"
 _SAME = 0.99
 """Minimum cosine of two vectors of the same text by the same model on different machines."""
 
 
-def _read_witness(embedder: Embedder, cache: ItemCache) -> bytes:
+def _read_probe(embedder: Embedder, cache: ItemCache) -> bytes:
     """The server's first vector of a fixed text: part of every key, since a name can change its model."""
     # `drifts` is optional in `Embedder`: the version of an in-process model identifies it completely.
     if not getattr(embedder, "drifts", False):
         return b""
-    key = vector_key(embedder, _WITNESS)
-    return cache.fill(KIND, [key], lambda _: [embedder.encode([_WITNESS])[0].tobytes()])[0]
+    key = vector_key(embedder, _PROBE)
+    return cache.fill(KIND, [key], lambda _: [embedder.encode([_PROBE])[0].tobytes()])[0]
 
 
-def _renew_witness(embedder: Embedder, cache: ItemCache, before: bytes) -> bool:
+def _renew_probe(embedder: Embedder, cache: ItemCache, before: bytes) -> bool:
     """Whether the server's vector of that text has changed; if so, store the new one."""
-    now = embedder.encode([_WITNESS])[0] if before else None
+    now = embedder.encode([_PROBE])[0] if before else None
     if now is None or _are_same(np.frombuffer(before, np.float32), now):
         return False
-    cache.put_many(KIND, [(vector_key(embedder, _WITNESS), now.tobytes())])
+    cache.put_many(KIND, [(vector_key(embedder, _PROBE), now.tobytes())])
     return True
 
 
@@ -200,7 +200,7 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
         return found
 
 
-def told_embedder(view: View) -> Embedder | None:
+def configured_embedder(view: View) -> Embedder | None:
     """The model configured for `embeddings`, which search, dataflow and samplers use too; None if there is none."""
     found: Embedder | None = getattr(view.artifacts.get("embeddings"), "embedder", None)
     return found
@@ -223,7 +223,7 @@ class EmbeddingsEnrichment(ToolEnrichment):
 
     def __init__(self, model: Model = None, *, force: bool = False, cache: CacheOption = None) -> None:
         self._force = force_option(force, "embeddings")
-        self.embedder = embedder_of(model)
+        self.embedder = resolve_embedder(model)
         self._items = ItemCache(cache)
         self._last: weakref.ref[Embeddings] | None = None
 

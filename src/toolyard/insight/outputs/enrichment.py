@@ -46,12 +46,12 @@ returns when it succeeds: answer with one JSON Schema of type "object" and nothi
 Give each value a property of its own with a type and a short description; use arrays and nested objects where the \
 tool returns several things or things with parts. Name properties as the parameters are named, and call an id by what \
 it is the id of. Leave out "required", and leave out errors."""
-_HOPELESS = 20
+_MAX_FAILURES = 20
 """Consecutive failures, without any success before, after which the model is not asked any more."""
 _log = logging.getLogger(__name__)
 
 
-def messages_for(tool: Tool) -> tuple[Message, ...]:
+def build_messages(tool: Tool) -> tuple[Message, ...]:
     """The messages that ask a model for a tool's output schema."""
     from toolyard.links.lm import Message
 
@@ -80,7 +80,7 @@ async def ask_all(
 
     async def ask_one(place: int, tool: Tool) -> tuple[int, str | CallError]:
         try:
-            answer = await client.complete(client.request(messages_for(tool), form))
+            answer = await client.complete(client.request(build_messages(tool), form))
         except CallError as error:
             return place, error
         return place, answer.text
@@ -98,7 +98,7 @@ async def ask_all(
             else:
                 _log.warning("no output schema for %s: %s", tools[place].qualified_name, problem)
             in_a_row = in_a_row + 1 if isinstance(answer, CallError) else 0
-            if in_a_row >= _HOPELESS and not found:
+            if in_a_row >= _MAX_FAILURES and not found:
                 _log.warning("the model failed %d times and never answered; it is not asked any more", in_a_row)
                 break
     finally:
@@ -248,13 +248,13 @@ class OutputParametersEnrichment(ToolEnrichment):
         return {**found, **{rest[at]: schema for at, schema in more.items()}}
 
     def _from_results(self, tools: Sequence[Tool]) -> dict[int, Schema]:
-        from toolyard.insight.outputs.examples import by_tool, read_examples, schema_of
+        from toolyard.insight.outputs.examples import group_by_tool, infer_schema, read_examples
 
         assert self._results is not None
-        results = by_tool(tools, read_examples(self._results))
+        results = group_by_tool(tools, read_examples(self._results))
         found: dict[int, Schema] = {}
         for place, values in track_progress(results.items(), "output schemas", len(results)):
-            schema = schema_of(values)
+            schema = infer_schema(values)
             if schema:
                 found[place] = {**schema, INFERRED: "examples"}
         return found
@@ -319,7 +319,7 @@ def _describe_tool(tool: Tool) -> tuple[str, ...]:
 
 
 def _model_key(tool: Tool, config: LMConfig) -> bytes:
-    asked = [message.content for message in messages_for(tool)]
+    asked = [message.content for message in build_messages(tool)]
     how = (config.response_format, config.temperature, config.max_tokens, config.seed, config.extra)
     return item_key(_LM_KIND, _LM_VERSION, config.type, config.base_url, config.model, how, asked)
 

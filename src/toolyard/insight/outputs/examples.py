@@ -106,7 +106,7 @@ def _from_sessions(path: Path) -> Iterator[Example]:
         store.close()
 
 
-def by_tool(tools: Sequence[Tool], examples: Iterable[Example]) -> dict[int, list[Any]]:
+def group_by_tool(tools: Sequence[Tool], examples: Iterable[Example]) -> dict[int, list[Any]]:
     """Group results by tool index. A bare name counts only if it is unambiguous."""
     places: dict[str, list[int]] = {}
     for place, tool in enumerate(tools):
@@ -137,7 +137,7 @@ def _list_parameters(tool: Tool) -> set[str]:
     return set(properties) if isinstance(properties, dict) else set()
 
 
-def schema_of(values: Sequence[Any], level: int = 0) -> Schema:
+def infer_schema(values: Sequence[Any], level: int = 0) -> Schema:
     """Infer a schema that all values match; mixed types and null are listed in `type`."""
     kinds = {json_type(value) for value in values}
     nullable = "null" in kinds
@@ -157,7 +157,7 @@ def schema_of(values: Sequence[Any], level: int = 0) -> Schema:
         if properties:
             made["properties"] = properties
     elif kind == "array":
-        items = schema_of([item for value in present for item in value[:_MOST_ITEMS]], level + 1)
+        items = infer_schema([item for value in present for item in value[:_MOST_ITEMS]], level + 1)
         if items:
             made["items"] = items
     elif kind == "string":
@@ -174,4 +174,4 @@ def _infer_properties(values: Sequence[dict[str, Any]], level: int) -> dict[str,
                 seen.setdefault(key, []).append(item)
     if len(seen) > _MOST_PROPERTIES:
         return {}  # the keys are data, such as ids or dates
-    return {key: schema_of(items, level + 1) for key, items in seen.items()}
+    return {key: infer_schema(items, level + 1) for key, items in seen.items()}

@@ -119,12 +119,12 @@ class _Facts:
         words = [word for word in split_ascii_identifier(re.split(r"[./:]+", tool.name)[-1]) if not word.isdigit()]
         tokens = _split_words(_SENTENCE.split(tool.description.strip(), maxsplit=1)[0])
         named = base_verb(words[0]) if words else None
-        told, place = _read_verb(tokens)
-        self.verb = named if named in ("is", "has") else told or named
+        described, place = _read_verb(tokens)
+        self.verb = named if named in ("is", "has") else described or named
         self.object = tuple(_read_object(words[1:] if named else words))
         asks = tokens[place : place + 1] in (["if"], ["whether"])
         self.answer = self._choose_answer(_BY_METHOD.get(method, "thing"), words[:1], tokens[:1], asks)
-        self.things = () if asks or (named and not told) else _read_phrases(tokens, place)
+        self.things = () if asks or (named and not described) else _read_phrases(tokens, place)
         if not self.things and self.object:
             self.things = (Phrase(self.object),)
 

@@ -31,7 +31,7 @@ import msgspec
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.insight.base import Edge, Sample
-from toolyard.insight.samplers.snapshot_view import SnapshotView, world_of
+from toolyard.insight.samplers.snapshot_view import SnapshotView, snapshot_view_of
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.model.names import nearest, suggest
 from toolyard.model.tool import Tool
@@ -119,16 +119,16 @@ def search_starts(
     `is_spent()`.
     """
     while True:
-        late: list[Start] = []
+        unfinished: list[Start] = []
         for start in starts:
             found, done = search(start, limit)
             if found is not None or is_spent():
                 return found
             if not done:
-                late.append(start)
-        if not late:
+                unfinished.append(start)
+        if not unfinished:
             return None
-        starts, limit = late, limit * 4
+        starts, limit = unfinished, limit * 4
 
 
 _log = logging.getLogger(__name__)
@@ -179,34 +179,34 @@ class SampleRequest(Generic[O]):
     @property
     def tools(self) -> Sequence[Tool]:
         """All tools; samplers refer to tools by their index here."""
-        return self.world.tools
+        return self.snapshot.tools
 
     @cached_property
-    def world(self) -> SnapshotView:
+    def snapshot(self) -> SnapshotView:
         """Cached data about these tools."""
-        return world_of(self.view)
+        return snapshot_view_of(self.view)
 
     @cached_property
     def spaces(self) -> tuple[str, ...]:
         """The namespaces to draw from, in registration order; an unknown one is an error."""
         chosen = self.options.namespace
         if chosen is None:
-            return tuple(self.world.spaces)
+            return tuple(self.snapshot.spaces)
         wanted = (chosen,) if isinstance(chosen, str) else chosen
         for namespace in wanted:
-            self.known(namespace)
-        return tuple(space for space in self.world.spaces if space in wanted)
+            self.check_namespace(namespace)
+        return tuple(space for space in self.snapshot.spaces if space in wanted)
 
     @cached_property
     def places(self) -> tuple[int, ...]:
         """Indexes of the tools in these namespaces."""
-        if len(self.spaces) == len(self.world.spaces):
-            return self.world.all_places
-        return tuple(sorted(place for space in self.spaces for place in self.world.spaces[space]))
+        if len(self.spaces) == len(self.snapshot.spaces):
+            return self.snapshot.all_places
+        return tuple(sorted(place for space in self.spaces for place in self.snapshot.spaces[space]))
 
-    def known(self, namespace: str) -> None:
+    def check_namespace(self, namespace: str) -> None:
         """Raise if the namespace has no tools."""
-        spaces = self.world.spaces
+        spaces = self.snapshot.spaces
         if namespace not in spaces:
             near = nearest(namespace, spaces)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, spaces)) or 'none'}"
@@ -215,7 +215,7 @@ class SampleRequest(Generic[O]):
     def place_of(self, qualified_name: str) -> int:
         """Index of a tool's first overload; an unknown name is an error."""
         namespace, _, name = qualified_name.partition(TOOL_NAMESPACE_SEP)
-        found = self.world.named(namespace, name)
+        found = self.snapshot.named(namespace, name)
         if not found:
             names = [tool.qualified_name for tool in self.tools]
             near = nearest(qualified_name, names)
@@ -239,7 +239,7 @@ class SampleRequest(Generic[O]):
 
     def explain_no_edges(self, graph: Graph, reason: str) -> str:
         """Return `reason`, extended if there are no edges because no tool has an output schema."""
-        if graph.linked or self.world.graph(0.0, self.spaces).linked:
+        if graph.linked or self.snapshot.graph(0.0, self.spaces).linked:
             return reason
         if any(self.tools[place].output_parameters for place in self.places):
             return reason
@@ -271,7 +271,7 @@ class SampleRequest(Generic[O]):
             details=details,
         )
 
-    def pass_on(self, sample: Sample, **details: Any) -> Sample:
+    def extend_sample(self, sample: Sample, **details: Any) -> Sample:
         """Return another sampler's sample with additional details."""
         return self.sample(
             list(sample),

@@ -52,7 +52,7 @@ class ChainSampler(ToolSampler[FlowOptions]):
 
     def draw(self, ask: SampleRequest[FlowOptions]) -> Sample:
         """Search from random starts."""
-        graph = ask.world.graph(ask.options.min_score, ask.spaces)
+        graph = ask.snapshot.graph(ask.options.min_score, ask.spaces)
         search = ChainSearch(graph, ask.k, ask.chance("steps"), ask.options.max_tries)
         # No chain is longer than the number of names; then only find the longest part for the error.
         found = search.run(_list_starts(ask, graph)) if ask.k <= max(1, graph.name_count) else []
@@ -196,7 +196,7 @@ class _FanSampler(ToolSampler[FanOptions]):
 
     def draw(self, ask: SampleRequest[FanOptions]) -> Sample:
         """Search for a hub with spokes; the sample is in execution order."""
-        graph = ask.world.graph(ask.options.min_score, ask.spaces)
+        graph = ask.snapshot.graph(ask.options.min_score, ask.spaces)
         hub, many, free = FanSearch(ask, graph, forward=self.is_forward).run()
         spokes = [(place, self.spoke_role) for place in many]
         hubs = [] if hub is None else [(hub, self.hub_role)]
@@ -254,11 +254,11 @@ class FanSearch:
         wish = self._ask.options.independence
         best: tuple[int | None, list[int], bool] = (None, [], False)
         order = self._ask.chance("spokes")
-        for hub, must in self._list_hubs():
+        for hub, required in self._list_hubs():
             if self._left <= 0:
                 break
             self._left -= 1
-            spokes = self._order_spokes(hub, order, must)
+            spokes = self._order_spokes(hub, order, required)
             if wish == "ignore" and len(spokes) >= self._need:
                 return hub, spokes[: self._need], self._are_independent(spokes[: self._need])
             free = self._choose_independent(spokes) if wish != "ignore" else []
@@ -280,19 +280,19 @@ class FanSearch:
         feeders = [place for place, _ in self._back[anchor]]
         return iter([(anchor, None), *((place, anchor) for place in self._ask.chance("hub").each(feeders))])
 
-    def _order_spokes(self, hub: int, chance: RandomStream, must: int | None) -> list[int]:
+    def _order_spokes(self, hub: int, chance: RandomStream, required: int | None) -> list[int]:
         """The spokes of a hub in weighted random order, each name once, with a required spoke first."""
         arrows = self._spokes[hub]
         order = chance.by_weight([place for place, _ in arrows], [score for _, score in arrows])
         names = {self._graph.name_ids[place]: place for place in reversed(order)}
-        if must is not None:
-            names[self._graph.name_ids[must]] = must
+        if required is not None:
+            names[self._graph.name_ids[required]] = required
         kept = [place for place in order if names[self._graph.name_ids[place]] == place]
-        return kept if must is None else [must, *(place for place in kept if place != must)]
+        return kept if required is None else [required, *(place for place in kept if place != required)]
 
     def _choose_independent(self, spokes: list[int]) -> list[int]:
         """Choose the needed number of spokes without edges between them, or as many as the search finds."""
-        must = self._ask.anchor
+        required = self._ask.anchor
         need = min(self._need, len(spokes))
         best: list[int] = []
         chosen: list[int] = []
@@ -309,7 +309,7 @@ class FanSearch:
                     chosen.append(spokes[at])
                     positions.append(at)
                 at += 1
-            elif positions and not (len(chosen) == 1 and chosen[0] == must):
+            elif positions and not (len(chosen) == 1 and chosen[0] == required):
                 at = positions.pop() + 1
                 chosen.pop()
             else:

@@ -40,7 +40,7 @@ class DagSampler(ToolSampler[DagOptions]):
 
     def draw(self, ask: SampleRequest[DagOptions]) -> Sample:
         """Grow a graph from random starts."""
-        graph = ask.world.graph(ask.options.min_score, ask.spaces)
+        graph = ask.snapshot.graph(ask.options.min_score, ask.spaces)
         _check_options(ask)
         search = DagSearch(ask, graph)
         found = search.run()

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from toolyard.insight.base import Edge, Sample
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
-from toolyard.insight.samplers.mix import draw_inner, inner_sampler, places_of
+from toolyard.insight.samplers.mix import draw_inner, make_inner_sampler, places_of
 from toolyard.model.errors import SamplingError
 from toolyard.model.tool import Tool
 
-_HOPELESS = 3
+_MAX_FAILURES = 3
 """Failures of the inner sampler after which it is not tried again with that size."""
 
 _MODES = ("tool", "parameter")
@@ -93,19 +93,19 @@ class MissingSampler(ToolSampler[MissingOptions]):
                     # removed.
                     _keep_longer(partial, error.tools[: ask.k - 1])
                     continue
-                found = _without_tool(ask, whole) if extra else _without_value(ask, whole)
+                found = _remove_tool(ask, whole) if extra else _remove_value(ask, whole)
                 if found is not None:
                     return found
                 reasons[mode] = _NOTHING[mode]
                 _keep_longer(partial, whole[: ask.k - 1])
-            modes = [mode for mode in modes if failures[mode] < _HOPELESS]
+            modes = [mode for mode in modes if failures[mode] < _MAX_FAILURES]
         return None
 
     def _make_samplers(self, options: MissingOptions) -> list[ToolSampler[Any]]:
         known = "dataflow" in self._take_snapshot().artifacts
         usual = ("tc/chain", "tc/random") if known else ("tc/random",)
         chosen = usual if options.sampler is None else (options.sampler,)
-        return [inner_sampler(self.registry, given, self.sampler_name) for given in chosen]
+        return [make_inner_sampler(self.registry, given, self.sampler_name) for given in chosen]
 
 
 def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
@@ -113,28 +113,28 @@ def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
         partial[:] = other
 
 
-def _without_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
+def _remove_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
     order = [at for at in ask.chance("tool").each(range(len(whole))) if not _is_anchor(ask, whole[at])]
     known = _list_known_edges(ask, whole)
-    able = [at for at in order if any(_find_needy(whole, known, at))] if whole.edges else order
+    able = [at for at in order if any(_find_dependents(whole, known, at))] if whole.edges else order
     if not able or len(whole) == 1:
         return None
-    gone = able[0]
-    tool, left = whole[gone], [one for at, one in enumerate(whole) if at != gone]
-    lost = [edge for edge in whole.edges if _leads_from(edge, tool)]
-    kept = [edge for edge in whole.edges if edge not in lost and not _leads_to(edge, tool)]
-    needy = _find_needy(whole, known, gone)
+    removed = able[0]
+    tool, left = whole[removed], [one for at, one in enumerate(whole) if at != removed]
+    lost = [edge for edge in whole.edges if _starts_at(edge, tool)]
+    kept = [edge for edge in whole.edges if edge not in lost and not _ends_at(edge, tool)]
+    dependents = _find_dependents(whole, known, removed)
     return ask.sample(
         left,
-        roles=["incomplete" if lacks else "complete" for lacks in needy],
+        roles=["incomplete" if lacks else "complete" for lacks in dependents],
         edges=kept,
         score=_score_edges(whole, kept),
         details={
             "missing": "tool",
             "tool": tool.qualified_name,
             "overload": tool.fingerprint,
-            "position": gone,
-            "needed_by": [one.qualified_name for one, lacks in zip(left, needy, strict=True) if lacks],
+            "position": removed,
+            "needed_by": [one.qualified_name for one, lacks in zip(left, dependents, strict=True) if lacks],
             "lost_edges": [edge.to_dict() for edge in lost],
             "inner_topology": whole.topology,
         },
@@ -143,21 +143,21 @@ def _without_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample |
 
 def _list_known_edges(ask: SampleRequest[MissingOptions], whole: Sample) -> list[Edge]:
     """All edges between these tools; samples list only those the sampler used, such as those along a chain."""
-    dataflow = ask.world.artifacts.get("dataflow")
+    dataflow = ask.snapshot.artifacts.get("dataflow")
     if dataflow is None:
         return list(whole.edges)
     between = (dataflow.edge(*pair) for pair in permutations(places_of(ask, whole), 2))
     return [*whole.edges, *(edge for edge in between if edge is not None)]
 
 
-def _find_needy(whole: Sample, known: Sequence[Edge], gone: int) -> list[bool]:
-    """For each of the other tools, whether the tool at `gone` feeds it a value that none of the rest does."""
-    tool, needy = whole[gone], []
-    for one in (other for at, other in enumerate(whole) if at != gone):
-        lost = [edge for edge in whole.edges if _leads_from(edge, tool) and _leads_to(edge, one)]
-        rest = [edge for edge in known if _leads_to(edge, one) and not _leads_from(edge, tool)]
-        needy.append(bool(_list_fed(lost) - _list_fed(rest)))
-    return needy
+def _find_dependents(whole: Sample, known: Sequence[Edge], removed: int) -> list[bool]:
+    """For each of the other tools, whether the tool at `removed` feeds it a value that none of the rest does."""
+    tool, dependents = whole[removed], []
+    for one in (other for at, other in enumerate(whole) if at != removed):
+        lost = [edge for edge in whole.edges if _starts_at(edge, tool) and _ends_at(edge, one)]
+        rest = [edge for edge in known if _ends_at(edge, one) and not _starts_at(edge, tool)]
+        dependents.append(bool(_list_fed(lost) - _list_fed(rest)))
+    return dependents
 
 
 def _list_fed(edges: Sequence[Edge]) -> set[str]:
@@ -169,11 +169,11 @@ def _is_anchor(ask: SampleRequest[Any], tool: Tool) -> bool:
     return ask.anchor is not None and tool is ask.tools[ask.anchor]
 
 
-def _leads_from(edge: Edge, tool: Tool) -> bool:
+def _starts_at(edge: Edge, tool: Tool) -> bool:
     return edge.source == tool.qualified_name and edge.source_overload in ("", tool.fingerprint)
 
 
-def _leads_to(edge: Edge, tool: Tool) -> bool:
+def _ends_at(edge: Edge, tool: Tool) -> bool:
     return edge.target == tool.qualified_name and edge.target_overload in ("", tool.fingerprint)
 
 
@@ -184,7 +184,7 @@ def _score_edges(whole: Sample, edges: list[Edge]) -> float | None:
     return min((edge.score for edge in edges), default=None)
 
 
-def _without_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
+def _remove_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
     choices = [(at, name) for at, tool in enumerate(whole) for name in _required_parameters(tool)]
     if not choices:
         return None
@@ -222,7 +222,7 @@ def _required_parameters(tool: Tool) -> list[str]:
 
 def _list_feeders(known: Sequence[Edge], tool: Tool, parameter: str) -> list[str]:
     """The tools that feed the parameter or something inside it."""
-    feeds = [(edge.source, feed.parameter) for edge in known if _leads_to(edge, tool) for feed in edge.feeds]
+    feeds = [(edge.source, feed.parameter) for edge in known if _ends_at(edge, tool) for feed in edge.feeds]
     return list(dict.fromkeys(source for source, path in feeds if _owner_of(path, tool) == parameter))
 
 

@@ -27,20 +27,20 @@ from toolyard.insight.samplers.base import (
     Tries,
     derive_seed,
 )
-from toolyard.insight.samplers.neighbor import by_hardness
+from toolyard.insight.samplers.neighbor import draw_by_hardness
 from toolyard.insight.samplers.snapshot_view import SAME, SnapshotView
 from toolyard.model.errors import SamplingError
 from toolyard.plugins import get_tool_sampler
 
 
-def inner_sampler(registry: Any, given: Any, outer: str) -> ToolSampler[Any]:
+def make_inner_sampler(registry: Any, given: Any, outer: str) -> ToolSampler[Any]:
     """Return a sampler given as an instance, by name, or as a mapping of `type` and its options.
 
     Its `k` applies if the outer sampler has none. Its own `seed` would have no effect, so it is an error.
     """
     if isinstance(given, ToolSampler):
         if given.options.seed is not None:
-            raise _seed_refused(outer, given.sampler_name or type(given).__name__, given.options.seed)
+            raise _refuse_seed(outer, given.sampler_name or type(given).__name__, given.options.seed)
         return given
     if isinstance(given, str):
         given = {"type": given}
@@ -52,12 +52,12 @@ def inner_sampler(registry: Any, given: Any, outer: str) -> ToolSampler[Any]:
     if "registry" in options:
         raise SamplerOptionError(f"{outer}: a sampler inside it has the same registry; leave out 'registry'")
     if options.get("seed") is not None:
-        raise _seed_refused(outer, given["type"], options["seed"])
+        raise _refuse_seed(outer, given["type"], options["seed"])
     made: ToolSampler[Any] = get_tool_sampler(given["type"], registry=registry, **options)
     return made
 
 
-def _seed_refused(outer: str, inner: str, seed: Any) -> SamplerOptionError:
+def _refuse_seed(outer: str, inner: str, seed: Any) -> SamplerOptionError:
     return SamplerOptionError(
         f"{outer}: {inner} inside it has the seed {seed!r}, which would decide nothing: the seed of {outer} decides; "
         f"leave it out there, or give it to {outer}"
@@ -93,7 +93,7 @@ def places_of(ask: SampleRequest[Any], sample: Sample) -> list[int]:
     """Indexes of a sample's tools in the snapshot; a tool changed by a sampler maps to the original."""
     places: list[int] = []
     for tool in sample:
-        overloads = ask.world.named(tool.namespace, tool.name)
+        overloads = ask.snapshot.named(tool.namespace, tool.name)
         exact = [place for place in overloads if ask.tools[place].fingerprint == tool.fingerprint]
         places += (exact or overloads)[:1]
     return places
@@ -145,7 +145,7 @@ class MixSampler(ToolSampler[MixOptions]):
                 failed.append(str(error))
                 partial = max(partial, error.tools[: ask.k], key=len)
                 continue
-            return ask.pass_on(sample, sampler=inner.sampler_name or type(inner).__name__, failed=failed)
+            return ask.extend_sample(sample, sampler=inner.sampler_name or type(inner).__name__, failed=failed)
         return ask.sample(partial, reason="; ".join(failed))
 
     def _order_samplers(self, options: MixOptions, seed: int) -> list[ToolSampler[Any]]:
@@ -178,7 +178,7 @@ class MixSampler(ToolSampler[MixOptions]):
                 given = given["sampler"]
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not (0 <= weight < math.inf):
             raise SamplerOptionError(f"{self.sampler_name}: a weight is a number of 0 or more, not {weight!r}")
-        return inner_sampler(self.registry, given, self.sampler_name), float(weight)
+        return make_inner_sampler(self.registry, given, self.sampler_name), float(weight)
 
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -209,11 +209,11 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
     def _check_inner(self) -> None:
         """Report an invalid inner sampler at construction."""
-        inner_sampler(self.registry, self.options.sampler, self.sampler_name)
+        make_inner_sampler(self.registry, self.options.sampler, self.sampler_name)
 
     def count(self, options: CoverageOptions, seed: int) -> int | None:
         """`k`, by default the inner sampler's."""
-        return options.k or inner_sampler(self.registry, options.sampler, self.sampler_name).options.k
+        return options.k or make_inner_sampler(self.registry, options.sampler, self.sampler_name).options.k
 
     def draw(self, ask: SampleRequest[CoverageOptions]) -> Sample:
         """Draw around the least used tool for which the inner sampler finds a sample."""
@@ -227,8 +227,8 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
         hopeless: set[int] = set()
         for number in range(n):
             ask = self._build_request({**overrides, "k": k, "seed": derive_seed(start, "series", number)})
-            if ask.world is not world:
-                world, usage, hopeless = ask.world, _count_usage(ask), set()
+            if ask.snapshot is not world:
+                world, usage, hopeless = ask.snapshot, _count_usage(ask), set()
             sample = self._draw_least_used(ask, usage, hopeless)
             for place in places_of(ask, sample):
                 usage[place] += 1
@@ -236,7 +236,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
     def _draw_least_used(self, ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Sample:
         """Draw around the least used tool; tools without any sample are skipped and added to `hopeless`."""
-        inner = inner_sampler(self.registry, ask.options.sampler, self.sampler_name)
+        inner = make_inner_sampler(self.registry, ask.options.sampler, self.sampler_name)
         for number, place in enumerate(_least_used(ask, usage, hopeless)):
             if number == ask.options.max_tries:
                 break
@@ -272,7 +272,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
         self, ask: SampleRequest[CoverageOptions], sample: Sample, usage: Counts, place: int | None
     ) -> Sample:
         places = places_of(ask, sample)
-        return ask.pass_on(
+        return ask.extend_sample(
             sample,
             around=None if place is None else ask.tools[place].qualified_name,
             new=[ask.tools[one].qualified_name for one in places if usage[one] == 0],
@@ -286,7 +286,7 @@ def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
     usage: Counts = np.zeros(len(ask.tools), np.int64)
     for name, count in given.items():
         namespace, _, bare = name.partition(TOOL_NAMESPACE_SEP)
-        for place in ask.world.named(namespace, bare):
+        for place in ask.snapshot.named(namespace, bare):
             usage[place] = count
     return usage
 
@@ -328,12 +328,12 @@ class SparseSampler(ToolSampler[SparseOptions]):
 
     def _check_inner(self) -> None:
         """Report an invalid inner sampler at construction."""
-        inner_sampler(self.registry, self.options.sampler, self.sampler_name)
+        make_inner_sampler(self.registry, self.options.sampler, self.sampler_name)
 
     def draw(self, ask: SampleRequest[SparseOptions]) -> Sample:
         """Draw the relevant tools, then the distractors."""
         options = ask.options
-        inner = inner_sampler(self.registry, options.sampler, self.sampler_name)
+        inner = make_inner_sampler(self.registry, options.sampler, self.sampler_name)
         number = options.k_relevant or inner.options.k or max(1, ask.k // 4)
         if number > ask.k:
             raise ask.refusal(f"{number} relevant tools are more than all {ask.k}")
@@ -342,12 +342,12 @@ class SparseSampler(ToolSampler[SparseOptions]):
         except SamplingError as error:
             raise ask.failure(f"the relevant tools: {error}", error.tools) from error
         places = places_of(ask, relevant)
-        likeness = ask.world.likeness
-        scores = likeness.to_any(places) if places else np.zeros(len(ask.tools), np.float32)
+        likeness = ask.snapshot.likeness
+        scores = likeness.similarity_to_any(places) if places else np.zeros(len(ask.tools), np.float32)
         fit = np.asarray(ask.places, np.intp)
         fit = fit[scores[fit] < SAME]
         chance = ask.chance("distractors")
-        others = by_hardness(chance, scores, fit, ask.k - number, options.hardness, ask.world.name_ids, places)
+        others = draw_by_hardness(chance, scores, fit, ask.k - number, options.hardness, ask.snapshot.name_ids, places)
         rows = [(tool, "relevant") for tool in relevant] + [(ask.tools[place], "distractor") for place in others]
         if options.shuffle:
             rows = list(ask.chance("order").each(rows))

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.base import Sample
-from toolyard.insight.embeddings.vectors import told_embedder
+from toolyard.insight.embeddings.vectors import configured_embedder
 from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, Score, ToolSampler, Tries
-from toolyard.insight.samplers.random import Strategy, shares_of
-from toolyard.insight.samplers.snapshot_view import Floats, compute_cosines, lengths_of, whole_numbers
+from toolyard.insight.samplers.random import Strategy, compute_shares
+from toolyard.insight.samplers.snapshot_view import Floats, compute_cosines, round_rows, row_lengths
 from toolyard.insight.search.query import words
 from toolyard.model.tool import Tool
 
@@ -26,7 +26,7 @@ _SPREAD = 0.02
 """Minimum fraction of the candidates among which the choice is random."""
 
 
-def by_hardness(
+def draw_by_hardness(
     chance: RandomStream,
     scores: npt.NDArray[np.float32],
     candidates: Sequence[int] | npt.NDArray[np.intp],
@@ -91,7 +91,7 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
 
     def draw(self, ask: SampleRequest[NeighborSamplerOptions]) -> Sample:
         """Grow groups from random seeds until one is large enough."""
-        near = ask.world.artifacts["neighbors"]
+        near = ask.snapshot.artifacts["neighbors"]
         best: list[tuple[int, float]] = []
         chance = ask.chance("neighbors")
         left = ask.options.max_tries * _TOOLS_A_TRY
@@ -116,34 +116,34 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
         if ask.anchor is not None:
             yield ask.anchor
             return
-        shares = shares_of(ask, ask.options.namespace_weights, ask.options.strategy)
+        shares = compute_shares(ask, ask.options.namespace_weights, ask.options.strategy)
         chance = ask.chance("seed")
         spaces = [space for space, share in shares.items() if share > 0]
         for space in chance.by_weight(spaces, [shares[space] for space in spaces]):
-            yield from chance.each(ask.world.spaces[space])
+            yield from chance.each(ask.snapshot.spaces[space])
 
 
 def _grow_group(
     ask: SampleRequest[NeighborSamplerOptions], near: Any, seed: int, chance: RandomStream
 ) -> list[tuple[int, float]]:
     """Draw neighbors with probability `softmax(similarity / temperature)`; return indexes and similarities."""
-    options, names = ask.options, ask.world.name_ids
+    options, names = ask.options, ask.snapshot.name_ids
     spaces = (ask.tools[seed].namespace,) if options.use_seed_namespace else ask.spaces
     chosen = [(seed, 1.0)]
     shut = {seed, *near.duplicates(seed)}
     used = {names[seed]}
     pool: dict[int, float] = {}
-    heard: list[int] = [seed]
+    queue: list[int] = [seed]
     asked = 0
     while len(chosen) < ask.k:
         fit = [place for place in pool if place not in shut and names[place] not in used]
         if not fit:
-            if asked == len(heard):
+            if asked == len(queue):
                 break
-            for place, score in near.near(heard[asked]):
+            for place, score in near.near(queue[asked]):
                 if score >= options.min_score and place not in pool and ask.tools[place].namespace in spaces:
                     pool[place] = score
-                    heard.append(place)
+                    queue.append(place)
             asked += 1
             continue
         best = max(pool[place] for place in fit)
@@ -213,7 +213,7 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
                 "gold_overload": gold[0]["overload"] if gold else None,
                 "groups": gold,
                 "group_of": [group for _, _, group, _ in mixed],
-                "likeness": ask.world.likeness.kind,
+                "likeness": ask.snapshot.likeness.kind,
             },
         )
 
@@ -241,18 +241,18 @@ def _list_golds(ask: SampleRequest[ConflictOptions], group: int, taken: list[int
         return [ask.anchor]
     if name is not None and group == 0:
         return [ask.place_of(name)]
-    names = {ask.world.name_ids[place] for place in taken}
-    return (place for place in ask.chance("gold", group).each(ask.places) if ask.world.name_ids[place] not in names)
+    names = {ask.snapshot.name_ids[place] for place in taken}
+    return (place for place in ask.chance("gold", group).each(ask.places) if ask.snapshot.name_ids[place] not in names)
 
 
 def _find_alike(
     ask: SampleRequest[ConflictOptions], gold: int, number: int, taken: list[int]
 ) -> list[tuple[int, float]]:
     """The tools most similar to the gold tool, with their similarity; each name once, namesakes first."""
-    names = ask.world.name_ids
+    names = ask.snapshot.name_ids
     used = {names[gold], *(names[place] for place in taken)}
     found: list[tuple[int, float]] = []
-    for place, score in _by_likeness(ask, gold):
+    for place, score in _rank_by_likeness(ask, gold):
         if len(found) == number:
             break
         if names[place] not in used and list_differences(ask.tools[gold], ask.tools[place]):
@@ -261,13 +261,13 @@ def _find_alike(
     return found
 
 
-def _by_likeness(ask: SampleRequest[ConflictOptions], gold: int) -> Iterator[tuple[int, float]]:
+def _rank_by_likeness(ask: SampleRequest[ConflictOptions], gold: int) -> Iterator[tuple[int, float]]:
     """Indexes and similarities: namesakes first, whatever their similarity unless `min_score` was given."""
-    scores, limit = ask.world.likeness.to(gold), _least_likeness(ask)
+    scores, limit = ask.snapshot.likeness.to(gold), _least_likeness(ask)
     others = np.array([place for place in ask.places if place != gold], np.intp)
     others = others[np.lexsort((others, -scores[others]))]
     ranked = list(zip(others.tolist(), scores[others].tolist(), strict=True))
-    named = frozenset(ask.world.namesakes(ask.tools[gold].name))
+    named = frozenset(ask.snapshot.namesakes(ask.tools[gold].name))
     least = -1.0 if ask.options.min_score is None else limit
     yield from (row for row in ranked if row[0] in named and row[1] >= least)
     yield from (row for row in ranked if row[0] not in named and row[1] >= limit)
@@ -275,11 +275,11 @@ def _by_likeness(ask: SampleRequest[ConflictOptions], gold: int) -> Iterator[tup
 
 def _least_likeness(ask: SampleRequest[ConflictOptions]) -> float:
     given = ask.options.min_score
-    return _ALIKE[ask.world.likeness.kind] if given is None else given
+    return _ALIKE[ask.snapshot.likeness.kind] if given is None else given
 
 
 def _explain_lack(ask: SampleRequest[ConflictOptions]) -> str:
-    likeness = ask.world.likeness.kind
+    likeness = ask.snapshot.likeness.kind
     fewer = "ask for fewer tools" + (f", lower min_score={_least_likeness(ask)}" if _least_likeness(ask) else "")
     words = "; likeness goes by words: the enrichment embeddings may see more of it" if likeness == "words" else ""
     return (
@@ -352,12 +352,12 @@ class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
         if query is not None and not words(query):
             raise ask.refusal(f"the query {query!r} has no words; say what is needed, or leave it out to draw a need")
         best: list[int] = []
-        told: dict[str, Any] = {}
+        best_details: dict[str, Any] = {}
         scores: Floats = np.zeros(0, np.float32)
         for number, (need, scores_now, details) in enumerate(_find_needs(ask)):
             found = _list_misfits(ask, need, scores_now, details["likeness"], number)
-            if len(found) > len(best) or not told:
-                best, told, scores = found, details, scores_now
+            if len(found) > len(best) or not best_details:
+                best, best_details, scores = found, details, scores_now
             if len(best) == ask.k or number + 1 == ask.options.max_tries:
                 break
         return ask.sample(
@@ -365,7 +365,7 @@ class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
             reason="there are not enough tools that do not fit; ask for fewer, or for something that fewer of them do",
             roles=["irrelevant"] * len(best),
             score=float(max(scores[best])) if best else None,
-            details=told,
+            details=best_details,
         )
 
 
@@ -375,11 +375,11 @@ def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
     if options.query is not None:
         yield None, _score_fits(ask, options.query), {"query": options.query, "likeness": "query"}
         return
-    likeness = ask.world.likeness
+    likeness = ask.snapshot.likeness
     if options.tool is not None:
         places: Any = [ask.place_of(options.tool)]
     else:
-        places = (place for place in ask.chance("need").each(ask.world.all_places) if place != ask.anchor)
+        places = (place for place in ask.chance("need").each(ask.snapshot.all_places) if place != ask.anchor)
     for place in places:
         tool = ask.tools[place]
         details = {"needed": tool.qualified_name, "needed_overload": tool.fingerprint, "likeness": likeness.kind}
@@ -388,19 +388,19 @@ def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
 
 def _score_fits(ask: SampleRequest[IrrelevantOptions], query: str) -> Floats:
     """How well each tool fits a query: by shared words, and by embeddings if the registry has them."""
-    scores: Floats = _on_topic(ask, query) * np.float32(_TOO_LIKE["query"])
-    embedder = told_embedder(ask.world)
+    scores: Floats = _find_on_topic(ask, query) * np.float32(_TOO_LIKE["query"])
+    embedder = configured_embedder(ask.snapshot)
     if embedder is not None:
-        rows = np.vstack([ask.world.likeness.vectors, whole_numbers(embedder.encode([query]))])
-        scores = np.maximum(scores, compute_cosines(rows, lengths_of(rows), len(ask.tools))[:-1])
+        rows = np.vstack([ask.snapshot.likeness.vectors, round_rows(embedder.encode([query]))])
+        scores = np.maximum(scores, compute_cosines(rows, row_lengths(rows), len(ask.tools))[:-1])
     return scores
 
 
-def _on_topic(ask: SampleRequest[IrrelevantOptions], query: str) -> npt.NDArray[np.bool_]:
+def _find_on_topic(ask: SampleRequest[IrrelevantOptions], query: str) -> npt.NDArray[np.bool_]:
     """Which tools share a content word with the query, or have a namesake that does."""
-    shared = ask.world.content.shared(query)
+    shared = ask.snapshot.content.shared(query)
     for name in {ask.tools[place].name for place in np.flatnonzero(shared).tolist()}:
-        shared[list(ask.world.namesakes(name))] = True
+        shared[list(ask.snapshot.namesakes(name))] = True
     return shared
 
 
@@ -412,7 +412,7 @@ def _list_misfits(
     fit = fit[scores[fit] < limit]
     if need is not None:
         # Tools of the same name serve the same purpose, however they are described.
-        namesakes = np.asarray(ask.world.namesakes(ask.tools[need].name), np.intp)
+        namesakes = np.asarray(ask.snapshot.namesakes(ask.tools[need].name), np.intp)
         fit = fit[~np.isin(fit, namesakes)]
     first: list[int] = []
     if ask.anchor is not None:
@@ -420,5 +420,5 @@ def _list_misfits(
             return []
         first = [ask.anchor]
     chance = ask.chance("tools", number)
-    rest = by_hardness(chance, scores, fit, ask.k - len(first), ask.options.hardness, ask.world.name_ids, first)
+    rest = draw_by_hardness(chance, scores, fit, ask.k - len(first), ask.options.hardness, ask.snapshot.name_ids, first)
     return first + rest

@@ -12,7 +12,9 @@ from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerO
 Strategy = Literal["proportional", "uniform"]
 
 
-def shares_of(ask: SampleRequest[Any], weights: Mapping[str, float] | None, strategy: Strategy) -> dict[str, float]:
+def compute_shares(
+    ask: SampleRequest[Any], weights: Mapping[str, float] | None, strategy: Strategy
+) -> dict[str, float]:
     """Compute the share of each namespace; the shares sum to 1.
 
     A given weight is a share of the whole: with `{"a": 0.8}` and one other namespace, the other gets 0.2. What the
@@ -22,10 +24,10 @@ def shares_of(ask: SampleRequest[Any], weights: Mapping[str, float] | None, stra
     given = dict(weights or {})
     for namespace, weight in given.items():
         if namespace not in ask.spaces:
-            ask.known(namespace)
+            ask.check_namespace(namespace)
         if not (math.isfinite(weight) and weight >= 0):
             raise ask.refusal(f"the weight of the namespace {namespace!r} must be 0 or more, not {weight}")
-    counts = {space: len(ask.world.spaces[space]) for space in ask.spaces}
+    counts = {space: len(ask.snapshot.spaces[space]) for space in ask.spaces}
     shares = {space: given[space] for space in counts if space in given}
     rest = {space: count if strategy == "proportional" else 1 for space, count in counts.items() if space not in given}
     left = max(0.0, 1.0 - math.fsum(shares.values())) if rest else 0.0
@@ -90,23 +92,23 @@ class RandomSampler(ToolSampler[RandomOptions]):
 
     def draw(self, ask: SampleRequest[RandomOptions]) -> Sample:
         """Divide the sample among namespaces, then draw from each."""
-        shares = shares_of(ask, ask.options.namespace_weights, ask.options.strategy)
+        shares = compute_shares(ask, ask.options.namespace_weights, ask.options.strategy)
         first = ask.anchor
-        sizes = {space: len(ask.world.spaces[space]) for space in ask.spaces}
+        sizes = {space: len(ask.snapshot.spaces[space]) for space in ask.spaces}
         numbers = share_slots(ask.chance("namespaces"), shares, sizes, ask.k)
         if first is not None:
-            _make_room(numbers, ask.tools[first].namespace)
+            _reserve_slot(numbers, ask.tools[first].namespace)
         found: list[int] = []
         for space, number in numbers.items():
             if number:
-                pool = ask.world.spaces[space]
-                found += draw_distinct(ask.chance("tools", space), pool, number, ask.world.name_ids, first)
+                pool = ask.snapshot.spaces[space]
+                found += draw_distinct(ask.chance("tools", space), pool, number, ask.snapshot.name_ids, first)
         shut = [space for space, share in shares.items() if share == 0]
         reason = f"the namespaces {', '.join(map(repr, shut))} have weight 0" if shut else "there are no more"
         return ask.sample(list(ask.chance("order").each(found)), reason=reason, roles=["tool"] * len(found))
 
 
-def _make_room(numbers: dict[str, int], space: str) -> None:
+def _reserve_slot(numbers: dict[str, int], space: str) -> None:
     """Make sure that a namespace contributes a tool."""
     if numbers[space] == 0:
         most = max(numbers, key=lambda other: numbers[other])

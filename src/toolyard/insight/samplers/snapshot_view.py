@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.search.query import is_stop, stem, stems
+from toolyard.insight.search.query import is_stop_word, stem, stems
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
@@ -44,15 +44,15 @@ class ToolLikeness:
     def __init__(self, vectors: npt.NDArray[Any], kind: str) -> None:
         self.kind = kind
         """The kind of similarity: "embeddings" or "words"."""
-        self.vectors = whole_numbers(vectors)
+        self.vectors = round_rows(vectors)
         """One row per tool."""
-        self._lengths = lengths_of(self.vectors)
+        self._lengths = row_lengths(self.vectors)
 
     def to(self, place: int) -> Floats:
         """The similarity of every tool to the one at index `place`."""
         return compute_cosines(self.vectors, self._lengths, place)
 
-    def to_any(self, places: Sequence[int]) -> Floats:
+    def similarity_to_any(self, places: Sequence[int]) -> Floats:
         """The similarity of every tool to the most similar of these."""
         best = self.to(places[0])
         for place in places[1:]:
@@ -60,7 +60,7 @@ class ToolLikeness:
         return best
 
 
-def lengths_of(rows: Floats) -> Floats:
+def row_lengths(rows: Floats) -> Floats:
     """The lengths of integer rows; 1 for a row of zeros, so that it can be divided by."""
     lengths: Floats = np.sqrt((rows * rows).sum(axis=1))
     return np.maximum(lengths, np.float32(1))
@@ -81,7 +81,7 @@ def find_highest(row: npt.NDArray[Any], some: int) -> npt.NDArray[np.intp]:
     return np.concatenate([above, np.flatnonzero(row == edge)[: some - len(above)]])
 
 
-def matrix_of(artifact: Any, tools: Sequence[Tool]) -> Floats:
+def read_embedding_matrix(artifact: Any, tools: Sequence[Tool]) -> Floats:
     """The vectors of the artifact "embeddings", one row per tool."""
     matrix = getattr(artifact, "matrix", None)
     try:
@@ -95,7 +95,7 @@ def matrix_of(artifact: Any, tools: Sequence[Tool]) -> Floats:
         ) from error
 
 
-def from_words(tools: Sequence[Tool]) -> ToolLikeness:
+def compare_words(tools: Sequence[Tool]) -> ToolLikeness:
     """Similarity by the words of names, descriptions and parameters, weighted by rarity."""
     counts = []
     for tool in tools:
@@ -113,7 +113,7 @@ def from_words(tools: Sequence[Tool]) -> ToolLikeness:
     return ToolLikeness(matrix, "words")
 
 
-def whole_numbers(vectors: npt.NDArray[Any]) -> Floats:
+def round_rows(vectors: npt.NDArray[Any]) -> Floats:
     """Scale rows to length `LEVELS` and round them to integers."""
     rows = np.asarray(vectors, np.float64)
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
@@ -128,7 +128,7 @@ def _tool_text(tool: Tool) -> str:
 
 def _list_words(text: str) -> list[str]:
     """The stems of a text without stop words, as in search."""
-    return [word for word in stems(text) if not is_stop(word)]
+    return [word for word in stems(text) if not is_stop_word(word)]
 
 
 T = TypeVar("T")
@@ -174,7 +174,11 @@ class SnapshotView:
     def likeness(self) -> ToolLikeness:
         """The similarity of tools: by embeddings if the registry has them, else by words."""
         known = self.artifacts.get("embeddings")
-        return from_words(self.tools) if known is None else ToolLikeness(matrix_of(known, self.tools), "embeddings")
+        return (
+            compare_words(self.tools)
+            if known is None
+            else ToolLikeness(read_embedding_matrix(known, self.tools), "embeddings")
+        )
 
     @cached_property
     def content(self) -> ContentWords:
@@ -193,7 +197,7 @@ _worlds: WeakKeyDictionary[Any, SnapshotView] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def world_of(view: View) -> SnapshotView:
+def snapshot_view_of(view: View) -> SnapshotView:
     """Return the `SnapshotView` of a snapshot; cached as long as the snapshot is in use."""
     try:
         with _lock:
@@ -248,7 +252,9 @@ def content_words(text: str) -> list[str]:
     compounds = (_HYPHEN.sub("", found.lower()) for found in _COMPOUND.findall(text))
     found = dict.fromkeys((*stems(text), *map(stem, compounds)))
     return [
-        word for word in found if len(word) > 1 and not (word.isdigit() or is_stop(word) or word in _list_empty_words())
+        word
+        for word in found
+        if len(word) > 1 and not (word.isdigit() or is_stop_word(word) or word in _list_empty_words())
     ]
 
 

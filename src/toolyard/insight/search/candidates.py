@@ -22,7 +22,7 @@ from toolyard.insight.search.query import (
     QueryVectors,
     fields,
     is_latin,
-    is_stop,
+    is_stop_word,
     list_views,
     load_examples,
     stems,
@@ -145,7 +145,7 @@ class SearchEntry(msgspec.Struct, frozen=True):
 
     tool: Tool
     row: Row
-    lacks: tuple[frozenset[str], ...]
+    required_stems: tuple[frozenset[str], ...]
     """The stems of each required parameter."""
     home: frozenset[str]
     """The stems of its namespace."""
@@ -179,7 +179,7 @@ _OTHERS = 1000
 """Imaginary tools without any of the words, added to every catalog for the IDF."""
 
 
-class Weighed(msgspec.Struct, frozen=True):
+class WeightedQuery(msgspec.Struct, frozen=True):
     """A query's words, weighted by their rarity in one catalog."""
 
     terms: NDArray[np.int32]
@@ -202,14 +202,18 @@ class WordVectors(msgspec.Struct, frozen=True):
     """Whether each term is a stop word."""
 
 
-def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -> tuple[list[Floats], Gathered]:
+def word_signals(
+    weights: WeightedQuery, postings: Postings, rows: NDArray[np.intp]
+) -> tuple[list[Floats], CandidateTerms]:
     """Compute the word signals, each segments by candidates, and the terms of the candidates.
 
     They are BM25F as a share of the segment's maximum; the share of the segment's words that the tool has; and the
     share of the tool's name that the segment has, by rarity.
     """
     offsets, terms, inner, zones = postings.of_rows(rows)
-    gathered = Gathered(offsets, terms, zones, rarity_of(postings.counts[terms].astype(np.float32), postings.rows))
+    gathered = CandidateTerms(
+        offsets, terms, zones, rarity_of(postings.counts[terms].astype(np.float32), postings.rows)
+    )
     width = max(len(postings.counts), 1)
     place = np.full(width, -1, np.int32)
     place[weights.terms] = np.arange(len(weights.terms))
@@ -226,7 +230,7 @@ def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -
     return [match, words, (names / total).astype(np.float32)], gathered
 
 
-class Gathered(msgspec.Struct, frozen=True, dict=True):
+class CandidateTerms(msgspec.Struct, frozen=True, dict=True):
     """The terms of the candidates, concatenated."""
 
     offsets: NDArray[np.int64]
@@ -240,16 +244,16 @@ class Gathered(msgspec.Struct, frozen=True, dict=True):
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
-def pick_candidates(gathered: Gathered, chosen: NDArray[np.intp]) -> Gathered:
+def pick_candidates(gathered: CandidateTerms, chosen: NDArray[np.intp]) -> CandidateTerms:
     """Restrict to some of the candidates."""
     starts, lengths = gathered.offsets[chosen], np.diff(gathered.offsets)[chosen]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return Gathered(offsets, gathered.terms[places], gathered.zones[places], gathered.rarity[places])
+    return CandidateTerms(offsets, gathered.terms[places], gathered.zones[places], gathered.rarity[places])
 
 
 def soft_signals(
-    query: Query, rarity: Floats, gathered: Gathered, words: WordVectors, vectors: QueryVectors
+    query: Query, rarity: Floats, gathered: CandidateTerms, words: WordVectors, vectors: QueryVectors
 ) -> tuple[Floats, Floats, Floats]:
     """Compute the word-vector signals, each segments by candidates.
 
@@ -297,7 +301,7 @@ def _sum_by_candidate(values: NDArray[np.floating], owner: NDArray[np.intp], cou
     return sums.reshape(segments, count).astype(np.float32)
 
 
-def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) -> Weighed:
+def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) -> WeightedQuery:
     """Weight a query's words by their rarity. Words that no tool has count less, since they may be values."""
     known = [numbers.get(stemmed) for stemmed in query.stems]
     counts = np.array([0 if number is None else postings.count(number) for number in known], np.float32)
@@ -311,7 +315,7 @@ def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) ->
     share = 1 - _UNKNOWN_WEIGHT * postings.rows / (postings.rows + _OTHERS)
     unknown = query.has @ np.where((counts == 0) & spelt & ~query.stop, share * rarity, 0.0)
     totals = (weights.sum(axis=1) + unknown + 1e-6).astype(np.float32)
-    return Weighed(terms, weights.astype(np.float32), totals, rarity)
+    return WeightedQuery(terms, weights.astype(np.float32), totals, rarity)
 
 
 def rarity_of(counts: NDArray[np.float32], rows: int) -> NDArray[np.float32]:
@@ -335,7 +339,7 @@ _FIRM = 200
 """Catalog size at which the mean vector is shrunk by half."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class CatalogVectors(msgspec.Struct, frozen=True):
     """The vectors of a catalog: of its tools (each the mean of its texts) and of its words, centred."""
 
     tools: Matrix
@@ -352,7 +356,7 @@ class Known(msgspec.Struct, frozen=True):
     wish: tuple[Matrix, Matrix]
     """Midpoint of other requests and requests for tools; the vector between them by its squared length."""
 
-    def liken_wish(self, request: Matrix) -> float:
+    def place_request(self, request: Matrix) -> float:
         """Position of a request along `wish`: 0 at the midpoint, 1/2 at the mean of requests for tools."""
         return float((request - self.wish[0]) @ self.wish[1])
 
@@ -366,7 +370,7 @@ class Known(msgspec.Struct, frozen=True):
         return plain, np.asarray(centred, np.float32)
 
 
-class Meaning:
+class SearchEmbedder:
     """Computes vectors with one embedder, each text once. Thread safe, but only one thread may embed a catalog."""
 
     def __init__(self, embedder: Embedder, cache: ItemCache | None = None) -> None:
@@ -377,7 +381,9 @@ class Meaning:
         self._kept: OrderedDict[str, Matrix] = OrderedDict()
         self._keeping = threading.Lock()
 
-    def embed_catalog(self, tools: Sequence[Tool], numbers: Mapping[str, int], surfaces: Mapping[int, str]) -> Known:
+    def embed_catalog(
+        self, tools: Sequence[Tool], numbers: Mapping[str, int], surfaces: Mapping[int, str]
+    ) -> CatalogVectors:
         """Compute the vectors of all tools and words; those of the previous catalog are reused."""
         views, words = list(zip(*map(list_views, tools), strict=True)), list(surfaces.values())
         texts = [text for view in views for text in view]
@@ -390,7 +396,7 @@ class Meaning:
         mean, word_mean = _compute_mean(raw), _compute_mean(word_rows)
         row = np.full(len(numbers), -1, np.int32)
         row[list(surfaces)] = np.arange(len(surfaces))
-        stop = np.array([is_stop(stemmed) for stemmed in numbers], np.bool_)
+        stop = np.array([is_stop_word(stemmed) for stemmed in numbers], np.bool_)
         vectors = WordVectors(normalise_rows(word_rows - word_mean), row, stop)
         scale = (1 / np.maximum(np.linalg.norm(raw - mean, axis=1), _TINY)).astype(np.float32)
         some = word_rows[:: max(len(word_rows) // _SOME, 1)] @ raw[:: max(len(raw) // _SOME, 1)].T
@@ -401,7 +407,7 @@ class Meaning:
         served, foreign = (self._stack_rows(some).mean(axis=0) for some in (examples.served, examples.foreign))
         way = (served - foreign) / max(float((served - foreign) @ (served - foreign)), _TINY)
         wish = (served + foreign) / 2, way
-        return Known(raw, vectors, mean, word_mean, numbers, raw @ mean, scale, (usual, spread), wish)
+        return CatalogVectors(raw, vectors, mean, word_mean, numbers, raw @ mean, scale, (usual, spread), wish)
 
     def _embed_texts(self, texts: Sequence[str], label: str) -> dict[str, Matrix]:
         known = self._catalog
@@ -413,7 +419,7 @@ class Meaning:
         rows = [self._catalog[text] for text in texts]
         return np.stack(rows) if rows else np.zeros((0, self._embedder.dimensions), np.float32)
 
-    def of_query(self, query: Query, known: Known) -> QueryVectors:
+    def of_query(self, query: Query, known: CatalogVectors) -> QueryVectors:
         """Compute the vectors of a query; its words are centred like those of the catalog."""
         rows: list[Matrix] = []
         places: list[int] = []

@@ -132,7 +132,7 @@ def _list_tokens(text: str) -> list[str]:
     return _WORD.findall(text[:_MOST_TEXT].replace("'s ", " ").replace("'S ", " "))
 
 
-def is_stop(stemmed: str) -> bool:
+def is_stop_word(stemmed: str) -> bool:
     """Whether a stem is a stop word."""
     return stemmed in _list_stop_stems()
 
@@ -169,7 +169,7 @@ def required(tool: Tool) -> list[list[str]]:
     return [stems(str(name)) for name in named[:_MOST_PROPERTIES]] if isinstance(named, list) else []
 
 
-def kind_of(tool: Tool) -> str:
+def find_kind(tool: Tool) -> str:
     """One of `KINDS`, by the verb of a tool's name, else of its description; "" if neither has a known verb."""
     spoken = (*words(tool.name), *(stems(tool.description)[:1]))
     found = next((CRUD_BY_VERB[word] for word in spoken if word in CRUD_BY_VERB), "")
@@ -249,7 +249,7 @@ def read_query(text: str) -> Query:
                 mine.add(stemmed)
         each.append(mine)
     has = np.array([[stemmed in mine for stemmed in found] for mine in each], np.bool_).reshape(len(parts), len(found))
-    stop = np.array([is_stop(stemmed) for stemmed in found], np.bool_)
+    stop = np.array([is_stop_word(stemmed) for stemmed in found], np.bool_)
     values = min(len(_VALUE.findall(text)) / 2, 4.0) + len(_PROPER.findall(text))
     said = sum(not (word.isdigit() or idle) for word, idle in zip(found.values(), stop, strict=True))
     asks = "?" in text or next(iter(found.values()), "") in _ASKING.split()

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from toolyard.insight.embeddings.embedder import Matrix
 from toolyard.insight.search.candidates import (
+    CatalogVectors,
     IndexView,
-    Known,
     Mask,
     Postings,
-    Weighed,
+    WeightedQuery,
     pick_candidates,
     soft_signals,
     weigh_words,
@@ -59,13 +59,13 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 MOST_HITS = 100
-_KIN = 3
+_NAMESPACE_BEST = 3
 """Number of a namespace's best candidates whose mean measures how near it is."""
-_CLOSER = 28
+_PRESELECTED = 28
 """Number of candidates compared word by word."""
 
 
-OF_WHOLE, _OF_PART = 24, 8
+WHOLE_CANDIDATES, _PART_CANDIDATES = 24, 8
 _MOST_POSTINGS = 12_000
 """Maximum number of postings read for a query, rarest words first."""
 
@@ -73,7 +73,7 @@ _NO_LIKENESS = -1.5
 """Below every cosine, and above the score of filtered rows."""
 
 
-def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -> NDArray[np.intp]:
+def find_by_words(weights: WeightedQuery, postings: Postings, where: Mask | None, k: int) -> NDArray[np.intp]:
     """The rows with the most rare words of the query; at least `k`, if there are as many."""
     if not len(weights.terms):
         return np.empty(0, np.intp)
@@ -98,15 +98,15 @@ def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -
     chosen = []
     for part, row in enumerate(weights.weights):
         scores = np.bincount(joined, values * np.repeat(row[used], lengths), minlength=postings.rows)
-        chosen.append(_find_highest(scores, _OF_PART if part else max(k, OF_WHOLE)))
+        chosen.append(_find_highest(scores, _PART_CANDIDATES if part else max(k, WHOLE_CANDIDATES)))
     return np.concatenate(chosen)
 
 
-def by_meaning(likeness: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]:
+def find_by_vectors(likeness: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]:
     """The rows whose vectors are nearest to the query's; at least `k`, if there are as many."""
     if where is not None:
         likeness = np.where(where, likeness, np.float32(-2))
-    counts = [_OF_PART if part else max(k, OF_WHOLE) for part in range(len(likeness))]
+    counts = [_PART_CANDIDATES if part else max(k, WHOLE_CANDIDATES) for part in range(len(likeness))]
     found = [_find_highest(like, count, _NO_LIKENESS) for like, count in zip(likeness, counts, strict=True)]
     return np.concatenate(found)
 
@@ -162,24 +162,27 @@ class Table(msgspec.Struct, frozen=True):
         return self.values[:, self.names.index(name)]
 
 
-def table_of(
+def build_table(
     query: Query,
     view: IndexView,
-    known: Known | None,
+    known: CatalogVectors | None,
     vectors: QueryVectors | None,
     where: Mask | None,
     k: int = 0,
 ) -> Table:
     """Select the candidates for `k` hits and compute their features; without vectors, from words alone."""
     # Only two values, so that all pages of a result have the same candidates.
-    k = 0 if k <= OF_WHOLE else MOST_HITS
+    k = 0 if k <= WHOLE_CANDIDATES else MOST_HITS
     weights = weigh_words(query, view.numbers, view.postings)
-    rows, near, wish = by_words(weights, view.postings, where, k), 0.0, 0.0
+    rows, near, wish = find_by_words(weights, view.postings, where, k), 0.0, 0.0
     tools = len(view.tools) if where is None else int(np.count_nonzero(where))
     plain = meaning = np.zeros((0, 0), np.float32)
     if known is not None and vectors is not None:
         plain, meaning = known.compare(vectors.segments)
-        rows, wish = np.concatenate([rows, by_meaning(meaning, where, k)]), known.liken_wish(vectors.segments[0])
+        rows, wish = (
+            np.concatenate([rows, find_by_vectors(meaning, where, k)]),
+            known.place_request(vectors.segments[0]),
+        )
     rows = np.unique(rows)
     if not len(rows):
         none = np.zeros((0, len(LEXICAL if known is None else HYBRID)), np.float32)
@@ -187,30 +190,30 @@ def table_of(
     parts, gathered = word_signals(weights, view.postings, rows)
     if known is not None and vectors is not None:
         near, meaning = (float(plain[0, rows].max()) - known.usual[0]) / known.usual[1], meaning[:, rows]
-        if len(rows) > max(k, _CLOSER):
-            closer = _first_look(parts, meaning, max(k, _CLOSER))
+        if len(rows) > max(k, _PRESELECTED):
+            closer = _preselect(parts, meaning, max(k, _PRESELECTED))
             rows, meaning = rows[closer], meaning[:, closer]
             parts = [part[:, closer] for part in parts]
             gathered = pick_candidates(gathered, closer)
         parts += [meaning, *soft_signals(query, weights.rarity, gathered, known.words, vectors)]
     graded = np.array([*(part[0] for part in parts), *(part.max(axis=0) for part in parts)], np.float32)
     by_length = [graded * np.float32(np.log1p(query.said) / 3), graded * np.float32(np.log(tools) / 8)]
-    looked_at = _look_at_tools(query, view, rows, parts[3 if len(parts) > 3 else 0][0])
+    looked_at = _compute_tool_features(query, view, rows, parts[3 if len(parts) > 3 else 0][0])
     values = np.concatenate([graded, *by_length, looked_at]).T
     return Table(rows, values, near, wish, query.said, tools)
 
 
-def _first_look(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray[np.intp]:
+def _preselect(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray[np.intp]:
     match, words, name = parts
     rough = 3 * match[0] + 5 * words[0] + 8 * meaning.max(axis=0) + name.max(axis=0)
     return np.sort(np.argpartition(rough, len(rough) - count)[len(rough) - count :])
 
 
-def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: Floats) -> Floats:
+def _compute_tool_features(query: Query, view: IndexView, rows: NDArray[np.intp], near: Floats) -> Floats:
     """Features of each tool: missing required values, whether its namespace is named or near, and its kind."""
     said = set(query.stems)
     entries = [view.entries[row] for row in rows.tolist()]
-    count = [sum(map(said.isdisjoint, entry.lacks)) for entry in entries]
+    count = [sum(map(said.isdisjoint, entry.required_stems)) for entry in entries]
     # Required parameters that the query neither names nor seems to have a value for, mapped to 0, 1/2, 2/3, 3/4, ...
     lacking = np.maximum(np.array(count, np.float32) - query.values, 0)
     spaces = [entry.tool.namespace for entry in entries]
@@ -219,7 +222,7 @@ def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: 
     kin: dict[str, list[float]] = {name: [] for name in homes}
     for name, value in zip(spaces, near.tolist(), strict=True):
         kin[name].append(value)
-    shared = {name: sum(sorted(values)[-_KIN:]) / _KIN for name, values in kin.items()}
+    shared = {name: sum(sorted(values)[-_NAMESPACE_BEST:]) / _NAMESPACE_BEST for name, values in kin.items()}
     kinds = (np.array(KINDS)[:, None] == np.array([entry.kind for entry in entries])).astype(np.float32)
     home, near_by = [named[name] for name in spaces], [shared[name] for name in spaces]
     found = [lacking / (1 + lacking), home, near_by, *(kinds * query.asks), *(kinds * (not query.asks))]
@@ -228,13 +231,13 @@ def _look_at_tools(query: Query, view: IndexView, rows: NDArray[np.intp], near: 
 
 _FEWEST, _FEWEST_WORDS = 3, 10
 """Minimum catalog size assumed, in hybrid and in lexical mode (where words are shared by chance)."""
-_ALL_OF_IT = 0.6
+_FITTING_SHARE = 0.6
 """Share of a request's words above which a tool fits it, regardless of the models."""
-_GOOD_ENOUGH = 1 / 3
+_FITTING_SCORE = 1 / 3
 """Score of the best hit above which the request is about some tool."""
 _FAR = 5.0
 """Gap assigned to a score without rivals, and the most that a gap counts."""
-RIVALS = 12
+MAX_RIVALS = 12
 """Number of candidates that a hit is compared with."""
 _ALIKE = 0.5
 """Candidates with scores this close to the best count as the same tool, not as rivals of each other."""
@@ -263,7 +266,7 @@ def collect_evidence(
     alike = int(np.count_nonzero(scores >= scores[0] - _ALIKE))
     rivals = scores[alike:]
     # Candidates that are alike count as one.
-    apart = np.concatenate([scores[:1], rivals])[:RIVALS]
+    apart = np.concatenate([scores[:1], rivals])[:MAX_RIVALS]
     count = min(k, len(order))
     half = table.names[: table.names.index("match_part")]
     own = {name: table.column(name)[order[:count]].astype(np.float64) for name in (*half, "lacking", "home")}
@@ -284,12 +287,12 @@ def collect_evidence(
     }
 
 
-def sum_up(found: Mapping[str, Any], weights: Mapping[str, float]) -> Any:
+def compute_logit(found: Mapping[str, Any], weights: Mapping[str, float]) -> Any:
     """The logit of a logistic model: weighted features plus the constant."""
     return sum(weights[name] * value for name, value in found.items()) + weights["constant"]
 
 
-def to_chance(logit: Any) -> Any:
+def to_probability(logit: Any) -> Any:
     """The probability of a logit."""
     return 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
 
@@ -318,9 +321,9 @@ def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
     """Rank the candidates; return the first `k`, and whether the request is about any of them."""
     if not len(table.rows):
         return Judgement(True, ())
-    about = sum_up(weigh_request(table), weights.about)
+    about = compute_logit(weigh_request(table), weights.about)
     order, scores = order_rows(table, weights.rank)
-    chances = to_chance(sum_up(collect_evidence(table, order, scores, k, about), weights.right))
+    chances = to_probability(compute_logit(collect_evidence(table, order, scores, k, about), weights.right))
     # Make scores monotonic in rank. Round first, so that shown scores and thresholds agree.
     chances = np.round(np.maximum.accumulate(chances[::-1])[::-1], 4)
     shown = {"words": "words_part", "name": "name_part", "meaning": "meaning_part"}
@@ -335,5 +338,5 @@ def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
         for row, chance, *values in zip(table.rows[first].tolist(), chances.tolist(), *reasons.values(), strict=True)
     ]
     # A good match overrides the model of typical requests: a yard may well have a tool that tells jokes.
-    served = hits[0].score >= _GOOD_ENOUGH or table.column("words").max() >= _ALL_OF_IT
-    return Judgement(bool(to_chance(about) < weights.foreign and not served), hits)
+    served = hits[0].score >= _FITTING_SCORE or table.column("words").max() >= _FITTING_SHARE
+    return Judgement(bool(to_probability(about) < weights.foreign and not served), hits)

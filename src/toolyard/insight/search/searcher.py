@@ -10,13 +10,30 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from toolyard.insight.cache import CacheOption, ItemCache, say_once
+from toolyard.insight.cache import CacheOption, ItemCache, warn_once
 from toolyard.insight.embeddings.choice import INSTALL, default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
-from toolyard.insight.embeddings.vectors import Background, told_embedder
-from toolyard.insight.search.candidates import IndexView, Known, Mask, Meaning, SearchEntry, Vocabulary, build_postings
-from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, is_stop, kind_of, read_query, required, stems
-from toolyard.insight.search.rank import MOST_HITS, JudgedRow, Judgement, judge_request, load_weights, table_of
+from toolyard.insight.embeddings.vectors import Background, configured_embedder
+from toolyard.insight.search.candidates import (
+    CatalogVectors,
+    IndexView,
+    Mask,
+    SearchEmbedder,
+    SearchEntry,
+    Vocabulary,
+    build_postings,
+)
+from toolyard.insight.search.query import (
+    MOST_QUERY,
+    Query,
+    QueryVectors,
+    find_kind,
+    is_stop_word,
+    read_query,
+    required,
+    stems,
+)
+from toolyard.insight.search.rank import MOST_HITS, JudgedRow, Judgement, build_table, judge_request, load_weights
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.hits import Hit, SearchResults
 from toolyard.model.names import nearest
@@ -27,17 +44,17 @@ from toolyard.registry.snapshot import Snapshot
 class ToolIndex:
     """The index of a registry: words immediately; vectors on demand, in the caller's thread or in the background."""
 
-    def __init__(self, meaning: Meaning | None) -> None:
+    def __init__(self, meaning: SearchEmbedder | None) -> None:
         self.meaning = meaning
-        self.broken = ""
+        self.failure = ""
         """Why the model could not be used; empty if it could."""
         self._lock = threading.Lock()
-        self._growing = threading.Lock()
+        self._embedding_lock = threading.Lock()
         self._vocabulary = Vocabulary()
         self._entries: dict[int, SearchEntry] = {}
         """By the tool's `id`, for the most recently indexed snapshot."""
         self._views: WeakKeyDictionary[Snapshot, IndexView] = WeakKeyDictionary()
-        self._known: WeakKeyDictionary[IndexView, Known] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[IndexView, CatalogVectors] = WeakKeyDictionary()
         self._worker: threading.Thread | None = None
 
     def view(self, snapshot: Snapshot) -> IndexView:
@@ -51,7 +68,7 @@ class ToolIndex:
                 found = self._views[snapshot] = self._make_view(snapshot)
             return found
 
-    def known(self, view: IndexView, *, wait: bool) -> Known | None:
+    def known(self, view: IndexView, *, wait: bool) -> CatalogVectors | None:
         """Return the vectors of all tools of a view; None if they are not ready or there is no embedder.
 
         With `wait` they are computed now; otherwise a background thread computes them for later searches.
@@ -67,15 +84,15 @@ class ToolIndex:
                 self._worker.start()
         return None
 
-    def give_up(self, error: ToolyardError) -> None:
+    def disable_model(self, error: ToolyardError) -> None:
         """Fall back to words after a failure of the model. A `ConfigError` is permanent; a server may recover."""
-        self.broken = str(error)
+        self.failure = str(error)
         if isinstance(error, ConfigError):
             self.meaning = None
-        say_once("search goes by words alone: %s", error)
+        warn_once("search goes by words alone: %s", error)
 
-    def _make_vectors(self, view: IndexView) -> Known | None:
-        with self._growing:
+    def _make_vectors(self, view: IndexView) -> CatalogVectors | None:
+        with self._embedding_lock:
             known = self._known.get(view)
             if known is not None or self.meaning is None:
                 return known
@@ -85,7 +102,7 @@ class ToolIndex:
             try:
                 made = self._known[view] = self.meaning.embed_catalog(view.tools, numbers, surfaces)
             except (ConfigError, EnrichmentError) as error:
-                self.give_up(error)
+                self.disable_model(error)
                 return None
             return made
 
@@ -94,9 +111,9 @@ class ToolIndex:
         for tool in snapshot.tools:
             entry = before.get(id(tool))
             if entry is None:
-                lacks = tuple(frozenset(words) for words in required(tool))
-                home = frozenset(word for word in stems(tool.namespace) if not is_stop(word))
-                entry = SearchEntry(tool, self._vocabulary.row(tool), lacks, home, kind_of(tool))
+                required_stems = tuple(frozenset(words) for words in required(tool))
+                home = frozenset(word for word in stems(tool.namespace) if not is_stop_word(word))
+                entry = SearchEntry(tool, self._vocabulary.row(tool), required_stems, home, find_kind(tool))
             self._entries[id(tool)] = entry
         entries = [self._entries[id(tool)] for tool in snapshot.tools]
         homes: dict[str, list[int]] = {}
@@ -122,12 +139,12 @@ def _index_lower_names(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
 
 
 _NAME_LIKE = re.compile(r"[^\s\"'`(),;?!]+")
-_TOLD = 10
+_MAX_LISTED = 10
 """Maximum number of namespaces listed when one is not found."""
-_BETWEEN = ("__", ".", "/", ":")
-_NAMED, _MENTIONED = 1.0, 0.99
-_WARMING = "vectors of the tools are being made; until then words alone are compared"
-_STRANGE = "words alone are compared: the model was not made for the script of this query"
+_SEPARATORS = ("__", ".", "/", ":")
+_NAME_SCORE, _MENTION_SCORE = 1.0, 0.99
+_VECTORS_PENDING = "vectors of the tools are being made; until then words alone are compared"
+_SCRIPT_UNKNOWN = "words alone are compared: the model was not made for the script of this query"
 
 
 class Searcher:
@@ -141,14 +158,14 @@ class Searcher:
         self._items = ItemCache(cache)
         self._own = lexical or embedder is not None
         self._embedder = None if lexical else embedder or default_embedder()
-        self._index = ToolIndex(None if self._embedder is None else Meaning(self._embedder, self._items))
+        self._index = ToolIndex(None if self._embedder is None else SearchEmbedder(self._embedder, self._items))
         self._chosen_lexical = lexical
 
     def _choose_index(self, snapshot: Snapshot) -> ToolIndex:
         """Return the index for the snapshot's model. Running searches keep the index they started with."""
-        told = None if self._own else told_embedder(snapshot)
-        if told is not None and told is not self._embedder:
-            self._embedder, self._index = told, ToolIndex(Meaning(told, self._items))
+        configured = None if self._own else configured_embedder(snapshot)
+        if configured is not None and configured is not self._embedder:
+            self._embedder, self._index = configured, ToolIndex(SearchEmbedder(configured, self._items))
         return self._index
 
     def search(
@@ -176,7 +193,7 @@ class Searcher:
         if not query.strip() or (mask is not None and not mask.any()):
             # Nothing to search for, so do not compute vectors either.
             lexical = index.meaning is None
-            note = _nobody_there(view, namespace) or self._explain_mode(index, lexical)
+            note = _explain_empty_namespace(view, namespace) or self._explain_mode(index, lexical)
             return SearchResults(mode="lexical" if lexical else "hybrid", note=note)
         known = index.known(view, wait=wait)
         note = self._explain_mode(index, known is None)
@@ -188,7 +205,7 @@ class Searcher:
         k = min(k, MOST_HITS)
         hits = _named_hits(snapshot, named)
         if read.said or threshold is not None:
-            table = table_of(read, view, known, vectors, mask, k)
+            table = build_table(read, view, known, vectors, mask, k)
             found = judge_request(table, load_weights()[results.mode], k)
             # Named tools come first, so no other hit may have a higher score.
             most = hits[-1].score if hits else 1.0
@@ -200,25 +217,30 @@ class Searcher:
         results.extend(hits[:k])
         return results
 
-    def _embed_query(self, index: ToolIndex, query: Query, known: Known, results: SearchResults) -> QueryVectors | None:
+    def _embed_query(
+        self, index: ToolIndex, query: Query, known: CatalogVectors, results: SearchResults
+    ) -> QueryVectors | None:
         """Compute the vectors of a query; None, with a note in `results`, if that is not possible."""
         meaning = index.meaning
         try:
             if meaning is not None and meaning.understands(query):
                 return meaning.of_query(query, known)
-            results.mode, results.note = "lexical", self._explain_mode(index, True) if meaning is None else _STRANGE
+            results.mode, results.note = (
+                "lexical",
+                self._explain_mode(index, True) if meaning is None else _SCRIPT_UNKNOWN,
+            )
         except (ConfigError, EnrichmentError) as error:
-            index.give_up(error)
+            index.disable_model(error)
             results.mode, results.note = "lexical", self._explain_mode(index, True)
         return None
 
     def _explain_mode(self, index: ToolIndex, lexical: bool) -> str:
         if not lexical or self._chosen_lexical:
             return ""
-        if index.broken:
-            return f"words alone are compared: {index.broken}"
+        if index.failure:
+            return f"words alone are compared: {index.failure}"
         if index.meaning is not None:
-            return _WARMING
+            return _VECTORS_PENDING
         return f"words alone are compared, because {', '.join(missing_parts())} is not installed: run `{INSTALL}`"
 
 
@@ -253,14 +275,14 @@ def _mask_rows(
     return mask
 
 
-def _nobody_there(view: IndexView, namespace: str | Collection[str] | None) -> str:
+def _explain_empty_namespace(view: IndexView, namespace: str | Collection[str] | None) -> str:
     """The note for a namespace without tools; empty if every namespace has some."""
     there = view.homes.keys()
     unknown = sorted(_as_set(namespace or ()) - there)
     if not unknown:
         return ""
     near = nearest(unknown[0], there)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(there)[:_TOLD]) or 'none'}"
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(there)[:_MAX_LISTED]) or 'none'}"
     return f"no tool is in the namespace {unknown[0]!r}; {hint}"
 
 
@@ -277,20 +299,20 @@ def _find_named(view: IndexView, snapshot: Snapshot, query: str, mask: Mask | No
     text = query[:MOST_QUERY].strip()
     whole = _resolve_name(view, text.lower())
     # Exact case first: `Now` and `now` may be different tools.
-    for place in sorted(whole, key=lambda place: (not _is_spelt(snapshot.tools[place], text), place)):
-        found[place] = _NAMED
+    for place in sorted(whole, key=lambda place: (not _has_exact_name(snapshot.tools[place], text), place)):
+        found[place] = _NAME_SCORE
     for word in _NAME_LIKE.findall(text) if not whole else ():
         spelt = word.rstrip(".:")
         if _is_identifier(spelt):
             for place in _resolve_name(view, spelt.lower()):
-                found.setdefault(place, _MENTIONED)
+                found.setdefault(place, _MENTION_SCORE)
     return {place: score for place, score in found.items() if mask is None or mask[place]}
 
 
 def _resolve_name(view: IndexView, name: str) -> tuple[int, ...]:
     """Indexes of the tools of a name: bare, or qualified with `::`, `__`, `.`, `/` or `:`."""
     found = view.lower.get(name, ())
-    for sign in _BETWEEN if not found else ():
+    for sign in _SEPARATORS if not found else ():
         at = name.find(sign)
         while at > 0 and not found:
             found = view.lower.get(f"{name[:at]}::{name[at + len(sign) :]}", ())
@@ -303,7 +325,7 @@ def _is_identifier(word: str) -> bool:
     return len(word) > 2 and (any(sign in word for sign in "_.:/") or not (word.islower() or word[1:].islower()))
 
 
-def _is_spelt(tool: Tool, text: str) -> bool:
+def _has_exact_name(tool: Tool, text: str) -> bool:
     return text in (tool.name, tool.qualified_name, *tool.aliases)
 
 
