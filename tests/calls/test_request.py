@@ -11,18 +11,18 @@ from toolyard.model.errors import StaleDefinition
 class Only:
     """Sees some namespaces, and may use them in some modes."""
 
-    sees_all = False
+    can_list_all = False
 
     def __init__(self, seen, modes=("execute", "simulate")):
         self.seen = seen
         self.modes = modes
 
-    def sees(self, tool):
+    def can_see(self, tool):
         return tool.namespace in self.seen
 
-    lists = sees
+    can_list = can_see
 
-    def may(self, mode, tool):
+    def can_call(self, mode, tool):
         return mode in self.modes
 
 

@@ -45,7 +45,7 @@ def test_a_key_is_made_and_its_token_works(capsys, ring):
     ring.load()
     principal = ring.find(made["token"])
     assert (principal.key_id, principal.name) == (made["id"], "reports")
-    assert principal.scopes.texts() == made["scopes"] == ["hr:list,execute", "weather*:list"]
+    assert principal.scopes.to_texts() == made["scopes"] == ["hr:list,execute", "weather*:list"]
     assert made["expires"] is None
 
 

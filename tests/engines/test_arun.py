@@ -51,14 +51,14 @@ def told(ctx: ToolContext) -> dict:
 class Nothing:
     """A scope without anything in it."""
 
-    sees_all = False
+    can_list_all = False
 
-    def sees(self, tool):
+    def can_see(self, tool):
         return False
 
-    lists = sees
+    can_list = can_see
 
-    def may(self, mode, tool):
+    def can_call(self, mode, tool):
         return False
 
 

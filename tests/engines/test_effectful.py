@@ -27,17 +27,17 @@ SIMULATED = {"simulated_by": "schema simulator"}
 class Dreamer:
     """May simulate everything and execute nothing, or only what is in some namespaces."""
 
-    sees_all = True
+    can_list_all = True
 
     def __init__(self, *namespaces):
         self.namespaces = namespaces
 
-    def sees(self, tool):
+    def can_see(self, tool):
         return True
 
-    lists = sees
+    can_list = can_see
 
-    def may(self, mode, tool):
+    def can_call(self, mode, tool):
         return mode == "simulate" or tool.namespace in self.namespaces
 
 

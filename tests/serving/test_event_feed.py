@@ -36,7 +36,7 @@ class Reader:
         self.read = []
 
     def look(self):
-        if self.place is None or not self.feed.is_at_hand(self.place):
+        if self.place is None or not self.feed.is_available(self.place):
             self.place = self.feed.newest
             self.read.append("missed")
             self.last = self.feed.write_id(self.place)

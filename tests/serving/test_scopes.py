@@ -21,7 +21,7 @@ def test_scopes_are_read_as_people_write_them(text, allowed, denied):
     scopes = read_scopes([text])
     assert all(scopes.allows(*pair) for pair in allowed)
     assert not any(scopes.allows(*pair) for pair in denied)
-    assert read_scopes(scopes.texts()) == scopes
+    assert read_scopes(scopes.to_texts()) == scopes
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_scopes_that_cannot_be_read_are_told_what_was_meant(text, reason):
 )
 def test_scopes_survive_being_written_down(grants):
     scopes = Scopes(tuple(grants))
-    assert read_scopes(scopes.texts()) == scopes
+    assert read_scopes(scopes.to_texts()) == scopes

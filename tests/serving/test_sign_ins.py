@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import NOBODY
-from toolyard.serving.keys import LASTS, KeyRing
+from toolyard.serving.keys import SIGN_IN_SECONDS, KeyRing
 from toolyard.serving.scopes import read_scopes
 from toolyard.serving.sign_ins import SignIns
 from toolyard.sessions.records import MemoryRecords, open_records
@@ -53,21 +53,21 @@ class Ring:
 def test_a_sign_in_lasts_twelve_hours():
     ring = Ring()
     key, note = ring.signed()
-    ring.now = 1000 + LASTS - 0.1
-    assert ring.keys.find_signed(note).key_id == key.id
-    ring.now = 1000 + LASTS
+    ring.now = 1000 + SIGN_IN_SECONDS - 0.1
+    assert ring.keys.find_by_sign_in(note).key_id == key.id
+    ring.now = 1000 + SIGN_IN_SECONDS
     with pytest.raises(HttpFault, match="ended") as refused:
-        ring.keys.find_signed(note)
+        ring.keys.find_by_sign_in(note)
     assert (refused.value.status, refused.value.code) == (401, "auth.invalid")
 
 
 def test_a_sign_in_does_not_outlast_its_key():
     ring = Ring()
     _, note = ring.signed(expires=2000.0)
-    assert ring.keys.find_signed(note)
+    assert ring.keys.find_by_sign_in(note)
     ring.now = 2000.0
     with pytest.raises(HttpFault, match="expired"):
-        ring.keys.find_signed(note)
+        ring.keys.find_by_sign_in(note)
 
 
 def test_nobody_is_believed_while_the_store_does_not_answer():
@@ -77,14 +77,14 @@ def test_nobody_is_believed_while_the_store_does_not_answer():
     note = keys.sign(keys.find(token))
     seen[0] = 60.0
     with pytest.raises(HttpFault) as refused:
-        keys.find_signed(note)
+        keys.find_by_sign_in(note)
     assert refused.value.status == 503
 
 
 def test_without_a_key_or_a_note_there_is_no_sign_in():
     ring = Ring()
     with pytest.raises(HttpFault) as refused:
-        ring.keys.find_signed(None)
+        ring.keys.find_by_sign_in(None)
     assert refused.value.code == "auth.missing"
     with pytest.raises(ValueError, match="key"):
         ring.keys.sign(NOBODY)

@@ -35,16 +35,16 @@ class Scope(Protocol):
     """The part of a registry that a caller may see and call."""
 
     @property
-    def sees_all(self) -> bool:
+    def can_list_all(self) -> bool:
         """True if no tool is hidden from the caller, so that hints may name any."""
 
-    def sees(self, tool: Tool) -> bool:
+    def can_see(self, tool: Tool) -> bool:
         """False if the tool must appear not to exist."""
 
-    def lists(self, tool: Tool) -> bool:
+    def can_list(self, tool: Tool) -> bool:
         """True if the caller's catalog lists the tool, so that hints may name it."""
 
-    def may(self, mode: Mode, tool: Tool) -> bool:
+    def can_call(self, mode: Mode, tool: Tool) -> bool:
         """True if the caller may call the tool in this mode."""
 
 
@@ -91,12 +91,12 @@ class CallRequest(Conditions, frozen=True, kw_only=True):  # type: ignore[misc] 
 
 def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, on_loop: bool = False) -> Bound:
     """`bind` without revealing tools that the scope hides; raises `Denied` if the caller may not call the tool."""
-    everything = scope.sees_all
+    everything = scope.can_list_all
     candidates = find_overloads(
-        snapshot, call.name, sees=None if everything else scope.sees, hints=everything or scope.lists
+        snapshot, call.name, sees=None if everything else scope.can_see, hints=everything or scope.can_list
     )
     bound = bind(snapshot, call, candidates, on_loop)
-    if not scope.may(mode, bound.tool):
+    if not scope.can_call(mode, bound.tool):
         name, scope_needed = bound.tool.qualified_name, f"{bound.tool.namespace}:{mode}"
         raise Denied(f"this key may not {mode} {name}", hint=f"ask for a key with the scope {scope_needed}")
     return bound
@@ -130,7 +130,7 @@ def may_execute_all(snapshot: Snapshot, request: CallRequest) -> bool:
     if scope is None:
         return True
     found = [snapshot.names.get(call.name, ()) for call in request.calls]
-    return all(found) and all(scope.may("execute", prepared.tool) for tools in found for prepared in tools)
+    return all(found) and all(scope.can_call("execute", prepared.tool) for tools in found for prepared in tools)
 
 
 def check_known(tool: Tool, definitions: frozenset[str]) -> None:

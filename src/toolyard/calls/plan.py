@@ -96,7 +96,7 @@ class ScopedPlans:
         self._scope = scope
 
     def _plans_for(self, prepared: PreparedTool) -> CallPlans:
-        return self._plans if self._scope.may("execute", prepared.tool) else self._plans.restricted
+        return self._plans if self._scope.can_call("execute", prepared.tool) else self._plans.restricted
 
     def get(self, prepared: PreparedTool) -> CallPlan | None:
         """The plan of a tool; None before its first call."""

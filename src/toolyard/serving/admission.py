@@ -28,7 +28,7 @@ _BYTES = 16 * 1024
 """Body bytes that count as one more request against the rate limit."""
 
 
-class KeyUse:
+class Tenant:
     """The running and queued requests of one principal, with its rate limiter."""
 
     __slots__ = ("bucket", "concurrency", "limits", "queue", "running")
@@ -71,10 +71,10 @@ class Admission:
         self._burst = burst
         self._concurrency = max_running if concurrency is None else concurrency
         self._clock = clock
-        self._tenants: dict[str | None, KeyUse] = {}
-        self._ring: dict[KeyUse, None] = {}
+        self._tenants: dict[str | None, Tenant] = {}
+        self._ring: dict[Tenant, None] = {}
         """Principals with queued requests and concurrency to spare, in the order in which they get the next places."""
-        self._crowd: set[KeyUse] = set()
+        self._queued: set[Tenant] = set()
         """Principals with queued requests."""
 
     def check_rate(self, principal: Principal) -> None:
@@ -85,10 +85,10 @@ class Admission:
             if pause:
                 raise _make_rate_limited(pause)
 
-    def _find_tenant(self, principal: Principal) -> KeyUse:
+    def _find_tenant(self, principal: Principal) -> Tenant:
         tenant = self._tenants.get(principal.key_id)
         # The limits of a key may change while it is in use; `limits` is then a different object.
-        return tenant if tenant is not None and tenant.limits is principal.limits else self._known(principal)
+        return tenant if tenant is not None and tenant.limits is principal.limits else self._update_tenant(principal)
 
     def charge(self, principal: Principal, size: int) -> None:
         """Charge the principal's rate for the size of a body: reading a large one delays all other requests."""
@@ -114,9 +114,9 @@ class Admission:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         tenant.queue.append(turn)
         self.waiting += 1
-        self._crowd.add(tenant)
-        self._list(tenant)
-        self._hand_out()
+        self._queued.add(tenant)
+        self._enlist(tenant)
+        self._hand_out_places()
         try:
             await turn
         except asyncio.CancelledError:
@@ -132,7 +132,7 @@ class Admission:
         tenant = self._tenants[principal.key_id]
         self.running -= 1
         tenant.running -= 1
-        self._offer(tenant)
+        self._offer_places(tenant)
 
     def leave_later(self, principal: Principal, abandoned: Iterable[Future[Any]]) -> None:
         """Give the place back for a request that was answered at its deadline while its work (`abandoned`) still runs.
@@ -148,7 +148,7 @@ class Admission:
         loop = asyncio.get_running_loop()
         if self.aside < self.max_running:
             self._step_aside(principal)
-            over_at_last = self._aside_over
+            over_at_last = self._leave_aside
         else:
             over_at_last = self.leave
 
@@ -170,35 +170,35 @@ class Admission:
         self.running -= 1
         if principal.key_id is None:
             tenant.running -= 1
-        self._offer(tenant)
+        self._offer_places(tenant)
 
-    def _aside_over(self, principal: Principal) -> None:
+    def _leave_aside(self, principal: Principal) -> None:
         self.aside -= 1
         if principal.key_id is not None:
             tenant = self._tenants[principal.key_id]
             tenant.running -= 1
-            self._offer(tenant)
+            self._offer_places(tenant)
 
-    def _withdraw(self, tenant: KeyUse, turn: asyncio.Future[None]) -> None:
-        # It may have been removed already: `_hand_out` drops cancelled ones.
+    def _withdraw(self, tenant: Tenant, turn: asyncio.Future[None]) -> None:
+        # It may have been removed already: `_hand_out_places` drops cancelled ones.
         if turn in tenant.queue:
             tenant.queue.remove(turn)
             self.waiting -= 1
             if not tenant.queue:
-                self._crowd.discard(tenant)
+                self._queued.discard(tenant)
                 self._ring.pop(tenant, None)
 
-    def _offer(self, tenant: KeyUse) -> None:
+    def _offer_places(self, tenant: Tenant) -> None:
         """Hand out places after one became free or the principal may hold another."""
         if self.waiting:
-            self._list(tenant)
-            self._hand_out()
+            self._enlist(tenant)
+            self._hand_out_places()
 
-    def _list(self, tenant: KeyUse) -> None:
+    def _enlist(self, tenant: Tenant) -> None:
         if tenant.queue and tenant.running < tenant.concurrency:
             self._ring.setdefault(tenant)
 
-    def _hand_out(self) -> None:
+    def _hand_out_places(self) -> None:
         ring = self._ring
         while ring and self.running < self.max_running:
             tenant = next(iter(ring))
@@ -211,17 +211,17 @@ class Admission:
                     tenant.running += 1
                     turn.set_result(None)
                     break
-            self._list(tenant)
+            self._enlist(tenant)
             if not tenant.queue:
-                self._crowd.discard(tenant)
+                self._queued.discard(tenant)
 
-    def _make_room(self, tenant: KeyUse) -> None:
+    def _make_room(self, tenant: Tenant) -> None:
         """Drop the newest request of the principal with the longest queue; raise if that is this principal."""
         mine = len(tenant.queue) + 1
         # Fast path for a flood: a principal that has most of the queue is refused without comparing all the others.
         if self.waiting - len(tenant.queue) <= mine:
             raise _make_overloaded()
-        largest = max(self._crowd, key=lambda other: len(other.queue))
+        largest = max(self._queued, key=lambda other: len(other.queue))
         if len(largest.queue) <= mine:
             raise _make_overloaded()
         turn = largest.queue.pop()
@@ -229,10 +229,10 @@ class Admission:
         if not turn.done():
             turn.set_exception(_make_overloaded())
 
-    def _known(self, principal: Principal) -> KeyUse:
+    def _update_tenant(self, principal: Principal) -> Tenant:
         tenant = self._tenants.get(principal.key_id)
         if tenant is None:
-            tenant = self._tenants[principal.key_id] = KeyUse()
+            tenant = self._tenants[principal.key_id] = Tenant()
         limits = tenant.limits = principal.limits
         if principal.key_id is None:
             tenant.concurrency = self.max_running

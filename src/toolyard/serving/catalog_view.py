@@ -47,8 +47,8 @@ class Visibility:
         """Return a predicate that is true for visible tools; None if all are visible."""
         policy, keys = self._policy, principal.policy_keys
         if policy is None:
-            return None if principal.sees_all else principal.lists
-        return lambda tool: principal.lists(tool) and not policy.always_denies(tool, keys)
+            return None if principal.can_list_all else principal.can_list
+        return lambda tool: principal.can_list(tool) and not policy.always_denies(tool, keys)
 
     def is_held(self, principal: Principal, tool: Tool) -> bool:
         """True if the principal's calls of the tool need approval, at least in some sessions."""
@@ -186,7 +186,7 @@ class CatalogView:
             )
         spelt = dict.fromkeys(names.spell_name(tool.qualified_name) for tool in tools)
         near = [f"{TOOL_ID}{known}" if by_id else known for known in closest(bare, spelt)]
-        hint = hint_missing(names.snapshot if principal.sees_all else None, bare, near)
+        hint = hint_missing(names.snapshot if principal.can_list_all else None, bare, near)
         is_id = not by_id and any(names.tool_id(tool.qualified_name) == name for tool in tools)
         where = f"; it is a tool_id, and {ARP_PLACE}" if is_id else ""
         details = {"candidates": near} if near else {}

@@ -23,7 +23,7 @@ from toolyard.serving.streams import write_event
 _EXPIRY_LOOK = 60.0
 _CHUNK = 200
 """The most events written to a reader at once."""
-_TURNED = {"ok": "source.recovered", "stale": "source.died", "failed": "source.died"}
+_STATE_EVENTS = {"ok": "source.recovered", "stale": "source.died", "failed": "source.died"}
 
 
 class EventFeed:
@@ -48,18 +48,18 @@ class EventFeed:
         self._next_expiry = 0.0
         """When to check for expired approvals, by the monotonic clock."""
         self._filling = asyncio.Lock()
-        engine.approvals.listeners.append(self._tell_approval)
+        engine.approvals.listeners.append(self._record_approval)
 
     async def poll(self) -> None:
         """Record changed sources and expired approvals as events, and read new events from the journal."""
-        self._notice_sources()
+        self._record_source_changes()
         await self._settle_approvals()
         await self._fill_list()
 
     async def _settle_approvals(self) -> None:
         now = time.monotonic()
         if now >= self._next_expiry:
-            # Set first: `_tell_approval` may bring it forward for a call that is held in the meantime.
+            # Set first: `_record_approval` may bring it forward for a call that is held in the meantime.
             self._next_expiry = now + _EXPIRY_LOOK
             seconds = await self._sessions.in_thread(self._approvals.settle_expired)
             self._next_expiry = min(self._next_expiry, time.monotonic() + seconds)
@@ -104,9 +104,9 @@ class EventFeed:
         epoch, _, number = event_id.partition("-")
         if epoch != self.journal.epoch or not (number.isascii() and number.isdigit() and len(number) < 20):
             return None
-        return int(number) if self.is_at_hand(int(number)) else None
+        return int(number) if self.is_available(int(number)) else None
 
-    def is_at_hand(self, place: int) -> bool:
+    def is_available(self, place: int) -> bool:
         """False if the event after that place is no longer in the list, or the place is in the future."""
         return self._floor <= place <= self.newest
 
@@ -155,7 +155,7 @@ class EventFeed:
         self._chunks = {}
         self.wake()
 
-    def _notice_sources(self) -> None:
+    def _record_source_changes(self) -> None:
         snapshot = self._registry.snapshot
         if snapshot is self._snapshot:
             return
@@ -165,11 +165,11 @@ class EventFeed:
             known = before.get(name)
             if not begun or known == source:
                 continue
-            kind = "source.changed" if known is None or known.state == source.state else _TURNED[source.state]
+            kind = "source.changed" if known is None or known.state == source.state else _STATE_EVENTS[source.state]
             # The reason is in the report, which only admins may read.
             self.journal.tell(kind, "", "", {"source": name, "state": source.state, "loaded": source.loaded})
 
-    def _tell_approval(self, approval: Approval) -> None:
+    def _record_approval(self, approval: Approval) -> None:
         owner, namespace = approval.owner, approval.tool.partition(TOOL_NAMESPACE_SEP)[0]
         about = {"id": approval.id, "state": approval.state, "tool": approval.tool}
         about |= {"session_id": approval.session_id, "key": owner}
@@ -181,6 +181,6 @@ class EventFeed:
 def sees_event(principal: Principal, event: Event) -> bool:
     """True for admins, for the owner of the event, and, for approval events, for approvers of the namespace."""
     scopes = principal.scopes
-    if scopes.everywhere("admin") or (event.owner and event.owner == principal.owner):
+    if scopes.allows_everywhere("admin") or (event.owner and event.owner == principal.owner):
         return True
     return event.kind.startswith("approval.") and scopes.allows("approve", event.namespace)

@@ -35,9 +35,9 @@ class Principal(msgspec.Struct, frozen=True):
     limits: KeyLimits = KeyLimits()
 
     @property
-    def sees_all(self) -> bool:
+    def can_list_all(self) -> bool:
         """True if it may list every namespace."""
-        return self.scopes.everywhere("list")
+        return self.scopes.allows_everywhere("list")
 
     @property
     def owner(self) -> str | None:
@@ -49,15 +49,15 @@ class Principal(msgspec.Struct, frozen=True):
         """The id and name of the key, to be matched with `keys` of policy rules."""
         return () if self.key_id is None else (self.key_id, self.name)
 
-    def lists(self, tool: Tool) -> bool:
+    def can_list(self, tool: Tool) -> bool:
         """True if listings show it the tool."""
         return self.scopes.allows("list", tool.namespace)
 
-    def sees(self, tool: Tool) -> bool:
+    def can_see(self, tool: Tool) -> bool:
         """True if it may list, simulate or execute the tool."""
-        return self.lists(tool) or self.may("simulate", tool)
+        return self.can_list(tool) or self.can_call("simulate", tool)
 
-    def may(self, mode: Mode, tool: Tool) -> bool:
+    def can_call(self, mode: Mode, tool: Tool) -> bool:
         """True if it may call the tool; one that may execute may also simulate."""
         return self.scopes.allows(mode, tool.namespace) or self.scopes.allows("execute", tool.namespace)
 

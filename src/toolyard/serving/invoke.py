@@ -60,7 +60,7 @@ class Invoker:
         found = names.read_call(call)
         if principal is NOBODY or found.name == call.name:
             return found
-        return found if principal.sees(names.snapshot.names[found.name][0].tool) else call
+        return found if principal.can_see(names.snapshot.names[found.name][0].tool) else call
 
     async def run_calls(
         self,

@@ -29,7 +29,7 @@ POLL = 0.2
 """Seconds between polls of the store, and so the delay with which other processes see a new or a revoked key."""
 PATIENCE = 5.0
 """Seconds without a successful poll after which no key is accepted."""
-LASTS = 12 * 3600
+SIGN_IN_SECONDS = 12 * 3600
 """Lifetime of a sign-in in seconds."""
 
 _KIND = "key"
@@ -104,7 +104,7 @@ class KeyRing:
                 id="".join(secrets.choice(_ALPHABET) for _ in range(_ID)),
                 name=name,
                 digest=_digest(secret),
-                scopes=tuple(scopes.texts()),
+                scopes=tuple(scopes.to_texts()),
                 created=self._clock(),
                 expires=expires,
                 limits=limits or KeyLimits(),
@@ -121,9 +121,9 @@ class KeyRing:
 
     def usable(self) -> int:
         """Return the number of keys that are accepted now, as of the last poll."""
-        return sum(map(self.lets_in, self._keys))
+        return sum(map(self.is_usable, self._keys))
 
-    def lets_in(self, key_id: str) -> bool:
+    def is_usable(self, key_id: str) -> bool:
         """Return whether the key is accepted now, as of the last poll."""
         found = self._keys.get(key_id)
         return found is not None and found[0].state(self._clock()) == "usable"
@@ -148,37 +148,37 @@ class KeyRing:
             raise HttpFault(
                 401, "auth.missing", "an API key is needed: send Authorization: Bearer ty_...", headers=(_CHALLENGE,)
             )
-        self._check_sight()
+        self._check_freshness()
         found = self._keys.get(token[3 : 3 + _ID])
         # Always compared, so that the time taken does not reveal which ids exist.
         same = hmac.compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
         if found is None or not same or len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
             _refuse("no such API key")
-        return self._usable(found)
+        return self._require_usable(found)
 
     def sign(self, principal: Principal) -> str:
-        """Return a sign-in note, valid for `LASTS` seconds, so that a browser need not store the key."""
+        """Return a sign-in note, valid for `SIGN_IN_SECONDS` seconds, so that a browser need not store the key."""
         if principal.key_id is None:
             raise ValueError("only the holder of a key signs in")
-        return self.notes().sign(principal.key_id, int(self._clock()) + LASTS)
+        return self.notes().sign(principal.key_id, int(self._clock()) + SIGN_IN_SECONDS)
 
-    def find_signed(self, note: str | None) -> Principal:
+    def find_by_sign_in(self, note: str | None) -> Principal:
         """Return the principal of a sign-in note, or raise as `find` does. Revoking a key ends its sign-ins."""
         if note is None:
             raise HttpFault(401, "auth.missing", "sign in with an API key first", headers=(_CHALLENGE,))
-        self._check_sight()
+        self._check_freshness()
         read = self.notes().read(note)
         found = None if read is None else self._keys.get(read[0])
         if read is None or found is None or self._clock() >= read[1]:
             _refuse("this sign-in has ended; sign in again")
-        return self._usable(found)
+        return self._require_usable(found)
 
-    def _check_sight(self) -> None:
+    def _check_freshness(self) -> None:
         if self._monotonic() - self._seen > PATIENCE:
             message = "API keys cannot be checked now, because their store does not answer; try again"
             raise HttpFault(503, "auth.unavailable", message, retry_after=1)
 
-    def _usable(self, found: tuple[ApiKey, Principal]) -> Principal:
+    def _require_usable(self, found: tuple[ApiKey, Principal]) -> Principal:
         key, principal = found
         state = key.state(self._clock())
         if state != "usable":

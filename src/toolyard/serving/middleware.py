@@ -369,7 +369,7 @@ class OperationGate:
                 raise HttpFault(403, "request.origin_not_allowed", "a form is taken only from a page of this server")
             if operation.access == "page" and keys.required:
                 token = _find_token(headers)
-                return keys.find_signed(self._cookie_of(scope)) if token is None else keys.find(token)
+                return keys.find_by_sign_in(self._cookie_of(scope)) if token is None else keys.find(token)
             return NOBODY
         if not keys.required or operation.access == "open":
             return NOBODY

@@ -26,7 +26,7 @@ BODY, BODY_HELD, MAX_DEPTH = "toolyard.body", "toolyard.body_held", "toolyard.ma
 maximum depth of its JSON."""
 
 _JSON = b"application/json"
-_larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_parse_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 async def read_body(
@@ -43,12 +43,12 @@ async def read_body(
         raise ClientDisconnect
     body: bytes = message.get("body", b"")
     if message.get("more_body", False) or len(body) > min(LARGE_BODY, max_bytes):
-        body = await _read_on(request, body, message.get("more_body", False), max_bytes, max_values, budget)
+        body = await _read_rest(request, body, message.get("more_body", False), max_bytes, max_values, budget)
     request.scope[BODY] = body
     return body
 
 
-async def _read_on(
+async def _read_rest(
     request: Request, chunk: bytes, more: bool, max_bytes: int, max_values: int | None, budget: BodyBudget
 ) -> bytes:
     counter = None if max_values is None else JsonValueCounter(max_values)
@@ -78,7 +78,7 @@ async def read_json(request: Request, shape: type[T]) -> tuple[T, Any]:
     if len(request.scope[BODY]) <= LARGE_BODY:
         return _parse_body(request, shape)
     # Large bodies are parsed in a thread, one at a time, so that other requests are served meanwhile.
-    async with _larges.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    async with _parse_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         return await asyncio.to_thread(_parse_body, request, shape)
 
 

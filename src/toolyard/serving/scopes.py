@@ -40,11 +40,11 @@ class Scopes(msgspec.Struct, frozen=True, cache_hash=True):
         """True if there is a namespace for which some grant has the verb."""
         return any(verb in grant.verbs for grant in self.grants)
 
-    def everywhere(self, verb: Verb) -> bool:
+    def allows_everywhere(self, verb: Verb) -> bool:
         """True if one grant has the verb for every namespace."""
         return any(verb in grant.verbs and grant.namespaces == "*" for grant in self.grants)
 
-    def texts(self) -> list[str]:
+    def to_texts(self) -> list[str]:
         """Return the text forms, which `read_scopes` parses."""
         return [str(grant) for grant in self.grants]
 

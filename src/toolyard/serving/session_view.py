@@ -35,13 +35,13 @@ async def describe_session(sessions: Sessions, owner: str | None, session_id: st
             "entries": len(session.history),
             "state_hash": digest,
             # The time in the store, as in listings, so that all processes agree.
-            "used": show_time(sessions, session.told if session.durable else session.used),
+            "used": format_time(sessions, session.told if session.durable else session.used),
         }
 
     return await sessions.off_loop(read)
 
 
-def show_time(sessions: Sessions, seconds: float) -> str:
+def format_time(sessions: Sessions, seconds: float) -> str:
     """Return a session's time as ISO 8601 text."""
     return sessions.date_of(seconds).isoformat(timespec="milliseconds")
 
@@ -101,12 +101,12 @@ class SessionQuota:
             yield
 
 
-def may_begin(principal: Principal) -> bool:
+def can_open_session(principal: Principal) -> bool:
     """True for a key that may execute or simulate calls somewhere, and so can use a session."""
     return any(principal.scopes.allows_somewhere(verb) for verb in ("execute", "simulate"))
 
 
-def check_may_begin(principal: Principal) -> None:
+def check_may_open_session(principal: Principal) -> None:
     """Raise 403 for a key that may neither execute nor simulate calls anywhere."""
-    if not may_begin(principal):
+    if not can_open_session(principal):
         raise HttpFault(403, "auth.forbidden", "this key has no scope with the verb execute or simulate")

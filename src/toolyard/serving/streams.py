@@ -17,10 +17,10 @@ from toolyard.serving.http_fault import make_overloaded
 
 RETRY_MS = 1000
 """Milliseconds after which a client should reconnect when a stream breaks."""
-BEAT = 15.0
+HEARTBEAT_SECONDS = 15.0
 """Seconds of silence after which a comment is sent, to keep proxies from closing the connection."""
 
-HEAD = (
+STREAM_HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store, no-transform"),
     # Keeps nginx from buffering events.
@@ -99,7 +99,7 @@ class Subscribers:
         for subscriber in list(self._open):
             subscriber.end()
 
-    def keep_only(self, stays: Callable[[str], bool]) -> None:
+    def end_unless(self, stays: Callable[[str], bool]) -> None:
         """End the streams of owners for which `stays` is false."""
         for subscriber in [one for one in self._open if not stays(one.owner)]:
             subscriber.end()
@@ -114,5 +114,5 @@ class Subscribers:
         oldest.end()
 
 
-def nothing() -> None:
-    """Do nothing: for the callbacks of a subscriber that need no action."""
+def no_op() -> None:
+    """For the callbacks of a subscriber that need no action."""

@@ -156,7 +156,7 @@ class Keys:
     def sign(self, principal):
         return f"{principal.key_id}.note"
 
-    def find_signed(self, note):
+    def find_by_sign_in(self, note):
         for token in (TOKEN, LOOKING):
             if note == self.sign(self.find(token)):
                 return self.find(token)

@@ -19,7 +19,13 @@ from toolyard.serving.query import query_int, query_str, read_count
 from toolyard.serving.routes.calls import CallRoutes
 from toolyard.serving.routing import caller_of, path_value
 from toolyard.serving.service import Service
-from toolyard.serving.session_view import check_may_begin, find_parents, list_sessions, may_begin, show_time
+from toolyard.serving.session_view import (
+    can_open_session,
+    check_may_open_session,
+    find_parents,
+    format_time,
+    list_sessions,
+)
 from toolyard.sessions.world_diff import hash_world, plain_world
 
 Row = dict[str, Any]
@@ -68,7 +74,7 @@ async def show_sessions(service: Service, request: Request) -> Row:
     owner = principal.owner or ""
     found, parents = await sessions.off_loop(lambda: (list_sessions(sessions, owner), find_parents(sessions, owner)))
     rows: list[Row] = [
-        {"session_id": name, "entries": count, "used": show_time(sessions, used), "fork_of": parents.get(name)}
+        {"session_id": name, "entries": count, "used": format_time(sessions, used), "fork_of": parents.get(name)}
         for name, count, used in found
     ]
     pages = max(1, -(-len(rows) // _SESSIONS))
@@ -79,7 +85,7 @@ async def show_sessions(service: Service, request: Request) -> Row:
         "total": len(rows),
         "page": page,
         "pages": pages,
-        "may_begin": may_begin(principal),
+        "can_open_session": can_open_session(principal),
     }
 
 
@@ -125,7 +131,7 @@ async def show_session(service: Service, request: Request) -> Row:
             "at": at,
             "world": plain_world(world),
             "world_hash": hash_world(world),
-            "may_begin": may_begin(principal),
+            "can_open_session": can_open_session(principal),
         }
 
     return await sessions.in_thread(read)
@@ -172,7 +178,7 @@ async def fork_session(service: Service, request: Request, form: Mapping[str, st
 
 async def _open_session(service: Service, request: Request, form: Mapping[str, str], **options: Any) -> Response:
     principal = caller_of(request).principal
-    check_may_begin(principal)
+    check_may_open_session(principal)
     session_id = form.get("session_id", "").strip() or secrets.token_urlsafe(9)
     async with service.quota.place(principal.owner):
         await service.yard.tool_engine.asetup(session_id, owner=principal.owner, **options)

@@ -112,7 +112,7 @@ class PageRenderer:
 
         principal = caller_of(request).principal
         signed_in = principal.key_id is not None or not self.asks_for_keys
-        is_admin = principal.scopes.everywhere("admin")
+        is_admin = principal.scopes.allows_everywhere("admin")
         token = Markup('<input type="hidden" name="{}" value="{}">').format(FORM_TOKEN, self._make_token(request.scope))
         text = (
             _environment(quote(request.scope.get("root_path", ""), safe="/:@"))

@@ -51,7 +51,7 @@ from toolyard.serving.query import query_str
 from toolyard.serving.routes.events import EventRoutes
 from toolyard.serving.routing import Access, JsonResponse, Operation, caller_of
 from toolyard.serving.service import Service
-from toolyard.serving.streams import HEAD, watch_disconnect, write_event
+from toolyard.serving.streams import STREAM_HEADERS, watch_disconnect, write_event
 
 _SUMMARY = "A page for people"
 _EVENTS = "What pages follow: the same as /v1/events, by the sign-in of the console"
@@ -239,7 +239,7 @@ class _LatestNotice:
 
 async def _send_events(send: Send, latest: _LatestNotice, work: asyncio.Task[Response]) -> None:
     """Send progress events while `work` runs, then the page."""
-    await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
+    await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
     while not work.done():
         if latest.arrived.is_set():
             await send(_event("progress", latest.take()))

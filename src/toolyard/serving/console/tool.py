@@ -98,7 +98,7 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
     if data.get("mode") in ("form", _JSON):
         draft = _Draft(tool, found, make_fields(tool.parameters), session=session, at=at)
         return _switch_form(service, request, data, draft)
-    if not caller_of(request).principal.may(mode, tool):
+    if not caller_of(request).principal.can_call(mode, tool):
         raise HttpFault(403, Denied.code, f"this key may not {mode} tools of {tool.namespace}")
     fields = make_fields(tool.parameters)
     as_json = _JSON in data
@@ -220,8 +220,8 @@ def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
             for one in draft.overloads
         ],
         **{name: getattr(draft, name) for name in shared},
-        "may_run": draft.at is None and principal.may("execute", tool),
-        "may_simulate": principal.may("simulate", tool),
+        "may_run": draft.at is None and principal.can_call("execute", tool),
+        "may_simulate": principal.can_call("simulate", tool),
         "snippets": _write_snippets(service, request, draft),
         # Both None without a dataflow enrichment.
         "fed_by": fed_by,

@@ -23,7 +23,7 @@ from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
 from toolyard.serving.request_body import read_shape
 from toolyard.serving.routes.sessions import SessionBody
 from toolyard.serving.search import MAX_QUERY, search_tools as search_catalog
-from toolyard.serving.session_view import check_initial_state, check_may_begin, describe_session, read_state
+from toolyard.serving.session_view import check_initial_state, check_may_open_session, describe_session, read_state
 from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall, or_default
 
 ToolFunction = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
@@ -203,7 +203,7 @@ async def _fork_session(server: McpEndpoint, context: RequestContext, arguments:
 
 async def _begin_session(server: McpEndpoint, context: RequestContext, wanted: str | UnsetType, **options: Any) -> Json:
     principal, engine = context.caller.principal, server.yard.tool_engine
-    check_may_begin(principal)
+    check_may_open_session(principal)
     session_id = secrets.token_urlsafe(18) if wanted is UNSET else wanted
     async with server.quota.place(principal.owner):
         await engine.asetup(session_id, owner=principal.owner, **options)

@@ -16,12 +16,12 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, RpcMessage, encode_result, finish_result
 from toolyard.serving.routing import caller_of
 from toolyard.serving.streams import (
-    BEAT,
     COMMENT,
-    HEAD,
+    HEARTBEAT_SECONDS,
+    STREAM_HEADERS,
     Subscriber,
     Subscribers,
-    nothing,
+    no_op,
     watch_disconnect,
     write_event,
 )
@@ -106,7 +106,7 @@ class EventStream:
         self.size = 0
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield events until the stream ends; while there are none, a comment every `BEAT` seconds."""
+        """Yield events until the stream ends; while there are none, a comment every `HEARTBEAT_SECONDS` seconds."""
         while True:
             chunk = self._take_chunk()
             if chunk:
@@ -117,7 +117,7 @@ class EventStream:
                 return
             else:
                 waiter = self._waiter = asyncio.get_running_loop().create_future()
-                beat = asyncio.get_running_loop().call_later(BEAT, self.wake)
+                beat = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self.wake)
                 try:
                     await waiter
                 finally:
@@ -141,7 +141,7 @@ class EventStream:
 
 async def send_stream(send: Send, stream: EventStream, *, silent: bool = False) -> None:
     """Send a stream as the response to a request, until the stream ends."""
-    await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
+    await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
     if silent:
         # There may be no event for long; a comment shows the client that the stream is open.
         await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
@@ -159,7 +159,7 @@ async def serve_stream(
     request: Request,
     send: Send,
     stream: EventStream,
-    changed: Callable[[], None] = nothing,
+    changed: Callable[[], None] = no_op,
     *,
     silent: bool = False,
 ) -> None:
@@ -180,7 +180,7 @@ async def listen(subscribers: Subscribers, request: Request, send: Send, message
     stream = _ClosingStream(encode_result(message.id, finish_result({"_meta": dict(tag)}, stateless=True)))
     stream.put_answer(acknowledgement)
     changed = encode_notification(LIST_CHANGED, {"_meta": tag})
-    await serve_stream(subscribers, request, send, stream, (lambda: stream.put(changed)) if wants_changes else nothing)
+    await serve_stream(subscribers, request, send, stream, (lambda: stream.put(changed)) if wants_changes else no_op)
 
 
 def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:

@@ -161,11 +161,11 @@ class McpNames:
         """The tool for any of its names; None if there is none that the caller sees."""
         known = self.find_listed(name)
         if known is None:
-            qualified = self._names.find_name(name, None if principal is NOBODY else principal.sees)
+            qualified = self._names.find_name(name, None if principal is NOBODY else principal.can_see)
             known = (
                 None if qualified is None else self.find_listed(self.spell_tool(self.snapshot.names[qualified][0].tool))
             )
-        return known if known is None or principal is NOBODY or principal.sees(known.tool) else None
+        return known if known is None or principal is NOBODY or principal.can_see(known.tool) else None
 
 
 def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:

@@ -228,7 +228,7 @@ class McpEndpoint:
         """
         self._notice_changes()
         if self._keys is not None and self._keys.required:
-            self.subscribers.keep_only(self._keys.lets_in)
+            self.subscribers.end_unless(self._keys.is_usable)
         records, now = self.records, asyncio.get_running_loop().time()
         # Before delivering mail, so that a message whose delivery fails is still removed when it expires.
         if now >= self._next_sweep:

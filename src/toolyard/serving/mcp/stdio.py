@@ -22,7 +22,7 @@ from toolyard.serving.identity import NOBODY
 from toolyard.serving.mcp.json_rpc import RpcFault, encode_error
 from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpEndpoint
-from toolyard.serving.streams import Subscriber, nothing
+from toolyard.serving.streams import Subscriber, no_op
 
 _CHUNK = 256 * 1024
 _HIGH = 8 * 1024 * 1024
@@ -170,7 +170,7 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
     client, out, timeout = wire.client, wire.out, server.server_block.shutdown_timeout
     await out.open(writing)
     # With a single client, its stream never has to make room for another, so `end` does nothing.
-    subscriber = Subscriber("", client.notify_changed, nothing)
+    subscriber = Subscriber("", client.notify_changed, no_op)
     server.subscribers.join(subscriber)
     await _open_input(wire, reading)
     stopping = asyncio.ensure_future(stop.wait())

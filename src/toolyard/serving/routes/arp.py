@@ -186,7 +186,7 @@ class ArpTools:
         named = self._invoker.resolve_call(principal, given)
         if body.tool_id is UNSET:
             return named, None
-        names, sees = self._catalog.names.now, None if principal is NOBODY else principal.sees
+        names, sees = self._catalog.names.now, None if principal is NOBODY else principal.can_see
         by_id = names.find_id(body.tool_id, sees)
         if by_id is None:
             unknown = self._catalog.make_unknown(principal, body.tool_id, by_id=True)

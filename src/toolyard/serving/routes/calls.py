@@ -101,7 +101,7 @@ class CallRoutes:
 
 def owner_seen_by(principal: Principal) -> str | None:
     """The owner whose calls a principal sees; None for all calls."""
-    return None if principal.scopes.everywhere("admin") else principal.owner or ""
+    return None if principal.scopes.allows_everywhere("admin") else principal.owner or ""
 
 
 def _read_filter(request: Request) -> CallFilter:

@@ -9,12 +9,12 @@ from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.query import QueryParameter, query_str
 from toolyard.serving.routing import caller_of, operation
 from toolyard.serving.streams import (
-    BEAT,
-    HEAD,
+    HEARTBEAT_SECONDS,
     RETRY_MS,
+    STREAM_HEADERS,
     Subscriber,
     Subscribers,
-    nothing,
+    no_op,
     watch_disconnect,
     write_event,
 )
@@ -49,12 +49,12 @@ class EventRoutes:
             over[0] = True
             feed.wake()
 
-        subscriber = Subscriber(caller.principal.owner or "", nothing, end)
+        subscriber = Subscriber(caller.principal.owner or "", no_op, end)
         self._subscribers.join(subscriber)
         try:
             await feed.join()
             async with watch_disconnect(request.receive, end):
-                await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
+                await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
                 last = caller.headers.get(b"last-event-id")
                 place = feed.find_place(query_str(request, "after") if last is None else last.decode("latin-1"))
                 await self._tell(request, send, place, over)
@@ -67,7 +67,7 @@ class EventRoutes:
         feed, principal = self._feed, caller_of(request).principal
         body = write_event(retry=RETRY_MS)
         while not over[0]:
-            if place is None or not feed.is_at_hand(place):
+            if place is None or not feed.is_available(place):
                 # Continue with the newest: sending the rest would hide the gap.
                 place = feed.newest
                 body += write_event(_MISSED, kind="events.missed", id=feed.write_id(place))
@@ -79,5 +79,5 @@ class EventRoutes:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
             waits, place, body = reached == place, reached, b""
             if waits:
-                await feed.wait(BEAT)
+                await feed.wait(HEARTBEAT_SECONDS)
                 body = b"" if over[0] or feed.newest > place else write_event(id=feed.write_id(place))

@@ -141,5 +141,5 @@ def _check_source(source: SourceReport, place: int, told: bool) -> dict[str, Any
 
 def check_admin(request: Request) -> None:
     """Raise `HttpFault` 403 unless the key has `*:admin`."""
-    if not caller_of(request).principal.scopes.everywhere("admin"):
+    if not caller_of(request).principal.scopes.allows_everywhere("admin"):
         raise HttpFault(403, "auth.forbidden", "this needs a key with the scope *:admin")

@@ -50,7 +50,7 @@ class RegistrationRoutes:
         _check_server(principal, body)
         try:
             # Bare names are shared by all namespaces, so claiming one needs `*:admin`.
-            everywhere = principal.scopes.everywhere("admin")
+            everywhere = principal.scopes.allows_everywhere("admin")
             new = await self._registrations.put(name, body, qualified_only=not everywhere)
         except (ConfigError, DefinitionError, MalformedSource) as error:
             raise HttpFault(400, "tool.invalid_definition", str(error)) from None
@@ -95,7 +95,7 @@ class RegistrationRoutes:
         """
         names = self._names.now
         name = names.qualify_name(given)
-        if name != given and not principal.sees(names.snapshot.names[name][0].tool):
+        if name != given and not principal.can_see(names.snapshot.names[name][0].tool):
             name = given
         qualified = name if TOOL_NAMESPACE_SEP in name else qualify(TOOL_DEFAULT_NAMESPACE, name)
         try:
@@ -154,7 +154,7 @@ def _check_admin(principal: Principal, name: str) -> None:
 
 def _check_server(principal: Principal, registration: Registration) -> None:
     """Require `*:admin` for a binding to an MCP server: the policy may know its tools by another namespace."""
-    if isinstance(registration.binding, McpTarget) and not principal.scopes.everywhere("admin"):
+    if isinstance(registration.binding, McpTarget) and not principal.scopes.allows_everywhere("admin"):
         raise HttpFault(
             403,
             "auth.forbidden",

@@ -24,11 +24,11 @@ from toolyard.serving.routing import JsonResponse, caller_of, operation, path_va
 from toolyard.serving.session_view import (
     SessionQuota,
     check_initial_state,
-    check_may_begin,
+    check_may_open_session,
     describe_session,
+    format_time,
     list_sessions,
     read_state,
-    show_time,
 )
 from toolyard.serving.wire_types import (
     CallsBody,
@@ -173,7 +173,7 @@ class SessionRoutes:
     )
     async def create_session(self, request: Request) -> Response:
         """The server generates an id if the body gives none; 409 if the id exists."""
-        check_may_begin(caller_of(request).principal)
+        check_may_open_session(caller_of(request).principal)
         body, plain = await read_json(request, SessionBody)
         state: dict[str, Any] | None = or_default(body.initial_state, None)
         if state is not None:
@@ -189,7 +189,7 @@ class SessionRoutes:
     )
     async def fork_session(self, request: Request) -> Response:
         """The fork has the first `at` entries, by default all of them."""
-        check_may_begin(caller_of(request).principal)
+        check_may_open_session(caller_of(request).principal)
         body, plain = await read_json(request, ForkBody)
         session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
         at = or_default(body.at, None)
@@ -346,7 +346,7 @@ class SessionRoutes:
         lines = [line for line in found if line[0] > place[0]]
         page: dict[str, Any] = {
             "sessions": [
-                {"session_id": name, "entries": count, "used": show_time(sessions, used)}
+                {"session_id": name, "entries": count, "used": format_time(sessions, used)}
                 for name, count, used in lines[:limit]
             ]
         }
