@@ -349,7 +349,7 @@ class TestConnection:
             engine.setup("s")
             put_tools(folder, entry("new"))
             (bad / "mute").touch()
-            slow._follower._happened("changed")
+            slow._follower._handle_event("changed")
             call(engine, "stir")
             comes(registry, "new")
             assert "raw::new" in registry
