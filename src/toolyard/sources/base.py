@@ -19,9 +19,10 @@ import msgspec
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.definition_warnings import DefinitionWarning, WarningKind, Warnings
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.names import show
-from toolyard.model.report import DefinitionWarning, Rejection, Rewrite, SourceReport, WarningKind, Warnings
+from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import FailurePolicy
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes

@@ -10,8 +10,9 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from toolyard.model.definition_warnings import Warnings
 from toolyard.model.errors import ConfigError
-from toolyard.model.report import SourceReport, Warnings
+from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import check_loader
 from toolyard.schema.admission import AdmittedTool
