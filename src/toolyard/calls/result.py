@@ -215,7 +215,7 @@ def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
 
 def _finish_objects(value: Any, invocation: Invocation) -> Any:
     """Convert objects to plain JSON and refuse NaN. Slow; plain answers do not need it."""
-    from toolyard.schema.derive.function import make_finisher
+    from toolyard.schema.derive.results import make_finisher
 
     binding = invocation.tool.binding
     finish = binding.finish if isinstance(binding, PythonBinding) else None

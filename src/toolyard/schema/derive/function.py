@@ -6,24 +6,22 @@ derive_model(fn, Input)  the single parameter is a model whose fields are the pr
 
 from __future__ import annotations
 
-import collections
 import inspect
-import math
 import types
-from collections import abc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined, to_json, to_jsonable_python
 
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.errors import DefinitionError, InvalidArguments, InvalidOutput
+from toolyard.model.errors import DefinitionError, InvalidArguments
 from toolyard.model.tool import Schema
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.derive.docstring import DocInfo, read_docstring
+from toolyard.schema.derive.results import read_output
 from toolyard.schema.derive.signature import (
     EMPTY,
     Outline,
@@ -44,17 +42,13 @@ from toolyard.schema.derive.types import (
     schema_of,
     wants_int,
 )
-from toolyard.schema.strict import StrictModel, hide_input, read_violations
+from toolyard.schema.strict import hide_input, read_violations
 from toolyard.schema.violations import Violation, describe
 
 Arguments = dict[str, Any]
 Prepare = Callable[[Arguments], tuple[tuple[Any, ...], Arguments]]
-Finish = Callable[[Any], Any]
 
 _M = TypeVar("_M", bound=BaseModel)
-
-_ITERATORS = (Iterator, abc.AsyncIterator, abc.AsyncIterable, abc.AsyncGenerator)
-_PLAIN_SCALARS = frozenset({str, int, bool, type(None)})
 
 
 class Derived(msgspec.Struct, frozen=True, eq=False):
@@ -67,13 +61,6 @@ class Derived(msgspec.Struct, frozen=True, eq=False):
     """Its callable is the described one, or a thin wrapper; see `wrap_callable`."""
     place: Prepare | None = None
     """From `derive_model` only: the call arguments for an already validated input model."""
-
-
-class _Output(msgspec.Struct, frozen=True, eq=False):
-    schema: Schema
-    finish: Finish
-    returns: type | None = None
-    plain: bool = False
 
 
 def derive(fn: Callable[..., Any], *, parameters: Schema | None = None) -> Derived:
@@ -119,7 +106,7 @@ def _plan_arguments(read: Outline, doc: DocInfo, *, lenient: bool) -> ArgumentPl
 
 def _derive_constructor(model: type[BaseModel]) -> Derived:
     """Describe a model class, whose constructor validates, so `prepare` does all the work and reports all faults."""
-    output = _output_schema(label_of(model), model)
+    output = read_output(label_of(model), model)
     return Derived(
         parameters=_model_schema(model),
         output_parameters=output.schema,
@@ -134,7 +121,7 @@ def _derive_constructor(model: type[BaseModel]) -> Derived:
 
 
 def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: ArgumentPlan) -> Derived:
-    output = _output_schema(read.label, read.returns)
+    output = read_output(read.label, read.returns)
     schema, description = output.schema, doc.description
     if doc.returns and schema and "description" not in schema:
         schema = {"description": doc.returns, **schema}
@@ -156,33 +143,6 @@ def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: 
             plain=output.plain,
         ),
     )
-
-
-def _output_schema(label: str, annotation: Any) -> _Output:
-    """The schema and serialiser of a return annotation; any JSON if it is missing or has no schema."""
-    returns = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
-    # A bare base class stands for any subclass; its own schema would drop their fields.
-    if annotation is EMPTY or annotation in (Any, BaseModel, StrictModel):
-        return _Output({}, make_finisher(label, None, plain=True), returns, plain=True)
-    if get_origin(annotation) in _ITERATORS:
-        annotation = types.GenericAlias(Iterable, get_args(annotation)[:1])  # pydantic only supports Iterable
-    try:
-        adapter = _make_adapter(make_portable(annotation))
-        schema = schema_of(adapter, mode="serialization")
-    except NO_SCHEMA:
-        return _Output({}, make_finisher(label, None, plain=True), returns, plain=True)
-    plain = is_plain(annotation)
-    return _Output(schema, make_finisher(label, adapter, plain=plain), returns, plain=plain)
-
-
-def _make_adapter(annotation: Any) -> TypeAdapter[Any]:
-    try:
-        # By default pydantic writes NaN as null without any error.
-        return TypeAdapter(annotation, config=ConfigDict(ser_json_inf_nan="constants"))
-    except PydanticUserError as error:
-        if error.code != "type-adapter-config-unused":
-            raise
-        return TypeAdapter(annotation)
 
 
 def _model_schema(model: type[BaseModel]) -> Schema:
@@ -228,55 +188,6 @@ def validate_arguments(model: type[_M], arguments: Arguments, *, sent: Arguments
     raise InvalidArguments(
         f"invalid arguments: {describe(violations)}", details={"violations": [item.to_dict() for item in violations]}
     ) from failure
-
-
-def make_finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Finish:
-    """A function that converts the results of one callable to plain JSON, or raises `InvalidOutput`.
-
-    `adapter` serialises by the return annotation. `plain` means that the adapter leaves scalars unchanged, so they need
-    not pass through it.
-    """
-
-    def finish(value: Any) -> Any:
-        kind = type(value)
-        if plain and (kind in _PLAIN_SCALARS or (kind is float and math.isfinite(value))):
-            return value
-        try:
-            result = _dump_value(value, adapter)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise InvalidOutput(
-                f"{label} returned {kind.__name__}, which cannot be written as JSON: {error}",
-                hint="return JSON values, a pydantic model or a dataclass; pictures and other bytes as Content([...])",
-            ) from error
-        place = find_non_finite(result)
-        if place is not None:
-            raise InvalidOutput(
-                f"{label} returned NaN or an infinity at {place or '(root)'}, which JSON has no word for",
-                hint="return null or text instead",
-            )
-        return result
-
-    return finish
-
-
-def _dump_value(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
-    if adapter is None:
-        return to_jsonable_python(value, fallback=_write_unknown)
-    # A value that does not match the annotation is still written; validating it is the job of the output check.
-    return adapter.dump_python(value, mode="json", by_alias=True, warnings=False, fallback=_write_unknown)
-
-
-def _write_unknown(value: Any) -> Any:
-    """Convert values that pydantic, or pydantic before 2.14, cannot serialise."""
-    if hasattr(value, "tolist"):  # arrays and their scalars: numpy, pandas, torch, array
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (collections.deque, Sequence, Set, ValuesView)):
-        return list(value)
-    if type(value).__module__ in ("ipaddress", "fractions"):
-        return str(value)
-    raise PydanticSerializationError(f"Unable to serialize unknown type: {type(value)}")
 
 
 class ArgumentPlan(msgspec.Struct, frozen=True, eq=False):
