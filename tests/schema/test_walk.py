@@ -176,7 +176,7 @@ def leads_to_itself(in_place, start):
             return True
         if (id(node), above) not in seen and len(seen) < 5000:
             seen.add((id(node), above))
-            stack.extend((sub, above | {id(node)}) for sub in in_place.below(node))
+            stack.extend((sub, above | {id(node)}) for sub in in_place.schemas_below(node))
     return False
 
 

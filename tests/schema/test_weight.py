@@ -13,7 +13,7 @@ def count_judgements(in_place, node, value, depth=0):
     if not isinstance(node, dict) or depth > 40:
         return 0
     steps = own_steps(node)
-    for sub in in_place.below(node):
+    for sub in in_place.schemas_below(node):
         if sub is not node:
             steps += count_judgements(in_place, sub, value, depth + 1)
     parts = []
@@ -36,7 +36,7 @@ def test_no_value_takes_more_judgements_than_the_weight_says(schema, value):
         return
     in_place = InPlaceSchemas(schema)
     weight, size = weigh(schema), measure(value, STEPS)
-    assert count_judgements(in_place, schema, value) <= weight.of(size)
+    assert count_judgements(in_place, schema, value) <= weight.steps_for(size)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_no_value_takes_more_judgements_than_the_weight_says(schema, value):
 def test_what_doubles_with_every_level_is_too_much_from_some_depth_on(schema):
     weight = weigh(schema)
     assert not weight.is_bounded
-    assert weight.at(1) < weight.at(3) < STEPS
-    assert weight.at(100) == math.inf
+    assert weight.steps_per_value(1) < weight.steps_per_value(3) < STEPS
+    assert weight.steps_per_value(100) == math.inf
     assert weight.max_bytes() == 0
 
 
@@ -68,7 +68,7 @@ def test_what_doubles_with_every_level_is_too_much_from_some_depth_on(schema):
 def test_ordinary_schemas_recursive_ones_too_are_light_for_values_of_any_depth(schema):
     weight = weigh(schema)
     assert weight.is_light
-    assert weight.at(10_000) <= 20
+    assert weight.steps_per_value(10_000) <= 20
 
 
 def test_integers_beyond_64_bits_count_by_their_digits_and_in_lists_that_must_be_unique_by_their_pairs():

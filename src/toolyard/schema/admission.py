@@ -125,7 +125,7 @@ def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
             key = id(node)
             if done:
                 open_nodes.discard(key)
-                cost[key] = in_place.steps(node) + sum(cost.get(id(sub), 0) for sub in in_place.below(node))
+                cost[key] = in_place.steps(node) + sum(cost.get(id(sub), 0) for sub in in_place.schemas_below(node))
                 if cost[key] > budget.fan_out:
                     raise InvalidSchemaError(
                         f"schema takes more than {budget.fan_out} steps to judge one value; "
@@ -134,7 +134,7 @@ def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
             elif key not in cost and key not in open_nodes:
                 open_nodes.add(key)
                 stack.append((node, True))
-                stack.extend((sub, False) for sub in in_place.below(node))
+                stack.extend((sub, False) for sub in in_place.schemas_below(node))
 
 
 def _over_budget(path: Path, problem: str) -> InvalidSchemaError:

@@ -121,7 +121,7 @@ class CompiledSchema:
         if weight.is_light and not weight.compares:
             return True
         size = measure(value, STEPS // weight.levels[0], weight)
-        return size is not None and weight.of(size) <= STEPS
+        return size is not None and weight.steps_for(size) <= STEPS
 
 
 def compile_schema(schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> CompiledSchema:

@@ -112,8 +112,8 @@ _APPLICATORS = (
     | {"properties", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties"}
     | {"items", "prefixItems", "additionalItems", "contains", "minContains", "maxContains", "unevaluatedItems"}
 )
-_SAYING = frozenset({"type", "enum", "const", "required"})
-_NOT_ASKED = (
+_RULES_IN_WORDS = frozenset({"type", "enum", "const", "required"})
+_NOT_COMPILED = (
     _APPLICATORS
     | {"$defs", "definitions", "$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"}
     | {"$comment", "title", "description", "default", "examples", "required", "enum", "const"}
@@ -153,22 +153,23 @@ class OwnRules:
     def __init__(
         self, node: Schema, compile_part: Callable[[Schema], jsonschema_rs.Validator], leads_out: bool
     ) -> None:
-        asked = {key: value for key, value in node.items() if key not in _NOT_ASKED}
-        if isinstance(asked.get("dependencies"), dict):
-            asked["dependencies"] = {name: sub for name, sub in asked["dependencies"].items() if isinstance(sub, list)}
+        rules = {key: value for key, value in node.items() if key not in _NOT_COMPILED}
+        if isinstance(rules.get("dependencies"), dict):
+            rules["dependencies"] = {name: sub for name, sub in rules["dependencies"].items() if isinstance(sub, list)}
         if leads_out:
-            asked["$ref"] = node["$ref"]
-        self.types = types_of(node["type"]) if asked.keys() == {"type"} and len(node.keys() & _SAYING) == 1 else []
+            rules["$ref"] = node["$ref"]
+        is_only_type = rules.keys() == {"type"} and len(node.keys() & _RULES_IN_WORDS) == 1
+        self.types = types_of(node["type"]) if is_only_type else []
         """Set if the type is the only rule, so that the validator's message is not needed."""
         options: Schema = {key: node[key] for key in ("enum", "const") if key in node}
-        self.errors = compile_part(asked).iter_errors if asked else lambda value: iter(())
+        self.errors = compile_part(rules).iter_errors if rules else lambda value: iter(())
         self.options = compile_part(options).is_valid if options else None
-        everything = asked | options | ({"required": node["required"]} if "required" in node else {})
+        everything = rules | options | ({"required": node["required"]} if "required" in node else {})
         self.accepts: Callable[[Any], bool] = compile_part(everything).is_valid if everything else lambda value: True
         self.is_all = leads_out or (_APPLICATORS.isdisjoint(node) and "dependencies" not in node)
         self.is_unique = node.get("uniqueItems") is True
         self.steps = own_steps(node)
-        self.pattern = pattern_steps(node["pattern"]) if isinstance(asked.get("pattern"), str) else None
+        self.pattern = pattern_steps(node["pattern"]) if isinstance(rules.get("pattern"), str) else None
         values = allowed_values(node) or []
         start = "must be" if "const" in node else "must be one of"
         self.words = f"{start} {list_options(values)}", tuple(sorted({json_type(value) for value in values}))
@@ -185,20 +186,20 @@ class Explainer:
         self.is_old = isinstance(self.draft, str) and any(f"draft-0{number}" in self.draft for number in (4, 6, 7))
         self.is_2019 = isinstance(self.draft, str) and "2019-09" in self.draft
         self._compile = compile_part
-        self._own: dict[int, OwnRules] = {}
+        self._rules: dict[int, OwnRules] = {}
         self._judges: dict[int, Callable[[Any], bool] | None] = {}
         self._weights: dict[int, Weight] = {}
         self._targets: dict[int, SubSchema] = {}
         self._patterns: dict[str, Callable[[Any], bool]] = {}
 
-    def own(self, node: Schema) -> OwnRules:
+    def rules_of(self, node: Schema) -> OwnRules:
         """The rules of a schema without its subschemas, compiled on first use."""
-        found = self._own.get(id(node))
+        found = self._rules.get(id(node))
         if found is None:
             leads_out = self.references.leads_out(node)
             # Older drafts ignore keywords beside a reference.
             alone = {"$ref": node["$ref"]} if self.is_old and "$ref" in node else node
-            found = self._own[id(node)] = OwnRules(alone, self.compile_part, leads_out)
+            found = self._rules[id(node)] = OwnRules(alone, self.compile_part, leads_out)
         return found
 
     def compile_part(self, part: Schema, around: tuple[str, Schema] | None = None) -> jsonschema_rs.Validator:

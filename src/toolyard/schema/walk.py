@@ -112,7 +112,7 @@ class Walk:
         if self.left < 0:
             raise StepsSpent
 
-    def _spend_own(self, own: OwnRules, value: Any) -> None:
+    def _spend_own_rules(self, own: OwnRules, value: Any) -> None:
         """Charge the validator's cost of checking the schema's own rules."""
         steps = own.steps
         if type(value) is int:
@@ -153,15 +153,15 @@ class Walk:
             known = self._known.get((*pair, limit))
         if known is not None or pair in self._active:
             return known or []
-        own = self._explainer.own(node)
-        self._spend_own(own, value)
+        own = self._explainer.rules_of(node)
+        self._spend_own_rules(own, value)
         if own.is_all and own.accepts(value):
             return []
         self._spend(2 * _STEP)
         path = self._frames[-1].path + prefix if self._frames else prefix
         frame = Frame(node, value, path, limit, is_probe)
         if own.is_all:
-            self._list_own(frame, own)
+            self._add_own_faults(frame, own)
             return frame.found[:limit]
         frame.steps = self._examine(frame, own)
         self._active.add(pair)
@@ -185,9 +185,9 @@ class Walk:
         if type(value) is dict and not is_reference:
             # Discriminators come before missing properties; otherwise an unintended branch would be explained by what
             # is missing.
-            yield from self._declared(frame, telling=True)
+            yield from self._examine_declared(frame, discriminators=True)
         if not own.accepts(value):
-            self._list_own(frame, own)
+            self._add_own_faults(frame, own)
         if not _REFERENCES.isdisjoint(node):
             for target in self._explainer.references.targets(node, every=False):
                 if not frame.is_full:
@@ -195,19 +195,19 @@ class Walk:
         if is_reference:
             return
         if not _JUDGING_ALL.isdisjoint(node) and not frame.is_full:
-            yield from self._in_place(frame)
+            yield from self._examine_in_place(frame)
         if ("anyOf" in node or "oneOf" in node) and not frame.is_full:
-            yield from self._branches(frame)
+            yield from self._examine_branches(frame)
         if type(value) is dict and not frame.is_full:
-            yield from self._members(frame)
-            yield from self._names(frame)
+            yield from self._examine_members(frame)
+            yield from self._examine_names(frame)
         elif type(value) is list and not frame.is_full:
-            yield from self._items(frame)
-            yield from self._contained(frame)
+            yield from self._examine_items(frame)
+            yield from self._examine_contains(frame)
         if not frame.found and ("unevaluatedProperties" in node or "unevaluatedItems" in node):
-            yield from self._unevaluated(frame)
+            yield from self._examine_unevaluated(frame)
 
-    def _list_own(self, frame: Frame, own: OwnRules) -> None:
+    def _add_own_faults(self, frame: Frame, own: OwnRules) -> None:
         node, value = frame.node, frame.value
         if own.options is not None and not own.options(value):
             message, types = own.words
@@ -225,7 +225,7 @@ class Walk:
                 word_violation(error), error.kind.name, types_of(node.get("type")) if error.kind.name == "type" else ()
             )
 
-    def _in_place(self, frame: Frame) -> Steps:
+    def _examine_in_place(self, frame: Frame) -> Steps:
         node, value = frame.node, frame.value
         for sub in node.get("allOf") or ():
             if not frame.is_full:
@@ -242,7 +242,7 @@ class Walk:
                     if name in value and not isinstance(sub, list) and not frame.is_full:
                         frame.take((yield frame.ask(sub, value)))
 
-    def _branches(self, frame: Frame) -> Steps:
+    def _examine_branches(self, frame: Frame) -> Steps:
         for word in ("anyOf", "oneOf"):
             branches = frame.node.get(word) or ()
             faults: list[tuple[Any, Misfit]] = []
@@ -262,7 +262,7 @@ class Walk:
 
     def _explain_union(self, frame: Frame, word: str, faults: list[tuple[Any, Misfit]]) -> Steps:
         """Report that no branch fits, or the faults of the only branch whose discriminator fits."""
-        meant = [branch for branch, fault in faults if _is_inside(fault)]
+        meant = [branch for branch, fault in faults if _is_below_discriminator(fault)]
         message = f"fits none of the {len(faults)} allowed forms"
         if frame.is_probe:
             # In nested unions, listing the faults of each branch would double the work at every level.
@@ -281,10 +281,10 @@ class Walk:
             few = tuple(dict.fromkeys(wants))[:_MOST_WANTED]
             frame.found[-1] = msgspec.structs.replace(frame.found[-1], wants=few)
 
-    def _members(self, frame: Frame) -> Steps:
+    def _examine_members(self, frame: Frame) -> Steps:
         node, value = frame.node, frame.value
         properties, patterns = node.get("properties") or {}, node.get("patternProperties") or {}
-        yield from self._declared(frame, telling=False)
+        yield from self._examine_declared(frame, discriminators=False)
         more = node.get("additionalProperties", True)
         if more is True and not patterns:
             return
@@ -302,19 +302,19 @@ class Walk:
         if unexpected:
             frame.add(f"unexpected {quote_names('property', 'properties', unexpected)}", "additionalProperties")
 
-    def _declared(self, frame: Frame, *, telling: bool) -> Steps:
-        """Examine the members under `properties`: either the discriminators (`telling`) or the others."""
+    def _examine_declared(self, frame: Frame, *, discriminators: bool) -> Steps:
+        """Examine the members under `properties`: either the discriminators (`discriminators`) or the others."""
         properties = frame.node.get("properties") or {}
         self._spend(len(frame.value))
         for name in frame.value:
-            if name in properties and _tells_apart(properties[name]) is telling and not frame.is_full:
+            if name in properties and _is_discriminator(properties[name]) is discriminators and not frame.is_full:
                 frame.take((yield frame.ask(properties[name], frame.value[name], (name,))), (name,))
 
     def _matches(self, pattern: str, name: str) -> bool:
         self._spend(_STEP // 2 + _text_steps(pattern_steps(pattern), name))
         return self._explainer.matches(pattern, name)
 
-    def _names(self, frame: Frame) -> Steps:
+    def _examine_names(self, frame: Frame) -> Steps:
         if "propertyNames" not in frame.node:
             return
         for name in frame.value:
@@ -322,7 +322,7 @@ class Walk:
             if wrong and not frame.is_full:
                 frame.add(f"the name {name[:80]!r} {wrong[0].message}", "propertyNames")
 
-    def _items(self, frame: Frame) -> Steps:
+    def _examine_items(self, frame: Frame) -> Steps:
         node, value = frame.node, frame.value
         prefix, rest = prefix_items(node)
         for index in range(min(len(prefix), len(value))):
@@ -345,14 +345,14 @@ class Walk:
             return False
         weight = self._explainer.weigh_items(sub)
         size = measure(chunk, self.left, weight)
-        cost = math.inf if size is None else weight.of(size)
+        cost = math.inf if size is None else weight.steps_for(size)
         judge = self._explainer.judge_items(sub) if cost <= self.left else None
         if judge is None:
             return False
         self._spend(_STEP + int(cost))
         return judge(chunk)
 
-    def _contained(self, frame: Frame) -> Steps:
+    def _examine_contains(self, frame: Frame) -> Steps:
         node = frame.node
         if "contains" not in node:
             return
@@ -365,7 +365,7 @@ class Walk:
             some = f"at least {least}" if count < least else f"at most {most}"
             frame.add(f"must contain {some} of a certain kind, but contains {count}", "contains")
 
-    def _unevaluated(self, frame: Frame) -> Steps:
+    def _examine_unevaluated(self, frame: Frame) -> Steps:
         node, value = frame.node, frame.value
         word = "unevaluatedProperties" if type(value) is dict else "unevaluatedItems"
         if word not in node or type(value) not in (dict, list):
@@ -386,7 +386,7 @@ class Walk:
         if not isinstance(node, dict) or id(node) in done:
             return
         done.add(id(node))
-        yield from self._own_evaluated(node, value, seen, is_first=len(done) == 1)
+        yield from self._collect_own_evaluated(node, value, seen, is_first=len(done) == 1)
         subs = [*self._explainer.references.targets(node, every=False), *(node.get("allOf") or ())]
         for word in ("anyOf", "oneOf"):
             subs += node.get(word) or ()
@@ -399,7 +399,7 @@ class Walk:
             if not (yield _probe(sub, value)):
                 yield from self._collect_evaluated(sub, value, seen, done)
 
-    def _own_evaluated(self, node: Schema, value: Any, seen: set[str | int], *, is_first: bool) -> Steps:
+    def _collect_own_evaluated(self, node: Schema, value: Any, seen: set[str | int], *, is_first: bool) -> Steps:
         if type(value) is dict:
             is_open = "additionalProperties" in node or ("unevaluatedProperties" in node and not is_first)
             seen.update(value if is_open else (node.get("properties") or {}).keys() & value.keys())
@@ -419,12 +419,12 @@ def _text_steps(cost: tuple[float, float], text: str) -> int:
     return int(len(text) * (cost[0] + cost[1] * len(text)))
 
 
-def _is_inside(fault: Misfit) -> bool:
+def _is_below_discriminator(fault: Misfit) -> bool:
     """True unless the fault is in the value itself or in its discriminator."""
     if fault.path:
         return len(fault.path) > 1 or fault.keyword not in ("const", "enum")
     return fault.keyword in ("required", "additionalProperties")
 
 
-def _tells_apart(sub: Any) -> bool:
+def _is_discriminator(sub: Any) -> bool:
     return isinstance(sub, dict) and ("const" in sub or "enum" in sub)

@@ -2,7 +2,7 @@
 
 One value is judged by every subschema that applies to it, as often as references and branches lead there. `weigh`
 follows them level by level and assumes that the validator caches nothing, which is its worst case: two branches that
-lead back to one schema make 2^depth. `measure` returns the size of a value, and `Weight.of` combines both.
+lead back to one schema make 2^depth. `measure` returns the size of a value, and `Weight.steps_for` combines both.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ class Weight(msgspec.Struct, frozen=True):
         is_quick = self.letters <= _LIGHT_LETTERS and not self.restarts
         return self.is_bounded and self.levels[-1] <= _LIGHT and not self.unique and is_quick
 
-    def at(self, depth: int) -> float:
+    def steps_per_value(self, depth: int) -> float:
         """Steps for each value of a document with that depth."""
         if depth > len(self.levels) and not self.is_bounded:
             return math.inf
         return self.levels[min(depth, len(self.levels)) - 1]
 
-    def of(self, size: Size) -> float:
+    def steps_for(self, size: Size) -> float:
         """The maximum number of steps to judge a value of that size."""
         lists = size.depth if self.is_unique_recursive else self.unique
         wide = size.wide * (size.wide_values if self.unique else 1)
         letters = size.letters * (self.letters + self.restarts * size.longest)
-        return size.values * (self.at(size.depth) + UNIQUE * lists) + wide + letters
+        return size.values * (self.steps_per_value(size.depth) + UNIQUE * lists) + wide + letters
 
     def max_bytes(self) -> int:
         """The maximum length of JSON text that is judged without being measured."""
@@ -173,7 +173,7 @@ class InPlaceSchemas:
         self._steps: dict[int, int] = {}
         self._kept: list[Schema] = []
 
-    def below(self, node: Schema) -> list[Schema]:
+    def schemas_below(self, node: Schema) -> list[Schema]:
         """The schemas that a schema applies to its own value."""
         found = self._known.get(id(node))
         if found is None:
@@ -195,7 +195,7 @@ class InPlaceSchemas:
             self._kept.append(node)
         return found
 
-    def close(self, starts: dict[int, tuple[Schema, int]]) -> dict[int, tuple[Schema, int]]:
+    def collect_judges(self, starts: dict[int, tuple[Schema, int]]) -> dict[int, tuple[Schema, int]]:
         """All schemas that apply to the value of the given ones, and how many times; cycles are followed once."""
         order: list[Schema] = []
         state: dict[int, bool] = {}
@@ -210,14 +210,14 @@ class InPlaceSchemas:
             elif key not in state:
                 state[key] = False
                 stack.append((node, True))
-                for sub in self.below(node):
+                for sub in self.schemas_below(node):
                     if state.get(id(sub)) is False:
                         back.add((key, id(sub)))
                     elif id(sub) not in state:
                         stack.append((sub, False))
         times = {key: count for key, (_, count) in starts.items()}
         for node in reversed(order):
-            for sub in self.below(node):
+            for sub in self.schemas_below(node):
                 if (id(node), id(sub)) not in back:
                     times[id(sub)] = times.get(id(sub), 0) + times[id(node)]
         return {id(node): (node, times[id(node)]) for node in order}
@@ -255,7 +255,7 @@ def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
     while frontier:
         following: list[tuple[Judges, int]] = []
         for starts, extra in frontier:
-            judges = in_place.close(starts)
+            judges = in_place.collect_judges(starts)
             worst = max(worst, extra + sum(count * in_place.steps(node) for node, count in judges.values()))
             most = _most_patterns(most, judges) if patterns[0] else most
             for members, more in _judges_of_parts(judges):
@@ -329,7 +329,7 @@ def _iter_reachable(in_place: InPlaceSchemas, root: Schema) -> Iterator[Schema]:
     while stack:
         node = stack.pop()
         subs = [sub for _, sub in iter_children(node) if isinstance(sub, dict)]
-        for sub in (*subs, *in_place.below(node)):
+        for sub in (*subs, *in_place.schemas_below(node)):
             if id(sub) not in seen:
                 seen.add(id(sub))
                 stack.append(sub)
