@@ -13,8 +13,8 @@ describe plugins, and the search of a registry, to lower layers, which may not i
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import pkgutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -90,8 +90,7 @@ class ToolSearch(Protocol):
 
 def create_searcher() -> ToolSearch:
     """A new searcher, with the default model if that is installed."""
-    module, _, name = SEARCHER.partition(":")
-    made: ToolSearch = getattr(importlib.import_module(module), name)()
+    made: ToolSearch = pkgutil.resolve_name(SEARCHER)()
     return made
 
 
@@ -230,10 +229,9 @@ class PluginTable(Generic[T]):
                 self._known[name] = value
 
     def _import_class(self, name: str, target: str) -> type[T]:
-        module, _, attribute = target.partition(":")
         try:
-            cls = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
+            cls = pkgutil.resolve_name(target)
+        except (ImportError, AttributeError, ValueError) as error:
             self.problems[name] = f"{target}: {error}"
             raise PluginError(f"{self.kind} {name!r} ({target}) cannot be imported: {error}") from error
         if not isinstance(cls, type):

@@ -18,7 +18,7 @@ from toolyard.model.names import copied, json_type, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
-from toolyard.schema.subschemas import resolve_pointer, types_of
+from toolyard.schema.subschemas import mapping_of, resolve_pointer, types_of
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit
 
 _ROUNDS = 4
@@ -139,7 +139,7 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]
             if math.isfinite(node) and node.is_integer() and _requires_integer(here):
                 found.append(path)
         elif isinstance(node, dict):
-            known = _mapping_of(here)
+            known = mapping_of(here, "properties")
             stack.extend((item, known[key], (*path, key)) for key, item in node.items() if key in known)
         elif isinstance(node, list) and _may_require_integers(items := _follow(root, here.get("items"))):
             stack.extend((item, items, (*path, index)) for index, item in enumerate(node))
@@ -167,11 +167,6 @@ def mentions_integers(root: Schema) -> bool:
         elif isinstance(node, list):
             stack.extend(node)
     return False
-
-
-def _mapping_of(schema: Schema) -> Schema:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, dict) else {}
 
 
 def _may_require_integers(schema: Any) -> bool:

@@ -19,7 +19,15 @@ from typing import Any
 import msgspec
 
 from toolyard.model import Schema
-from toolyard.schema.subschemas import REFERENCES, References, SubSchema, allowed_values, resolve_pointer, types_of
+from toolyard.schema.subschemas import (
+    REFERENCES,
+    References,
+    SubSchema,
+    allowed_values,
+    mapping_of,
+    resolve_pointer,
+    types_of,
+)
 
 ReportLoss = Callable[[str], None]
 Join = Callable[[Any, Any], Any]
@@ -196,15 +204,13 @@ def intersect_schemas(left: Schema, right: Schema, lost: ReportLoss) -> Schema:
             else:
                 out[key] = joined
     for closed, other in ((left, right), (right, left)):
-        if closed.get("additionalProperties") is False and _property_names(other) - _property_names(closed):
+        if (
+            closed.get("additionalProperties") is False
+            and mapping_of(other, "properties").keys() - mapping_of(closed, "properties").keys()
+        ):
             lost("schemas that forbid each other's properties were joined; all their properties are allowed")
             break
     return out
-
-
-def _property_names(schema: Schema) -> set[str]:
-    properties = schema.get("properties")
-    return set(properties) if isinstance(properties, dict) else set()
 
 
 _MAX_WAYS = 24
@@ -322,7 +328,7 @@ def _differ_in_constant(schemas: list[dict[str, Any]]) -> bool:
     for name in schemas[0].get("required") or ():
         words: list[str] = []
         for schema in schemas:
-            node = _mapping_of(schema, "properties").get(name)
+            node = mapping_of(schema, "properties").get(name)
             values = allowed_values(node) if isinstance(node, dict) and name in (schema.get("required") or ()) else None
             if not values:
                 break
@@ -355,7 +361,7 @@ def _join_ways(one: SchemaWay, other: SchemaWay) -> SchemaWay | None:
         schema["enum"] = join_enums(*values)
     if schema.get("type") is CONFLICT or schema.get("enum") is CONFLICT:
         return None
-    properties = _mapping_of(mine, "properties"), _mapping_of(theirs, "properties")
+    properties = mapping_of(mine, "properties"), mapping_of(theirs, "properties")
     if properties[0] or properties[1]:
         # For a name that only one of them declares, the other's additional-properties rule applies.
         schema["properties"] = {
@@ -365,16 +371,11 @@ def _join_ways(one: SchemaWay, other: SchemaWay) -> SchemaWay | None:
     return SchemaWay(schema, checked)
 
 
-def _mapping_of(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = schema.get(key)
-    return value if isinstance(value, dict) else {}
-
-
 def _property_node(schema: Mapping[str, Any], properties: Mapping[str, Any], name: str) -> SubSchema:
     if name in properties:
         node: SubSchema = properties[name]
         return node
-    if _mapping_of(schema, "patternProperties"):
+    if mapping_of(schema, "patternProperties"):
         return True  # may or may not apply; the value is checked
     rest = schema.get("additionalProperties", True)
     return rest if isinstance(rest, (dict, bool)) else True

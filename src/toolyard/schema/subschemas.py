@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeGuard
 from urllib.parse import unquote, urldefrag, urljoin
@@ -205,6 +205,12 @@ def types_of(value: object) -> list[str]:
     """The names in a `type` keyword."""
     names = value if isinstance(value, list) else [value]
     return [name for name in names if isinstance(name, str)]
+
+
+def mapping_of(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The mapping under a keyword such as `properties`; empty if there is none."""
+    value = schema.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def allowed_values(schema: Schema) -> list[Any] | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
+from toolyard.schema.subschemas import types_of
 
 _WORDS: dict[str, str] = {
     "object": "object dict dictionary map hashmap linkedhashmap treemap hashtable mapping record struct json "
@@ -107,8 +108,7 @@ _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "none": None, "null"
 
 def read_default(schema: Fragment, text: Any) -> Fragment:
     """The default as a value of the schema's type, as `{"default": ...}`; empty if the text has no such value."""
-    kinds = schema.get("type", ())
-    kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+    kinds = set(types_of(schema.get("type")))
     if not isinstance(text, str):
         return {}
     bare = text.strip()

@@ -17,6 +17,7 @@ import msgspec
 
 from toolyard.model.names import json_type
 from toolyard.schema.derive.signature import EMPTY
+from toolyard.schema.subschemas import types_of
 from toolyard.schema.typenames import read_type
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class DocInfo(msgspec.Struct, frozen=True):
     def read_type_of(self, name: str, default: Any) -> dict[str, Any]:
         """The schema of a parameter from its documented type; empty unless JSON has the type and the default fits."""
         schema = read_type(self.types.get(name, "any")) or {}
-        kinds = schema.get("type", ())
-        kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+        kinds = types_of(schema.get("type"))
         fits = {json_type(default), "number"} if type(default) is int else {json_type(default)}
         if not kinds or "format" in schema or not (default in (EMPTY, None) or fits.intersection(kinds)):
             return {}
