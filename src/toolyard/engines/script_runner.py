@@ -224,10 +224,10 @@ class ScriptModules:
 
 
 def _find_handler(module: ModuleType, binding: ScriptBinding) -> Any:
-    from toolyard.links.scripts.inside.serving import ScriptRefused, handler_of
+    from toolyard.links.scripts.inside.serving import ScriptRefused, find_handler
 
     try:
-        return handler_of(module, binding.handler)
+        return find_handler(module, binding.handler)
     except (ScriptRefused, LookupError, TypeError) as error:
         raise ToolFailed(f"{binding.file}: {error}", effect="none") from None
 

@@ -8,9 +8,9 @@ from script_folder import Folder
 from waiting import until
 
 from toolyard import ScriptToolEngine, ScriptToolLoader, ToolCall, ToolRegistry
-from toolyard.links.scripts import LEVELS, why_not
+from toolyard.links.scripts import LEVELS, find_obstacle
 
-AVAILABLE = [level for level in LEVELS if why_not(level) is None]
+AVAILABLE = [level for level in LEVELS if find_obstacle(level) is None]
 IS_ROOT = os.geteuid() == 0
 HEAD = """
 TOOL_NAME = "{name}"

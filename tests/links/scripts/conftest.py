@@ -10,9 +10,9 @@ import pytest
 from waiting import SOON
 
 from conftest import chosen_way, ways_to_try
-from toolyard.links.scripts import LEVELS, Code, ScriptPool, WorkerSettings, why_not
+from toolyard.links.scripts import LEVELS, Code, ScriptPool, WorkerSettings, find_obstacle
 
-AVAILABLE = [level for level in LEVELS if why_not(level) is None]
+AVAILABLE = [level for level in LEVELS if find_obstacle(level) is None]
 IS_ROOT = os.geteuid() == 0
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from waiting import SOON, until
 
-from toolyard.links.scripts import Declared, ScriptFault
+from toolyard.links.scripts import DeclaredTools, ScriptFault
 
 from .conftest import NAMING, named, script, soon
 
@@ -39,7 +39,7 @@ TOOL_OUTPUT = {"type": "string"}
 NO_BACKGROUND = True
 """,
     )
-    assert said == Declared("script.py", [{
+    assert said == DeclaredTools("script.py", [{
         "name": "weather", "description": "The weather.", "output": {"type": "string"},
         "parameters": {"type": "object", "properties": {"town": {"type": "string"}}},
         "timeout": 2.5, "effects": "read", "tags": ["a", "b"], "version": "3", "aliases": ["wx"],
@@ -115,7 +115,7 @@ def test_flags_that_are_no_json_are_left_out_by_name_and_none_is_asked_for_its_i
 
 
 def test_a_limit_of_answers_above_that_of_memory_leaves_room_to_declare(pools):
-    assert isinstance(one(pools("rlimits", memory_bytes=64 << 20, max_answer_bytes=1 << 40), TOOL), Declared)
+    assert isinstance(one(pools("rlimits", memory_bytes=64 << 20, max_answer_bytes=1 << 40), TOOL), DeclaredTools)
 
 
 def test_a_fault_names_its_line(pools):
@@ -145,7 +145,7 @@ def test_files_that_hang_or_kill_spoil_no_other_and_the_order_is_kept(pools, end
         codes += [script(text, f"bad{number}.py"), script(TOOL, f"good{number}.py")]
     said = pool.declare(codes, deadline=soon(60))
     assert [item.file for item in said] == [code.file for code in codes]
-    assert all(isinstance(item, Declared) for item in said[1::2]), said
+    assert all(isinstance(item, DeclaredTools) for item in said[1::2]), said
     assert said[0].kind == "timeout"
     until(lambda: not named(name))
 
@@ -157,7 +157,7 @@ def test_files_that_got_no_process_while_another_took_them_all_are_read_afterwar
     codes = [script(bomb, "bomb.py"), *(script(TOOL, f"good{number}.py") for number in range(40))]
     said = pool.declare(codes, deadline=soon(60))
     assert isinstance(said[0], ScriptFault)
-    assert [item for item in said[1:] if not isinstance(item, Declared)] == []
+    assert [item for item in said[1:] if not isinstance(item, DeclaredTools)] == []
 
 
 def test_no_file_sees_what_another_did(pools, level):
@@ -169,7 +169,7 @@ def test_no_file_sees_what_another_did(pools, level):
         "import json, re, sys\nassert json.dumps([1]) == '[1]' and re.sub and 'mine' not in sys.modules\n" + TOOL,
         "b.py",
     )
-    assert [type(item) for item in pool.declare([first, second, first, second], deadline=soon())] == [Declared] * 4
+    assert [type(item) for item in pool.declare([first, second, first, second], deadline=soon())] == [DeclaredTools] * 4
 
 
 def test_a_deadline_that_has_passed_leaves_files_unread_and_says_so(pools):
@@ -207,7 +207,7 @@ def test_many_files_are_read_in_groups_and_each_says_what_it_would_alone(pools, 
     alone = [item for code in codes[:9] for item in pool.declare([code], deadline=soon())]
     assert together[:9] == alone
     assert [type(item) for item in together] == [type(item) for item in alone] * 8
-    assert [type(item) for item in alone[:3]] == [Declared, Declared, ScriptFault]
+    assert [type(item) for item in alone[:3]] == [DeclaredTools, DeclaredTools, ScriptFault]
 
 
 POISON = """

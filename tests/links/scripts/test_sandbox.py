@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import toolyard
-from toolyard.links.scripts import LEVELS, ScriptPool, WorkerSettings, probe_level, sandbox, why_not
+from toolyard.links.scripts import LEVELS, ScriptPool, WorkerSettings, find_obstacle, probe_level, sandbox
 from toolyard.links.scripts.sandbox import environment, identity, module_places, readable
 from toolyard.model.errors import ConfigError
 
@@ -18,12 +18,12 @@ from .conftest import AVAILABLE, IS_ROOT, script, soon
 
 def test_auto_is_the_best_that_can_be_had():
     assert probe_level("auto") == AVAILABLE[0]
-    assert why_not("rlimits") is None
+    assert find_obstacle("rlimits") is None
 
 
 def test_a_level_that_cannot_be_had_refuses_to_start(monkeypatch):
     monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
-    sandbox.why_not.cache_clear()
+    sandbox.find_obstacle.cache_clear()
     try:
         with pytest.raises(ConfigError, match="no program bwrap.*install bubblewrap"):
             probe_level("bwrap")
@@ -31,7 +31,7 @@ def test_a_level_that_cannot_be_had_refuses_to_start(monkeypatch):
             ScriptPool(WorkerSettings(sandbox="bwrap"))
         assert probe_level("auto") in ("landlock", "rlimits")
     finally:
-        sandbox.why_not.cache_clear()
+        sandbox.find_obstacle.cache_clear()
 
 
 def test_a_level_nobody_knows_is_refused_by_name():
@@ -45,12 +45,12 @@ def test_a_bwrap_that_does_not_work_is_found_out(monkeypatch, tmp_path):
     fake.write_text("#!/bin/sh\necho 'no permission to make namespaces' >&2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    sandbox.why_not.cache_clear()
+    sandbox.find_obstacle.cache_clear()
     try:
-        assert "no permission to make namespaces" in why_not("bwrap")
+        assert "no permission to make namespaces" in find_obstacle("bwrap")
         assert probe_level("auto") != "bwrap"
     finally:
-        sandbox.why_not.cache_clear()
+        sandbox.find_obstacle.cache_clear()
 
 
 def test_the_table_speaks_of_every_level():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.links.scripts.inside import frames as inside
-from toolyard.links.scripts.worker import BadFrame, FrameReader, framed
+from toolyard.links.scripts.worker import FrameReader, InvalidFrame, encode_frame
 
 json_values = st.recursive(
     st.none()
@@ -19,7 +19,7 @@ json_values = st.recursive(
 
 @given(body=st.binary(max_size=500), cuts=st.lists(st.integers(1, 200), max_size=20))
 def test_a_frame_is_read_however_it_is_cut(body, cuts):
-    data, reader = framed(body), FrameReader(500)
+    data, reader = encode_frame(body), FrameReader(500)
     got = []
     for size in [*cuts, len(data)]:
         piece, data = data[:size], data[size:]
@@ -31,19 +31,19 @@ def test_a_frame_is_read_however_it_is_cut(body, cuts):
 
 @given(body=st.binary(max_size=100), more=st.binary(min_size=1, max_size=50), cut=st.integers(1, 200))
 def test_more_than_one_frame_is_refused_however_it_is_cut(body, more, cut):
-    data, reader = framed(body) + more, FrameReader(500)
-    with pytest.raises(BadFrame):
+    data, reader = encode_frame(body) + more, FrameReader(500)
+    with pytest.raises(InvalidFrame):
         first = reader.feed(data[:cut])
         assert first in (None, body)
         # A whole frame may have been seen before the rest arrived; then the rest is the start of another.
         if first is None and data[cut:]:
             reader.feed(data[cut:])
-        raise BadFrame
+        raise InvalidFrame
 
 
 @given(size=st.integers(101, 2**32 - 1))
 def test_a_frame_over_the_limit_is_refused_before_it_is_there(size):
-    with pytest.raises(BadFrame, match=str(size)):
+    with pytest.raises(InvalidFrame, match=str(size)):
         FrameReader(100).feed(size.to_bytes(4, "big"))
 
 
@@ -54,7 +54,7 @@ def test_garbage_is_a_frame_nothing_or_refused_and_never_kept_beyond_the_limit(d
         for size in [*cuts, 300]:
             piece, data = data[:size], data[size:]
             reader.feed(piece)
-    except BadFrame:
+    except InvalidFrame:
         return
     assert len(reader._data) <= 104
 

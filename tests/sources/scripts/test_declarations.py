@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import DefinitionError
-from toolyard.links.scripts import Code, Declared, ScriptPool, WorkerSettings
+from toolyard.links.scripts import Code, DeclaredTools, ScriptPool, WorkerSettings
 from toolyard.links.scripts.fork_server import ForkServer
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import ConfigError, SourceUnavailable, Unavailable
@@ -73,7 +73,7 @@ def test_nobody_is_left_of_the_processes_that_read_files(monkeypatch):
         made.append(nursery)
 
     monkeypatch.setattr(ForkServer, "start", noted)
-    assert [type(item) for item in declare_scripts(CODES, WorkerSettings(), "here")] == [Declared, Declared]
+    assert [type(item) for item in declare_scripts(CODES, WorkerSettings(), "here")] == [DeclaredTools, DeclaredTools]
     assert [nursery._process for nursery in made] == [None]
 
 

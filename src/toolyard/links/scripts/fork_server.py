@@ -25,8 +25,8 @@ import msgspec
 
 from toolyard.links.scripts.inside import kernel
 from toolyard.links.scripts.sandbox import bwrap, environment, identity, interpreter, module_places, readable, tasks_of
-from toolyard.links.scripts.settings import Ended, Level, Role
-from toolyard.links.scripts.worker import Late, Trouble, Worker, WorkerExchange, how
+from toolyard.links.scripts.settings import Level, Role, WorkerEnd
+from toolyard.links.scripts.worker import DeadlinePassed, ExchangeError, Worker, WorkerExchange, describe_end
 from toolyard.loop.home import link_loop
 from toolyard.model.errors import CallTimeout, Unavailable
 from toolyard.schema.common_options import WorkerSettings
@@ -76,12 +76,12 @@ class ForkServer:
         """Start it and wait until it is ready; `ForkServerBroken` says why it is not."""
         # The parent-death signal is tied to the starting thread, so a permanent thread must start it.
         link_loop.submit(self._spawn_process()).result()
-        said = self._receive_message(time.monotonic() + self.settings.start_seconds)
-        if said is None:
-            words = self._last_words()
+        reply = self._receive_message(time.monotonic() + self.settings.start_seconds)
+        if reply is None:
+            words = self._read_stderr()
             self.close()
             raise ForkServerBroken(f"no worker can be started at level {self.level}{words}")
-        self.through = tuple(said["through"])
+        self.through = tuple(reply["through"])
 
     def fork(self, role: Role) -> Worker:
         """Fork a worker; it reports itself when it is ready."""
@@ -103,19 +103,19 @@ class ForkServer:
                 os.close(fd)
         return worker
 
-    def end(self, worker: Worker) -> Ended:
+    def end(self, worker: Worker) -> WorkerEnd:
         """End a worker and everything it started; also returns how a worker ended by itself."""
         worker.close()
         with self._lock:
             try:
                 self._send({"do": "end", "name": worker.name})
             except ForkServerBroken:
-                return Ended(clean=False)
-            said = self._receive_message(time.monotonic() + _ANSWER_SECONDS)
-            if said is None:
+                return WorkerEnd(clean=False)
+            reply = self._receive_message(time.monotonic() + _ANSWER_SECONDS)
+            if reply is None:
                 self.is_broken = True
-                return Ended(clean=False)
-        return msgspec.convert(said, Ended)
+                return WorkerEnd(clean=False)
+        return msgspec.convert(reply, WorkerEnd)
 
     def close(self) -> None:
         """End the fork server and all its workers."""
@@ -131,9 +131,9 @@ class ForkServer:
                 control, self._control = self._control, None
                 if control is not None:
                     control.close()
-            self._bury_process()
+            self._wait_process()
 
-    def _bury_process(self) -> None:
+    def _wait_process(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             # bwrap exits after its first process, which ends the others before it exits.
@@ -147,7 +147,7 @@ class ForkServer:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def let_go(self) -> None:
+    def disown(self) -> None:
         """Disown the process without ending it."""
         self.is_broken = True
         self._folder = None
@@ -219,7 +219,7 @@ class ForkServer:
             socket.send_fds(self._control, [json.dumps(message).encode()], fds or [])
         except OSError:
             self.is_broken = True
-            raise ForkServerBroken(f"the process that starts workers is gone{self._last_words()}") from None
+            raise ForkServerBroken(f"the process that starts workers is gone{self._read_stderr()}") from None
 
     def _receive_message(self, deadline: float) -> dict[str, Any] | None:
         if self._control is None:
@@ -231,10 +231,10 @@ class ForkServer:
             return None
         finally:
             self._control.settimeout(None)
-        said: dict[str, Any] | None = json.loads(data) if data else None
-        return said
+        reply: dict[str, Any] | None = json.loads(data) if data else None
+        return reply
 
-    def _last_words(self) -> str:
+    def _read_stderr(self) -> str:
         if self._process is None or self._process.stderr is None:
             return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -277,7 +277,7 @@ class Supervisor:
             except ForkServerBroken as error:
                 raise Unavailable(f"{self._label}: {error}") from None
 
-    def end(self, worker: Worker) -> Ended:
+    def end(self, worker: Worker) -> WorkerEnd:
         """End a worker. If something that it started cannot be ended, end its fork server with all other workers."""
         fork_server = worker.fork_server
         ended = fork_server.end(worker)
@@ -292,23 +292,23 @@ class Supervisor:
             if self._fork_server is not None:
                 self._fork_server.close()
 
-    def let_go(self) -> None:
+    def disown(self) -> None:
         """Disown all workers without ending them, since they belong to the parent process."""
         if self._fork_server is not None:
-            self._fork_server.let_go()
+            self._fork_server.disown()
 
     def _start_once(self, role: Role, deadline: float | None) -> Worker:
         worker = self._open_fork_server().fork(role)
         end = time.monotonic() + self._settings.start_seconds
         try:
             reply = WorkerExchange(worker, self._settings).wait(end if deadline is None else min(end, deadline))
-        except Trouble as trouble:
+        except ExchangeError as error:
             ended = self.end(worker)
-            if isinstance(trouble, Late) and deadline is not None and time.monotonic() >= deadline:
+            if isinstance(error, DeadlinePassed) and deadline is not None and time.monotonic() >= deadline:
                 raise CallTimeout(f"{self._label}: no worker was ready in time", effect="none") from None
             if ended.status is None and ended.fault is None:
                 raise ForkServerBroken("the process that starts workers does not answer") from None
-            raise Unavailable(f"{self._label}: a worker {how(ended)}") from None
+            raise Unavailable(f"{self._label}: a worker {describe_end(ended)}") from None
         if not reply.ready:
             self.end(worker)
             raise Unavailable(f"{self._label}: {reply.broken or 'a worker is not ready'}")

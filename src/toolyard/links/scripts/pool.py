@@ -16,20 +16,20 @@ import msgspec
 
 from toolyard.links.scripts.fork_server import Supervisor
 from toolyard.links.scripts.sandbox import environment, probe_level
-from toolyard.links.scripts.settings import Answer, Code, Declared, Ended, Level, ScriptFault
+from toolyard.links.scripts.settings import Answer, Code, DeclaredTools, Level, ScriptFault, WorkerEnd
 from toolyard.links.scripts.worker import (
-    FileDeclaration,
-    Flooded,
-    Gone,
-    Late,
-    Odd,
-    Trouble,
+    DeadlinePassed,
+    ExchangeError,
+    InvalidReply,
+    OutputTooLarge,
+    ReportedDeclarations,
     Worker,
     WorkerExchange,
+    WorkerLost,
     WorkerReply,
-    how,
-    raised,
-    troubled,
+    describe_end,
+    make_exchange_error,
+    make_script_error,
 )
 from toolyard.loop.home import link_loop
 from toolyard.loop.threads import Threads, await_future, reset_after_fork
@@ -73,28 +73,30 @@ class PoolSlots:
         return idle
 
 
-Result = Declared | ScriptFault
+Result = DeclaredTools | ScriptFault
 
 
-def _read_declaration(code: Code, said: FileDeclaration) -> Result:
-    if said.tools is not None:
-        return Declared(code.file, said.tools)
-    if said.fault is not None:
-        fault = said.fault
+def _read_declaration(code: Code, reported: ReportedDeclarations) -> Result:
+    if reported.tools is not None:
+        return DeclaredTools(code.file, reported.tools)
+    if reported.fault is not None:
+        fault = reported.fault
         text = fault.message if fault.refused else f"{fault.type}: {fault.message}".removesuffix(": ")
         return ScriptFault(code.file, text, "refused" if fault.refused else "error", fault.line, fault.trace)
-    if said.unforked is not None:
-        return ScriptFault(code.file, said.unforked, "unavailable")
-    return ScriptFault(code.file, f"it {how(Ended(status=said.ended), doing='it had declared anything')}", "crash")
+    if reported.unforked is not None:
+        return ScriptFault(code.file, reported.unforked, "unavailable")
+    return ScriptFault(
+        code.file, f"it {describe_end(WorkerEnd(status=reported.ended), doing='it had declared anything')}", "crash"
+    )
 
 
-def _explain_trouble(code: Code, trouble: Trouble, ended: Ended) -> ScriptFault:
-    if isinstance(trouble, Late):
+def _explain_failure(code: Code, error: ExchangeError, ended: WorkerEnd) -> ScriptFault:
+    if isinstance(error, DeadlinePassed):
         return ScriptFault(code.file, "it took too long to say what it declares, and was ended", "timeout")
-    if isinstance(trouble, Flooded):
+    if isinstance(error, OutputTooLarge):
         return ScriptFault(code.file, "it printed more than its limit while it was read, and was ended", "crash")
-    known = trouble if not isinstance(trouble, Gone) else None
-    text = f"it {how(ended, known, doing='it had declared anything')}"
+    known = error if not isinstance(error, WorkerLost) else None
+    text = f"it {describe_end(ended, known, doing='it had declared anything')}"
     # If its status is unknown, the whole fork server was ended.
     lost = known is None and ended.status is None
     return ScriptFault(code.file, text, "unavailable" if lost else "crash")
@@ -141,7 +143,7 @@ class ScriptPool(Closing):
         """Start with new workers: a forked child must not use those of its parent."""
         for worker in self._slots.clear(locked=False):
             worker.close()
-        self._supervisor.let_go()
+        self._supervisor.disown()
         self._begin_anew()
 
     async def acall(
@@ -154,23 +156,23 @@ class ScriptPool(Closing):
         """
         started = time.monotonic()
         # The token cannot be known to a script before the call.
-        asked = _Call(secrets.token_hex(8), handler, arguments, ctx)
-        body = _encode_call(asked, code)
+        request = _Call(secrets.token_hex(8), handler, arguments, ctx)
+        body = _encode_call(request, code)
         worker = await self._find_worker(code, deadline)
         if not worker.calls:
-            whole = msgspec.structs.replace(asked, file=code.file, code=code.source.decode("latin-1"))
-            body = _encoder.encode(whole)
+            first = msgspec.structs.replace(request, file=code.file, code=code.source.decode("latin-1"))
+            body = _encoder.encode(first)
         exchange = WorkerExchange(worker, self.settings)
         try:
             exchange.begin(body)
             reply = await exchange.wait_async(deadline)
-            if reply.token != asked.token:
-                raise Odd("an answer to another question")
-        except Trouble as trouble:
+            if reply.token != request.token:
+                raise InvalidReply("an answer to another question")
+        except ExchangeError as error:
             retired = self._retire_soon(worker)
             # The status is only informative if the process ended by itself.
-            ended = await await_future(retired) if isinstance(trouble, Gone) else Ended()
-            raise troubled(code.file, trouble, ended, exchange, time.monotonic() - started) from None
+            ended = await await_future(retired) if isinstance(error, WorkerLost) else WorkerEnd()
+            raise make_exchange_error(code.file, error, ended, exchange, time.monotonic() - started) from None
         except BaseException:
             self._retire_soon(worker)
             raise
@@ -246,9 +248,9 @@ class ScriptPool(Closing):
             exchange.begin(_encoder.encode({"token": token, "file": code.file, "code": code.source.decode("latin-1")}))
             reply = await exchange.wait_async(limit if deadline is None else min(limit, deadline))
             if reply.token != token or reply.body is None:
-                raise Odd("an answer to another question")
-        except Trouble as trouble:
-            return _explain_trouble(code, trouble, await await_future(self._end_soon(worker))), False
+                raise InvalidReply("an answer to another question")
+        except ExchangeError as error:
+            return _explain_failure(code, error, await await_future(self._end_soon(worker))), False
         if not reply.again:
             await await_future(self._end_soon(worker))
         return _read_declaration(code, reply.body), reply.again
@@ -259,7 +261,7 @@ class ScriptPool(Closing):
             raise CallTimeout(text, effect="none", hint="allow more workers, or a longer time")
         key = (code.file, code.sha256)
         found = self._slots.find(key)
-        if found is not None and found.key == key and found.is_fresh():
+        if found is not None and found.key == key and found.is_ready():
             return found
         made = self._make_soon(found, key)
         try:
@@ -296,20 +298,20 @@ class ScriptPool(Closing):
         else:
             self._retire_soon(worker)
         if reply.fault is not None:
-            raise raised(code.file, reply.fault, exchange)
+            raise make_script_error(code.file, reply.fault, exchange)
         return Answer(reply.value, *exchange.printed())
 
-    def _retire_soon(self, worker: Worker) -> Future[Ended]:
+    def _retire_soon(self, worker: Worker) -> Future[WorkerEnd]:
         """End a worker in the background; its slot becomes free when the process is gone."""
         ended = self._end_soon(worker)
         ended.add_done_callback(lambda _: self._slots.give(None))
         return ended
 
-    def _end_soon(self, worker: Worker) -> Future[Ended]:
+    def _end_soon(self, worker: Worker) -> Future[WorkerEnd]:
         try:
             return self._threads.submit(lambda: self._supervisor.end(worker))
         except SessionError:
-            ended: Future[Ended] = Future()
+            ended: Future[WorkerEnd] = Future()
             ended.set_result(self._supervisor.end(worker))
             return ended
 
@@ -328,9 +330,9 @@ def _has_result(future: Future[Any]) -> bool:
     return not future.cancelled() and future.exception() is None
 
 
-def _encode_call(asked: _Call, code: Code) -> bytes:
+def _encode_call(request: _Call, code: Code) -> bytes:
     try:
-        return _encoder.encode(asked)
+        return _encoder.encode(request)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         what = "the arguments, or the context of the call, cannot be written as JSON"
         raise InvalidArguments(f"{code.file}: {what}: {error}") from None

@@ -168,10 +168,10 @@ _PROBE_SECONDS = 10.0
 def probe_level(sandbox: str) -> Level:
     """The sandbox level for the setting; `ConfigError` if this machine does not support it."""
     if sandbox == "auto":
-        return next(level for level in LEVELS if why_not(level) is None)
+        return next(level for level in LEVELS if find_obstacle(level) is None)
     for level in LEVELS:
         if level == sandbox:
-            fault = why_not(level)
+            fault = find_obstacle(level)
             if fault is not None:
                 raise ConfigError(f"sandbox: {sandbox} is not available here: {fault}; use auto, or remove the cause")
             return level
@@ -179,7 +179,7 @@ def probe_level(sandbox: str) -> Level:
 
 
 @cache
-def why_not(level: Level) -> str | None:
+def find_obstacle(level: Level) -> str | None:
     """Why a level cannot be used on this machine; None if it can. Cached."""
     if level == "rlimits":
         return None

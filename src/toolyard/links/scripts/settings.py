@@ -31,7 +31,7 @@ class Answer(msgspec.Struct, frozen=True):
     truncated: bool = False
 
 
-class Declared(msgspec.Struct, frozen=True):
+class DeclaredTools(msgspec.Struct, frozen=True):
     """The tools of one file.
 
     Each is a dict of `name`, `description`, `parameters`, `output`, `aliases`, `timeout`, `effects`, `tags`, `version`,
@@ -54,7 +54,7 @@ class ScriptFault(msgspec.Struct, frozen=True):
     """For the log only, not for callers."""
 
 
-class Ended(msgspec.Struct, frozen=True):
+class WorkerEnd(msgspec.Struct, frozen=True):
     """How a worker ended."""
 
     status: int | None = None

@@ -14,18 +14,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.links.scripts.settings import Ended
+from toolyard.links.scripts.settings import WorkerEnd
 from toolyard.model.errors import CallError, CallTimeout, ToolFailed
 from toolyard.schema.common_options import WorkerSettings
 
 HEAD = 4
 
 
-class BadFrame(ValueError):
+class InvalidFrame(ValueError):
     """The data is not a frame, or the frame is too large."""
 
 
-def framed(body: bytes) -> bytes:
+def encode_frame(body: bytes) -> bytes:
     """The frame of a body."""
     return len(body).to_bytes(HEAD, "big") + body
 
@@ -44,9 +44,9 @@ class FrameReader:
             return None
         size = int.from_bytes(self._data[:HEAD], "big")
         if size > self._limit:
-            raise BadFrame(f"a frame of {size} bytes, where {self._limit} are allowed")
+            raise InvalidFrame(f"a frame of {size} bytes, where {self._limit} are allowed")
         if len(self._data) > size + HEAD:
-            raise BadFrame("more than the one frame that was asked for")
+            raise InvalidFrame("more than the one frame that was asked for")
         if len(self._data) < size + HEAD:
             return None
         body = bytes(self._data[HEAD:])
@@ -59,27 +59,27 @@ _ENVELOPE = 1024
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
-class Trouble(Exception):
+class ExchangeError(Exception):
     """The exchange failed, and the worker cannot be used again."""
 
 
-class Gone(Trouble):
+class WorkerLost(ExchangeError):
     """The process ended."""
 
 
-class Odd(Trouble):
+class InvalidReply(ExchangeError):
     """The process sent something invalid; the text says what."""
 
 
-class Flooded(Trouble):
+class OutputTooLarge(ExchangeError):
     """The process printed more than the limit."""
 
 
-class Late(Trouble):
+class DeadlinePassed(ExchangeError):
     """The deadline has passed."""
 
 
-class WorkerFault(msgspec.Struct, frozen=True):
+class ReportedFault(msgspec.Struct, frozen=True):
     """An exception in a script, as its process reports it."""
 
     type: str
@@ -90,11 +90,11 @@ class WorkerFault(msgspec.Struct, frozen=True):
     returned: bool = False
 
 
-class FileDeclaration(msgspec.Struct, frozen=True):
+class ReportedDeclarations(msgspec.Struct, frozen=True):
     """The declarations of a file, or why its process has none."""
 
     tools: list[dict[str, Any]] | None = None
-    fault: WorkerFault | None = None
+    fault: ReportedFault | None = None
     ended: int | None = None
     unforked: str | None = None
 
@@ -104,10 +104,10 @@ class WorkerReply(msgspec.Struct, frozen=True):
 
     token: str = ""
     value: Any = None
-    fault: WorkerFault | None = None
+    fault: ReportedFault | None = None
     again: bool = False
     """Whether the worker can take another call."""
-    body: FileDeclaration | None = None
+    body: ReportedDeclarations | None = None
     ready: bool = False
     broken: str | None = None
 
@@ -142,10 +142,10 @@ class Tail:
         return bytes(self._kept[-self._limit :] if self._limit else b"").decode("utf-8", "replace")
 
 
-class WorkerParent(Protocol):
+class WorkerOwner(Protocol):
     """The process that forks and ends workers."""
 
-    def end(self, worker: Worker) -> Ended:
+    def end(self, worker: Worker) -> WorkerEnd:
         """End the worker and what it started."""
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class WorkerParent(Protocol):
 class Worker:
     """The server's end of a child's pipes: one to write to and three to read from."""
 
-    def __init__(self, name: str, fds: list[int], fork_server: WorkerParent) -> None:
+    def __init__(self, name: str, fds: list[int], fork_server: WorkerOwner) -> None:
         self.name = name
         self.fork_server = fork_server
         self.key: tuple[str, str] | None = None
@@ -169,7 +169,7 @@ class Worker:
         for fd in (self.answers, self.out, self.err):
             self.poll.register(fd, _IN)
 
-    def is_fresh(self) -> bool:
+    def is_ready(self) -> bool:
         """True if it is alive and has sent nothing since its last response."""
         return not self._is_closed and not self.poll.poll(0)
 
@@ -207,13 +207,13 @@ class WorkerExchange:
 
     def begin(self, body: bytes) -> None:
         """Write the request, as far as possible without blocking."""
-        data = framed(body)
+        data = encode_frame(body)
         try:
             sent = os.write(self._worker.to, data)
         except BlockingIOError:
             sent = 0
         except OSError:
-            raise Gone from None
+            raise WorkerLost from None
         if sent < len(data):
             self._left = memoryview(data)[sent:]
             self._worker.poll.register(self._worker.to, _OUT)
@@ -246,38 +246,35 @@ class WorkerExchange:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
-        def ready() -> None:
+        def read_available() -> None:
             try:
                 if self.advance(0) and not done.done():
                     done.set_result(None)
-            except Trouble as trouble:
-                fail(trouble)
+            except ExchangeError as error:
+                if not done.done():
+                    done.set_exception(error)
 
-        def fail(trouble: Trouble) -> None:
-            if not done.done():
-                done.set_exception(trouble)
-
-        timer = None if deadline is None else loop.call_later(max(deadline - time.monotonic(), 0), fail, Late())
         fd = self._worker.poll.fileno()
-        loop.add_reader(fd, ready)
+        loop.add_reader(fd, read_available)
         try:
-            await done
+            async with asyncio.timeout_at(deadline):
+                await done
+        except TimeoutError:
+            raise DeadlinePassed from None
         finally:
             loop.remove_reader(fd)
-            if timer is not None:
-                timer.cancel()
         assert self.reply is not None
         return self.reply
 
     def _take_answer(self, data: bytes) -> None:
         if not data:
-            raise Gone
+            raise WorkerLost
         try:
             body = self._reader.feed(data)
             if body is not None:
                 self.reply = _decoder.decode(body)
-        except (BadFrame, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Odd(str(error)) from None
+        except (InvalidFrame, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidReply(str(error)) from None
 
     def _take_printed(self, fd: int) -> None:
         data = os.read(fd, _CHUNK)
@@ -285,7 +282,7 @@ class WorkerExchange:
             self._worker.poll.unregister(fd)
         (self.stdout if fd == self._worker.out else self.stderr).add(data)
         if self.stdout.total + self.stderr.total > self._limits.max_printed_bytes:
-            raise Flooded
+            raise OutputTooLarge
 
     def _send(self) -> None:
         try:
@@ -293,7 +290,7 @@ class WorkerExchange:
         except BlockingIOError:
             return
         except OSError:
-            raise Gone from None
+            raise WorkerLost from None
         if not self._left:
             self._worker.poll.unregister(self._worker.to)
 
@@ -301,7 +298,7 @@ class WorkerExchange:
 def _left(deadline: float) -> float:
     seconds = deadline - time.monotonic()
     if seconds <= 0:
-        raise Late
+        raise DeadlinePassed
     return seconds
 
 
@@ -321,7 +318,7 @@ class ScriptTimeout(CallTimeout):
     trace: str = ""
 
 
-def raised(file: str, fault: WorkerFault, exchange: WorkerExchange) -> ScriptFailed:
+def make_script_error(file: str, fault: ReportedFault, exchange: WorkerExchange) -> ScriptFailed:
     """The error for a script that raised or returned an invalid result."""
     text = f"{file}: {fault.message}" if fault.refused else f"{file}: {fault.type}: {fault.message}".removesuffix(": ")
     error = ScriptFailed(text, details={} if fault.refused else {"exception": fault.type})
@@ -331,22 +328,24 @@ def raised(file: str, fault: WorkerFault, exchange: WorkerExchange) -> ScriptFai
     return error
 
 
-def troubled(file: str, trouble: Trouble, ended: Ended, exchange: WorkerExchange, seconds: float) -> CallError:
+def make_exchange_error(
+    file: str, failure: ExchangeError, ended: WorkerEnd, exchange: WorkerExchange, seconds: float
+) -> CallError:
     """The error for an exchange that failed."""
     error: ScriptFailed | ScriptTimeout
-    if isinstance(trouble, Late):
+    if isinstance(failure, DeadlinePassed):
         error = ScriptTimeout(f"{file} did not answer within {seconds:.3g} s and was ended")
-    elif isinstance(trouble, Flooded):
+    elif isinstance(failure, OutputTooLarge):
         error = ScriptFailed(f"{file} printed more than its limit and was ended", hint="print less, or to a file")
     else:
-        error = ScriptFailed(f"{file} {how(ended, trouble)}")
+        error = ScriptFailed(f"{file} {describe_end(ended, failure)}")
     error.stdout, error.stderr, _ = exchange.printed()
     return error
 
 
-def how(ended: Ended, trouble: Trouble | None = None, *, doing: str = "it answered") -> str:
+def describe_end(ended: WorkerEnd, failure: ExchangeError | None = None, *, doing: str = "it answered") -> str:
     """Describe how a process ended."""
-    words = str(trouble or "")
+    words = str(failure or "")
     if words:
         return f"wrote to the pipe that is reserved for results: {words}"
     if ended.fault is not None:

@@ -18,7 +18,7 @@ from toolyard.model.tool import Tool
 from toolyard.schema.admission import AdmittedTool, admit_tool
 
 if TYPE_CHECKING:
-    from toolyard.links.scripts import Code, Declared, ScriptFault, WorkerSettings
+    from toolyard.links.scripts import Code, DeclaredTools, ScriptFault, WorkerSettings
 
 
 _HANDLER = re.compile(r"[^\W\d]\w*|TOOLS\[(?:0|[1-9]\d{0,5})\]")
@@ -161,7 +161,7 @@ def resolve_names(
     return kept, refused
 
 
-def declare_scripts(codes: Sequence[Code], settings: WorkerSettings, source: str) -> list[Declared | ScriptFault]:
+def declare_scripts(codes: Sequence[Code], settings: WorkerSettings, source: str) -> list[DeclaredTools | ScriptFault]:
     """What each file declares, or why it cannot be read; the workers end afterwards.
 
     `SourceUnavailable` if no worker can be started.

@@ -27,7 +27,7 @@ from toolyard.sources.scripts.files import ScriptDirectory
 from toolyard.sources.scripts.manifest import MANIFEST, ReviewedFile, name_problem, read_manifest, review_directory
 
 if TYPE_CHECKING:
-    from toolyard.links.scripts import Declared, ScriptFault
+    from toolyard.links.scripts import DeclaredTools, ScriptFault
 
 
 _STALE = "; its last good version is still served"
@@ -192,7 +192,7 @@ class ScriptToolLoader(ToolLoader):
         place = os.path.realpath(self.path)
         return {item.file: known[item.file] or self._make_version(item, next(answers), place) for item in items}
 
-    def _make_version(self, item: ReviewedFile, answer: Declared | ScriptFault, directory: str) -> ScriptVersion:
+    def _make_version(self, item: ReviewedFile, answer: DeclaredTools | ScriptFault, directory: str) -> ScriptVersion:
         from toolyard.links.scripts import ScriptFault
 
         version = ScriptVersion(item.sha256 or "")

@@ -20,22 +20,22 @@ _FIRST = 10
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
-def high(fd: int) -> int:
+def move_fd_up(fd: int) -> int:
     """Move a descriptor to a high number, leaving the low ones to the children."""
     number = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST)
     os.close(fd)
     return number
 
 
-def prepare(config: Config) -> list[tuple[int, int]]:
+def open_readable_paths(config: Config) -> list[tuple[int, int]]:
     """Open, with the rights of the fork server, the paths that Landlock will allow its children."""
     if not config["landlock"]:
         return []
     rules = [(path, kernel.READ) for path in config["readable"]] + [(path, kernel.USE) for path in _DEVICES]
-    return [(high(os.open(path, os.O_PATH)), rights) for path, rights in rules if os.path.exists(path)]
+    return [(move_fd_up(os.open(path, os.O_PATH)), rights) for path, rights in rules if os.path.exists(path)]
 
 
-def drop(config: Config) -> None:
+def drop_privileges(config: Config) -> None:
     """Switch to the uid and gid of scripts, if they are configured."""
     if config["uid"] is not None:
         os.setgroups([])
@@ -52,7 +52,7 @@ def confine(config: Config, name: str, rules: list[tuple[int, int]]) -> None:
     if config["give"]:
         os.mkdir(home, 0o700)
         os.chown(home, config["uid"], config["gid"], follow_symlinks=False)
-    drop(config)
+    drop_privileges(config)
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
@@ -62,7 +62,7 @@ def confine(config: Config, name: str, rules: list[tuple[int, int]]) -> None:
     os.chdir(home)
     os.environ.clear()
     os.environ.update({**config["env"], "HOME": home, "TMPDIR": home})
-    kernel.renounce()
+    kernel.drop_capabilities()
     if config["landlock"]:
         kernel.landlock(rules, home)
         for fd, _ in rules:
@@ -87,14 +87,14 @@ def _limit(config: Config) -> None:
         resource.setrlimit(limit, (value, value))
 
 
-def unreachable(config: Config) -> list[str]:
+def find_unreadable_places(config: Config) -> list[str]:
     """The module folders that the uid of scripts cannot access."""
     if config["uid"] is None:
         return []
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        drop(config)
+        drop_privileges(config)
         bad = [str(number) for number, path in enumerate(sys.path) if not os.access(path, os.R_OK | os.X_OK)]
         os.write(writer, " ".join(bad).encode())
         os._exit(0)
@@ -105,10 +105,10 @@ def unreachable(config: Config) -> list[str]:
     return [sys.path[int(word)] for word in words if os.path.isdir(sys.path[int(word)])]
 
 
-def look_through(places: list[str]) -> None:
+def import_through(places: list[str]) -> None:
     """Import from `places` through open descriptors, since their paths lead through a folder closed to scripts."""
     for place in places:
-        fd = high(os.open(place, os.O_RDONLY | os.O_DIRECTORY))
+        fd = move_fd_up(os.open(place, os.O_RDONLY | os.O_DIRECTORY))
         through = f"/proc/self/fd/{fd}"
         sys.path[:] = [through if entry == place else entry for entry in sys.path]
         for module in list(sys.modules.values()):

@@ -16,7 +16,7 @@ from signal import SIGKILL
 
 from . import frames, kernel
 from .kernel import end_group
-from .serving import IN, OUT, ScriptRefused, clean, described, execute, flush, takes_ctx
+from .serving import IN, OUT, ScriptRefused, describe_error, escape_surrogates, execute, flush, takes_ctx
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from .confine import Config
 
-    Said = dict[str, Any]
+    Reply = dict[str, Any]
 
 _IMPORT = rb"(?m)^(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))"
-_NOT_AHEAD = frozenset({"antigravity", "this", "idlelib", "test", "turtledemo", "__main__", "readline"})
+_NEVER_PRELOADED = frozenset({"antigravity", "this", "idlelib", "test", "turtledemo", "__main__", "readline"})
 _FLAGS = {"timeout": "TOOL_TIMEOUT", "effects": "TOOL_EFFECTS", "tags": "TOOL_TAGS", "version": "TOOL_VERSION"}
 _HEAD = 8
 _COROUTINE = 0x80
@@ -41,12 +41,12 @@ def serve(config: Config) -> None:
     """Respond to one frame for each file until the pipe is closed."""
     kernel.adopt_orphans()
     frames.write(OUT, b'{"ready":true}')
-    tried: set[str] = set(_NOT_AHEAD)
+    tried: set[str] = set(_NEVER_PRELOADED)
     # The memory reserved for the result is not available to the file.
     limit = min(config["max_answer_bytes"], config["memory_bytes"] // 4)
     while (frame := frames.read(IN)) is not None:
         file, source = frame["file"], frame["code"].encode("latin-1")
-        _import_ahead(source, tried)
+        _preload_imports(source, tried)
         body, clean = _read_in_fork(file, source, limit)
         flush()
         head = b'{"token":"%s","again":%s,"body":' % (frame["token"].encode(), b"true" if clean else b"false")
@@ -54,7 +54,7 @@ def serve(config: Config) -> None:
     os._exit(0)
 
 
-def _import_ahead(source: bytes, tried: set[str]) -> None:
+def _preload_imports(source: bytes, tried: set[str]) -> None:
     """Import modules that a file imports, once for all files: these belong to the operator, not to scripts."""
     import importlib
     import re
@@ -63,7 +63,7 @@ def _import_ahead(source: bytes, tried: set[str]) -> None:
         for part in (match[1] or match[2]).split(b","):
             words = part.split()
             name = words[0].decode("ascii", "replace") if words else ""
-            if not name or name in tried or name.split(".")[0] in _NOT_AHEAD or name in sys.modules:
+            if not name or name in tried or name.split(".")[0] in _NEVER_PRELOADED or name in sys.modules:
                 continue
             tried.add(name)
             # If it cannot be imported, the file will report that itself.
@@ -75,26 +75,26 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
     flush()
     try:
         # Not a pipe, since a process that the file leaves behind could keep the other end open.
-        said = mmap.mmap(-1, _HEAD + limit)
+        memory = mmap.mmap(-1, _HEAD + limit)
         pid = os.fork()
     except OSError as error:
         # Another file may have used up the process limit of scripts.
         return frames.encode({"unforked": f"a process could not be forked: {error.strerror}"}).encode(), True
     if pid == 0:
-        _become_reader(file, source, limit, said)
+        _run_reader(file, source, limit, memory)
     # It has exited but is not reaped, so its process group id cannot be reused yet.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     end_group(pid)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with said:
-        size = int.from_bytes(said[:_HEAD], "big")
-        body = said[_HEAD : _HEAD + size]
+    with memory:
+        size = int.from_bytes(memory[:_HEAD], "big")
+        body = memory[_HEAD : _HEAD + size]
     if code or not 0 < size <= limit:
         body = frames.encode({"ended": code}).encode()
     return body, _has_no_children()
 
 
-def _become_reader(file: str, source: bytes, limit: int, said: mmap.mmap) -> None:
+def _run_reader(file: str, source: bytes, limit: int, memory: mmap.mmap) -> None:
     try:
         os.setpgid(0, 0)
         kernel.die_with_parent(SIGKILL)
@@ -103,7 +103,7 @@ def _become_reader(file: str, source: bytes, limit: int, said: mmap.mmap) -> Non
         gc.disable()
         body = frames.encode(_declare(file, source, limit)).encode()
         flush()
-        said[: _HEAD + len(body)] = len(body).to_bytes(_HEAD, "big") + body
+        memory[: _HEAD + len(body)] = len(body).to_bytes(_HEAD, "big") + body
     finally:
         os._exit(0)
 
@@ -118,35 +118,35 @@ def _has_no_children() -> bool:
     return False
 
 
-def _declare(file: str, source: bytes, limit: int) -> Said:
+def _declare(file: str, source: bytes, limit: int) -> Reply:
     """The result of reading a file, whatever it raises."""
     try:
-        return {"tools": _read_tools(file, source, limit)}
+        return {"tools": _execute_and_read(file, source, limit)}
     except BaseException as error:  # noqa: BLE001 - the top level of a file may raise anything
-        return {"fault": described(error, file, source) | {"refused": isinstance(error, ScriptRefused)}}
+        return {"fault": describe_error(error, file, source) | {"refused": isinstance(error, ScriptRefused)}}
 
 
-def _read_tools(file: str, source: bytes, limit: int) -> list[dict[str, Any]]:
-    tools = describe(vars(execute(file, source)))
+def _execute_and_read(file: str, source: bytes, limit: int) -> list[dict[str, Any]]:
+    tools = read_tools(vars(execute(file, source)))
     size = len(frames.encode(tools).encode())
     if size > limit:
         raise ScriptRefused(f"it declares {size} bytes, more than the {limit} that are allowed")
     return tools
 
 
-def describe(names: dict[str, Any]) -> list[dict[str, Any]]:
+def read_tools(names: dict[str, Any]) -> list[dict[str, Any]]:
     """The tools that the names of a module declare."""
     if "TOOLS" in names:
         entries = names["TOOLS"]
         if not isinstance(entries, list | tuple) or not all(isinstance(entry, dict) for entry in entries):
             raise ScriptRefused("TOOLS must be a list of dicts")
-        tools = [_tool(dict(entry), names, f"TOOLS[{number}]") for number, entry in enumerate(entries)]
+        tools = [_read_tool(dict(entry), names, f"TOOLS[{number}]") for number, entry in enumerate(entries)]
     elif "TOOL_NAME" in names:
         entry = {"name": names["TOOL_NAME"], "handler": names.get("run")}
         for key in ("description", "parameters", "output"):
             if f"TOOL_{key.upper()}" in names:
                 entry[key] = names[f"TOOL_{key.upper()}"]
-        tools = [_tool(entry, names, "run")]
+        tools = [_read_tool(entry, names, "run")]
     else:
         raise ScriptRefused(
             "it declares no tool: it needs TOOL_NAME, TOOL_DESCRIPTION, TOOL_PARAMETERS and run, or TOOLS"
@@ -155,7 +155,7 @@ def describe(names: dict[str, Any]) -> list[dict[str, Any]]:
     return tools
 
 
-def _tool(entry: dict[str, Any], names: dict[str, Any], handler: str) -> dict[str, Any]:
+def _read_tool(entry: dict[str, Any], names: dict[str, Any], handler: str) -> dict[str, Any]:
     where = "run" if handler == "run" else f"{handler}['handler']"
     function = entry.pop("handler", None)
     if not callable(function):
@@ -172,12 +172,12 @@ def _tool(entry: dict[str, Any], names: dict[str, Any], handler: str) -> dict[st
                 f"{constant} must be a {kinds.__name__}" + ("" if tool[key] is not None else ": it is missing")
             )
     _check_flags(tool, handler)
-    tool["flags"], tool["left_out"] = _own_flags(names)
+    tool["flags"], tool["left_out"] = _read_own_flags(names)
     for key, constant in _SWITCHES.items():
         tool["flags"][key] = bool(entry.pop(key, names.get(constant, tool["flags"].get(key, False))))
     for key in [key for key, value in entry.items() if isinstance(value, bool)]:
         tool["flags"][str(key)] = entry.pop(key)
-    tool["aliases"] = _texts(entry.pop("aliases", ()), f"{handler}['aliases']")
+    tool["aliases"] = _read_texts(entry.pop("aliases", ()), f"{handler}['aliases']")
     if entry:
         raise ScriptRefused(f"{handler} has keys that are not known: {', '.join(sorted(map(str, entry)))}")
     tool |= {"handler": handler, "takes_ctx": takes_ctx(function)}
@@ -185,7 +185,7 @@ def _tool(entry: dict[str, Any], names: dict[str, Any], handler: str) -> dict[st
     return tool
 
 
-def _own_flags(names: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _read_own_flags(names: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """`TOOL_COST = 3` as `{"cost": 3}`, and the names of values that are not JSON."""
     flags: dict[str, Any] = {}
     left_out = []
@@ -216,7 +216,7 @@ def _check_flags(tool: dict[str, Any], handler: str) -> None:
     for key in ("effects", "version"):
         if tool[key] is not None and not isinstance(tool[key], str):
             raise ScriptRefused(f"the {key} of {handler} must be a str")
-    tool["tags"] = _texts(tool["tags"] or (), f"the tags of {handler}")
+    tool["tags"] = _read_texts(tool["tags"] or (), f"the tags of {handler}")
 
 
 def _add_aliases(tools: list[dict[str, Any]], aliases: Any) -> None:
@@ -226,17 +226,19 @@ def _add_aliases(tools: list[dict[str, Any]], aliases: Any) -> None:
         for key, value in aliases.items():
             name, more = (value, [key]) if isinstance(value, str) else (key, value)
             if name not in by_name:
-                raise ScriptRefused(f"TOOL_ALIASES names {clean(str(name))!r}, which is no tool of this file")
-            by_name[name]["aliases"] += _texts(more, "TOOL_ALIASES")
+                raise ScriptRefused(
+                    f"TOOL_ALIASES names {escape_surrogates(str(name))!r}, which is no tool of this file"
+                )
+            by_name[name]["aliases"] += _read_texts(more, "TOOL_ALIASES")
         return
-    more = _texts(aliases, "TOOL_ALIASES")
+    more = _read_texts(aliases, "TOOL_ALIASES")
     if more and len(tools) != 1:
         raise ScriptRefused("TOOL_ALIASES must be a dict of alias to name in a file of several tools")
     for tool in tools:
         tool["aliases"] += more
 
 
-def _texts(value: Any, what: str) -> list[str]:
+def _read_texts(value: Any, what: str) -> list[str]:
     if isinstance(value, list | tuple | set | frozenset) and all(isinstance(item, str) for item in value):
         return sorted(value) if isinstance(value, set | frozenset) else list(value)
     raise ScriptRefused(f"{what} must be a list of str")

@@ -15,8 +15,8 @@ import time
 from contextlib import suppress
 
 from . import declarations, frames, kernel, serving
-from .confine import confine, drop, high, look_through, prepare, unreachable
-from .kernel import end_group, sweep
+from .confine import confine, drop_privileges, find_unreadable_places, import_through, move_fd_up, open_readable_paths
+from .kernel import end_group, kill_strangers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 5.0
 _ROUND = 1000
-_AHEAD = ("array", "ast", "importlib", "re", "typing")
+_PRELOADED = ("array", "ast", "importlib", "re", "typing")
 """Modules that most scripts need besides those imported here; imported once for all workers."""
 _ROLES = {"serve": serving.serve, "declare": declarations.serve}
 
@@ -36,14 +36,14 @@ class ForkServerProcess:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._control = socket.socket(fileno=high(config["control"]))
-        self._wake, self._woken = (high(fd) for fd in os.pipe())
+        self._control = socket.socket(fileno=move_fd_up(config["control"]))
+        self._wake, self._woken = (move_fd_up(fd) for fd in os.pipe())
         self._pids: dict[str, int] = {}
         self._ended: dict[str, int] = {}
         self._faults: dict[str, str] = {}
         self._helpers: dict[int, str] = {}
         """Processes that delete the folders of workers, with the workers' names."""
-        self._work = high(os.open(config["work"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+        self._work = move_fd_up(os.open(config["work"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
         self._leaving = False
         self._rules: list[tuple[int, int]] = []
 
@@ -59,13 +59,13 @@ class ForkServerProcess:
         if self._config["parent"] is not None:
             kernel.die_with_parent(signal.SIGTERM)
             self._leaving = os.getppid() != self._config["parent"]
-        for name in _AHEAD:
+        for name in _PRELOADED:
             __import__(name)
         sys.path.extend(self._config["path"])
-        closed = unreachable(self._config)
+        closed = find_unreadable_places(self._config)
         self._config["through"] = bool(closed)
-        look_through(closed)
-        self._rules = prepare(self._config)
+        import_through(closed)
+        self._rules = open_readable_paths(self._config)
         gc.collect()
         gc.freeze()
         self._control.send(frames.encode({"ready": True, "through": closed}).encode())
@@ -79,32 +79,32 @@ class ForkServerProcess:
             ready = poll.poll(_ROUND if self._pids else None)
             if not ready:
                 # An orphan is adopted without any signal, and scripts must not leave processes behind.
-                self._sweep()
+                self._kill_strangers()
             for fd, _ in ready:
                 if fd == self._wake:
                     with suppress(BlockingIOError):
                         os.read(self._wake, 4096)
                     self._reap()
                 else:
-                    self._obey()
+                    self._run_command()
         self._end_all()
 
     def _leave(self, *_: object) -> None:
         self._leaving = True
 
-    def _obey(self) -> None:
+    def _run_command(self) -> None:
         data, fds, _, _ = socket.recv_fds(self._control, 65536, 4)
         if not data:
             self._leaving = True
             return
         message = frames.decode(data.decode())
         if message["do"] == "fork":
-            self._fork(message["name"], message["role"], [high(fd) for fd in fds])
+            self._fork(message["name"], message["role"], [move_fd_up(fd) for fd in fds])
         else:
-            said = frames.encode(self._end(message["name"])).encode()
+            reply = frames.encode(self._end(message["name"])).encode()
             # If the other end is closed, the next read ends the loop.
             with suppress(OSError):
-                self._control.send(said)
+                self._control.send(reply)
 
     def _fork(self, name: str, role: str, fds: list[int]) -> None:
         try:
@@ -113,13 +113,13 @@ class ForkServerProcess:
             pid = -1
             self._faults[name] = f"a process could not be forked: {error.strerror}"
         if pid == 0:
-            self._become(name, role, fds)
+            self._run_worker(name, role, fds)
         for fd in fds:
             os.close(fd)
         if pid > 0:
             self._pids[name] = pid
 
-    def _become(self, name: str, role: str, fds: list[int]) -> None:
+    def _run_worker(self, name: str, role: str, fds: list[int]) -> None:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
@@ -135,7 +135,7 @@ class ForkServerProcess:
             try:
                 confine(self._config, name, self._rules)
             except OSError as error:
-                serving.give_up(f"a worker could not be confined: {error}")
+                serving.report_failure(f"a worker could not be confined: {error}")
             else:
                 _ROLES[role](self._config)
         finally:
@@ -149,25 +149,25 @@ class ForkServerProcess:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                self._emptied(pid)
+                self._remove_emptied(pid)
                 if pid in pids:
                     died = True
-                    self._buried(pids[pid], status)
+                    self._record_exit(pids[pid], status)
                     end_group(pid)
         if died:
-            self._sweep()
+            self._kill_strangers()
 
-    def _buried(self, name: str, status: int) -> None:
+    def _record_exit(self, name: str, status: int) -> None:
         self._pids.pop(name, None)
         self._ended[name] = os.waitstatus_to_exitcode(status)
 
-    def _sweep(self) -> bool:
-        return sweep({*self._pids.values(), *self._helpers})
+    def _kill_strangers(self) -> bool:
+        return kill_strangers({*self._pids.values(), *self._helpers})
 
     def _end(self, name: str) -> dict[str, Any]:
         pid = self._pids.get(name)
-        gone = pid is None or self._kill(name, pid)
-        clean = self._sweep() and gone
+        has_ended = pid is None or self._kill(name, pid)
+        clean = self._kill_strangers() and has_ended
         self._remove(name)
         fault = self._faults.pop(name, None)
         return {"name": name, "status": self._ended.pop(name, None), "clean": clean, "fault": fault}
@@ -178,7 +178,7 @@ class ForkServerProcess:
             # Check before sending the signal: the status shows how a process ended by itself.
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                self._buried(name, status)
+                self._record_exit(name, status)
             end_group(pid)
             if done:
                 return True
@@ -199,7 +199,7 @@ class ForkServerProcess:
                 return
             if pid == 0:
                 try:
-                    drop(self._config)
+                    drop_privileges(self._config)
                     import shutil
 
                     shutil.rmtree(os.path.join(self._config["work"], name), ignore_errors=True)
@@ -207,7 +207,7 @@ class ForkServerProcess:
                     os._exit(0)
             self._helpers[pid] = name
 
-    def _emptied(self, pid: int) -> None:
+    def _remove_emptied(self, pid: int) -> None:
         """Remove a folder that a helper has emptied."""
         name = self._helpers.pop(pid, None)
         if name is not None:
@@ -221,8 +221,8 @@ class ForkServerProcess:
         for pid in list(self._helpers):
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-            self._emptied(pid)
-        self._sweep()
+            self._remove_emptied(pid)
+        self._kill_strangers()
         if self._config["parent"] is not None:
             with suppress(OSError):
                 os.rmdir(self._config["work"])

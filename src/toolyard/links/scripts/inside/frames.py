@@ -15,7 +15,7 @@ _CHUNK = 65536
 _TEXTS = frozenset({"decimal", "fractions", "ipaddress", "uuid"})
 
 
-def _write_unknown(value: Any) -> Any:
+def _convert_unknown(value: Any) -> Any:
     """Convert values that JSON cannot express, as for other Python tools. Detected by attributes, without imports."""
     kind = type(value)
     if kind.__module__ in _TEXTS:
@@ -36,7 +36,7 @@ def _write_unknown(value: Any) -> Any:
 
 _Encoder = partial(json.JSONEncoder, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 encode = _Encoder().encode
-encode_answer = _Encoder(default=_write_unknown).encode
+encode_answer = _Encoder(default=_convert_unknown).encode
 """May run code of the script and hang, so it is not used for declarations."""
 _decode = json.JSONDecoder().decode
 

@@ -53,7 +53,7 @@ def adopt_orphans() -> None:
     prctl(_SUBREAPER, 1)
 
 
-def renounce() -> None:
+def drop_capabilities() -> None:
     """Drop all capabilities, and never gain privileges by executing a program."""
     prctl(_NO_NEW_PRIVILEGES, 1)
     _checked(_libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(_CAPABILITY_BYTES)))
@@ -182,7 +182,7 @@ def end_group(pid: int) -> None:
         os.killpg(pid, SIGKILL)
 
 
-def sweep(known: Collection[int]) -> bool:
+def kill_strangers(known: Collection[int]) -> bool:
     """Kill every child of this process except the `known`, and their descendants; False if that takes too long.
 
     Requires `adopt_orphans`: processes that left their group and lost their parent are then found here.

@@ -44,7 +44,7 @@ def execute(file: str, source: bytes | ast.Module | types.CodeType) -> types.Mod
     return module
 
 
-def handler_of(module: types.ModuleType, name: str) -> Any:
+def find_handler(module: types.ModuleType, name: str) -> Any:
     """The handler of calls: a function with that name, or the handler of `TOOLS[n]`."""
     digits = name[len(_ENTRY) : -1] if name.startswith(_ENTRY) and name.endswith(_ENTRY_END) else ""
     if digits.isdecimal() and len(digits) <= _DIGITS:
@@ -58,7 +58,7 @@ def handler_of(module: types.ModuleType, name: str) -> Any:
     return handler
 
 
-def described(error: BaseException, file: str, source: bytes) -> dict[str, Any]:
+def describe_error(error: BaseException, file: str, source: bytes) -> dict[str, Any]:
     """An exception as data; the trace starts at the script."""
     text = source.decode("utf-8", "replace")
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -72,13 +72,13 @@ def described(error: BaseException, file: str, source: bytes) -> dict[str, Any]:
         message, lines = f"an exception that cannot be shown ({type(worse).__name__})", ""
     return {
         "type": type(error).__name__,
-        "message": clean(message[:_MESSAGE]),
-        "trace": clean(lines[-_TRACE:]),
+        "message": escape_surrogates(message[:_MESSAGE]),
+        "trace": escape_surrogates(lines[-_TRACE:]),
         "line": trace.tb_lineno if trace is not None else getattr(error, "lineno", None),
     }
 
 
-def clean(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """The text with surrogates escaped, so that it can be sent."""
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -109,7 +109,7 @@ class Handler:
             value = self.function(**arguments, ctx=Ctx(ctx or {}))
         else:
             value = self.function(**arguments)
-        return value if type(value) in _PLAIN or not is_awaitable(value) else finished(value)
+        return value if type(value) in _PLAIN or not is_awaitable(value) else run_awaitable(value)
 
 
 class Script:
@@ -134,7 +134,7 @@ class Script:
             again = "true" if _is_quiet() else "false"
             body = f'{{"token":"{token}","again":{again},"value":{frames.encode_answer(value)}}}'.encode()
         except BaseException as error:  # noqa: BLE001 - encoding the result may run code of the script, such as a generator
-            why = described(error, self.file, self.source)["message"]
+            why = describe_error(error, self.file, self.source)["message"]
             text = f"it returned a {type(value).__name__} that is not JSON: {why}"
             return self._failed(token, ScriptRefused(text), returned=True)
         if len(body) > self._limit:
@@ -145,11 +145,11 @@ class Script:
     def _find(self, name: str) -> Handler:
         if self._module is None:
             self._module = execute(self.file, self.source)
-        self._handlers[name] = handler = Handler(handler_of(self._module, name))
+        self._handlers[name] = handler = Handler(find_handler(self._module, name))
         return handler
 
     def _failed(self, token: str, error: BaseException, *, returned: bool = False) -> bytes:
-        fault = described(error, self.file, self.source) | {
+        fault = describe_error(error, self.file, self.source) | {
             "refused": isinstance(error, ScriptRefused),
             "returned": returned,
         }
@@ -159,7 +159,7 @@ class Script:
 
 def serve(config: Config) -> None:
     """Respond to calls until the pipe is closed."""
-    _note_threads()
+    _watch_threads()
     # Line buffered, so that the output is not lost if the script is ended.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     frames.write(OUT, b'{"ready":true}')
@@ -173,12 +173,12 @@ def serve(config: Config) -> None:
     os._exit(0)
 
 
-def give_up(why: str) -> None:
+def report_failure(why: str) -> None:
     """Report why the worker cannot start."""
     frames.write(OUT, frames.encode({"broken": why}).encode())
 
 
-def finished(value: Any) -> Any:
+def run_awaitable(value: Any) -> Any:
     """The result of an awaitable, run on a new loop."""
     import asyncio
 
@@ -233,7 +233,7 @@ _loose: list[str] = []
 """Not empty once a thread was started without `threading`; it may not be counted before the call ends."""
 
 
-def _note_threads() -> None:
+def _watch_threads() -> None:
     """Record direct starts of threads. `threading` waits until its threads are counted, so those need no record."""
     import _thread
 
