@@ -12,7 +12,7 @@ from waiting import SOON, Clock, until
 
 from links.conftest import get, local, post
 from links.fake_server import FakeServer, hang_up, whole
-from toolyard.links.http.auth import ApiKeyCredential, Basic, Bearer, ClientCredentials, Together
+from toolyard.links.http.auth import ApiKeyCredential, Basic, Bearer, ClientCredentials, CombinedCredential
 from toolyard.links.http.messages import Credential
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, Unavailable
 
@@ -28,7 +28,7 @@ def every(origin=ORIGIN):
         ApiKeyCredential(origin, "query", "key", SECRET),
         ApiKeyCredential(origin, "cookie", "sid", SECRET),
         ClientCredentials(origin, f"{origin}/token", "me", SECRET, ["a", "b"]),
-        Together(Bearer(origin, SECRET), ApiKeyCredential(origin, "query", "key", SECRET)),
+        CombinedCredential(Bearer(origin, SECRET), ApiKeyCredential(origin, "query", "key", SECRET)),
     ]
 
 
@@ -101,8 +101,8 @@ def test_the_query_key_is_not_in_what_comes_back(server, ask):
         lambda: ApiKeyCredential(ORIGIN, "query", "", SECRET),
         lambda: ClientCredentials(ORIGIN, f"https://me:{SECRET}@login.example/", "me", SECRET),
         lambda: ClientCredentials(ORIGIN, "login.example", "me", SECRET),
-        lambda: Together(),
-        lambda: Together(Bearer(ORIGIN, SECRET), Bearer("https://other.example", SECRET)),
+        lambda: CombinedCredential(),
+        lambda: CombinedCredential(Bearer(ORIGIN, SECRET), Bearer("https://other.example", SECRET)),
     ],
 )
 def test_what_could_not_be_sent_is_a_config_error_that_does_not_show_it(make):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.links.http.decoding import (
-    MANY_PIECES,
+    MANY_CHUNKS,
     MAX_MEMBERS,
-    CrumbsError,
     DecodedBody,
+    FragmentedBodyError,
     TooLargeError,
     TruncatedError,
     UndecodableError,
@@ -40,7 +40,7 @@ def decode(data, encoding, limit=MIB, step=7):
     body = DecodedBody(limit, encoding)
     for at in range(0, len(data), step):
         body.add(data[at : at + step])
-    return body.whole()
+    return body.finish()
 
 
 @given(st.binary(max_size=2000), st.sampled_from(sorted(ENCODERS)), st.integers(1, 300))
@@ -113,14 +113,14 @@ def test_endless_empty_members_are_refused():
 
 def test_many_small_pieces_are_refused_before_they_cost_much():
     body = DecodedBody(MIB)
-    with pytest.raises(CrumbsError):
-        for _ in range(MANY_PIECES + 1):
+    with pytest.raises(FragmentedBodyError):
+        for _ in range(MANY_CHUNKS + 1):
             body.add(b"ab")
 
 
 def test_a_few_small_pieces_or_many_large_ones_are_fine():
     body = DecodedBody(4 * MIB)
     for piece in (b"x" * 200, b"ab"):
-        for _ in range(MANY_PIECES):
+        for _ in range(MANY_CHUNKS):
             body.add(piece)
-    assert len(body.whole()) == MANY_PIECES * 202
+    assert len(body.finish()) == MANY_CHUNKS * 202

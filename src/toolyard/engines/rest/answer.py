@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from toolyard.links.http.auth_entry import suggest_auth, write_flow
+from toolyard.links.http.auth_entry import suggest_auth, write_yaml_flow
 from toolyard.links.http.media import bare_media_type, charset_of, media_kind
-from toolyard.links.http.messages import HARMLESS, RETRYABLE, Incoming, retry_after, status_phrase
+from toolyard.links.http.messages import RETRYABLE, SAFE_METHODS, Incoming, retry_after, status_phrase
 from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
@@ -44,7 +44,7 @@ class ExpectedAnswer:
         self.method = method
         first = next((schemes.get(name) for names in security for name in names), None)
         auth = suggest_auth(first, "${{API_{}}}".format)
-        self.auth = "" if auth is None or len(text := write_flow(auth)) > _MAX_QUOTE else f", auth: {text}"
+        self.auth = "" if auth is None or len(text := write_yaml_flow(auth)) > _MAX_QUOTE else f", auth: {text}"
         """Config that would satisfy the security scheme, for hints; empty if unknown or too long."""
         self.needs = " or ".join(" with ".join(names) for names in security if names)
         """The security schemes that the specification requires, in words."""
@@ -55,7 +55,7 @@ class ExpectedAnswer:
     @property
     def done(self) -> Effect:
         """The effect of a call with a successful response."""
-        return "none" if self.method in HARMLESS else "done"
+        return "none" if self.method in SAFE_METHODS else "done"
 
 
 def read_answer(incoming: Incoming, expected: ExpectedAnswer, secrets: Sequence[str], clock: float) -> Any:
@@ -127,7 +127,7 @@ def make_error(incoming: Incoming, expected: ExpectedAnswer, secrets: Sequence[s
     said = _quote_body(incoming, redactor)
     message = f"{expected.what} answered {status}{status_phrase(status)}{f': {said}' if said else ''}"
     effect: Effect = "done" if status == _SEE_OTHER else "unknown"
-    if expected.method in HARMLESS or _FAULT <= status < _SERVER_FAULT or status in _WITHOUT_EFFECT:
+    if expected.method in SAFE_METHODS or _FAULT <= status < _SERVER_FAULT or status in _WITHOUT_EFFECT:
         effect = "none"
     if status in RETRYABLE:
         after = retry_after(incoming.header("retry-after"), clock)

@@ -18,7 +18,7 @@ from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.engines.rest.answer import read_answer
 from toolyard.engines.rest.request import RestOperation, named_hosts
 from toolyard.links.http.addresses import AddressRule
-from toolyard.links.http.auth import NoToken
+from toolyard.links.http.auth import TokenUnavailable
 from toolyard.links.http.auth_entry import AuthEntry, join_credentials, read_auth
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Credential, Incoming, Outgoing
@@ -111,8 +111,8 @@ def choose_credentials(
     The first alternative of the specification that is satisfied in full is used. If there is none, or it requires none,
     credentials without a `scheme` are sent: the operator may know the service better than its specification does.
     """
-    mine = [entry for entry in own if entry.serves(operation.origin, operation.trusted)]
-    everything = [*mine, *(entry for entry in shared if entry.serves(operation.origin, operation.trusted))]
+    mine = [entry for entry in own if entry.may_be_sent_to(operation.origin, operation.trusted)]
+    everything = [*mine, *(entry for entry in shared if entry.may_be_sent_to(operation.origin, operation.trusted))]
     for available in (mine, everything):
         for alternative in operation.binding.security:
             found = _meet_alternative(operation, alternative, available)
@@ -132,7 +132,9 @@ def _meet_alternative(
     for name in alternative:
         scheme = operation.binding.schemes.get(name)
         # A credential configured for the scheme by name comes before one that merely fits.
-        fitting = sorted((entry for entry in available if entry.fits(name, scheme)), key=lambda e: e.scheme is None)
+        fitting = sorted(
+            (entry for entry in available if entry.matches_scheme(name, scheme)), key=lambda e: e.scheme is None
+        )
         if not fitting:
             return None
         if fitting[0] not in found:
@@ -392,7 +394,7 @@ class RESTToolEngine(OutwardEngine):
 
     def _count_failure(self, sent: _SentRequest, error: CallError) -> None:
         """Count an error that suggests that the server is in trouble."""
-        if isinstance(error, NoToken):
+        if isinstance(error, TokenUnavailable):
             return
         patient = time.monotonic() - sent.since >= _PATIENT_SECONDS
         if (isinstance(error, Unavailable) and error.info.retryable) or (isinstance(error, CallTimeout) and patient):

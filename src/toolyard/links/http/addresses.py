@@ -74,15 +74,15 @@ class AddressRule(msgspec.Struct, frozen=True):
     def check(self, host: str, port: int, address: Address) -> None:
         """Raise `Blocked` unless a connection to `host`, which resolved to `address`, is allowed."""
         if isinstance(address, IPv6Address) and address.scope_id is not None:
-            raise blocked(host, port)
+            raise make_blocked_error(host, port)
         if self.names(host, port) or is_public(address):
             return
         plain = (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
         if not any(plain in network or address in network for network in self.networks):
-            raise blocked(host, port)
+            raise make_blocked_error(host, port)
 
 
-def blocked(host: str, port: int) -> Blocked:
+def make_blocked_error(host: str, port: int) -> Blocked:
     """The error for a refused host; it does not show the addresses, which would reveal the internal network."""
     return Blocked(
         f"{host} may not be called: it is, or resolves to, an address that is not public",

@@ -95,12 +95,12 @@ class ApiKeyCredential(Credential):
         set_header(headers, "cookie", "; ".join([*others, f"{self._name}={self._value}"]))
         return target
 
-    def clean(self, target: Target) -> Target:
+    def strip(self, target: Target) -> Target:
         """Remove the key from the query, where a redirect may have repeated it."""
         return target.without_query(self._name) if self._where == "query" else target
 
 
-class Together(Credential):
+class CombinedCredential(Credential):
     """Several credentials of one origin, all attached to each request."""
 
     def __init__(self, *parts: Credential) -> None:
@@ -120,10 +120,10 @@ class Together(Credential):
             target = part.attach(target, headers)
         return target
 
-    def clean(self, target: Target) -> Target:
+    def strip(self, target: Target) -> Target:
         """Remove what any part added."""
         for part in self._parts:
-            target = part.clean(target)
+            target = part.strip(target)
         return target
 
     async def prepare(self, send: Send, outgoing: Outgoing) -> None:
@@ -131,16 +131,16 @@ class Together(Credential):
         for part in self._parts:
             await part.prepare(send, outgoing)
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """Notify all parts."""
         for part in self._parts:
-            part.refused()
+            part.note_refusal()
 
     def __repr__(self) -> str:
-        return f"<Together {', '.join(map(repr, self._parts))}>"
+        return f"<CombinedCredential {', '.join(map(repr, self._parts))}>"
 
 
-UNSAID_SECONDS = 300.0
+DEFAULT_TOKEN_SECONDS = 300.0
 """Assumed lifetime of a token, in seconds, if the server gives none."""
 _EARLIER_SECONDS = 30.0
 _EARLIER_PART = 0.1
@@ -158,7 +158,7 @@ Outcome = CallError | None
 _RECENT = 8
 
 
-class NoToken(Unavailable):
+class TokenUnavailable(Unavailable):
     """The token server is unavailable; says nothing about the server the token is for."""
 
 
@@ -217,7 +217,7 @@ class ClientCredentials(Credential):
             set_header(headers, "authorization", f"Bearer {self._tokens[-1]}")
         return target
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """Make the next request fetch a new token. The old one stays among `secrets`."""
         with self._lock:
             self._until = 0.0
@@ -299,7 +299,7 @@ class ClientCredentials(Credential):
     def _explain_for_call(self, error: CallError) -> CallError:
         """Rephrase the failure for the request that needed the token, which was not sent."""
         text = f"no access token for {self.origin}: {error.info.message}"
-        again = (NoToken if isinstance(error, Unavailable) else type(error))(text)
+        again = (TokenUnavailable if isinstance(error, Unavailable) else type(error))(text)
         again.info = msgspec.structs.replace(error.info, message=text, effect="none")
         return again
 
@@ -309,7 +309,7 @@ def _read_seconds(value: object) -> float:
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:9])
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return UNSAID_SECONDS
+        return DEFAULT_TOKEN_SECONDS
     return float(min(max(value, 1.0), _LONGEST))
 
 

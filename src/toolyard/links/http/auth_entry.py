@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from toolyard.links.http.auth import AUTH_KINDS, Together, token_hosts
+from toolyard.links.http.auth import AUTH_KINDS, CombinedCredential, token_hosts
 from toolyard.links.http.messages import Credential
 from toolyard.links.http.url import read_origin
 from toolyard.model.bindings import RestScheme
@@ -58,7 +58,7 @@ class AuthEntry:
         self._make = self._read_maker(texts, block, where)
         self._made: dict[str, Credential] = {}
         # Create one now, so that mistakes are reported at load time, not with the first call.
-        self._secrets = self.at(self.origin or "https://toolyard.invalid").secrets
+        self._secrets = self.for_origin(self.origin or "https://toolyard.invalid").secrets
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -70,17 +70,17 @@ class AuthEntry:
         """Where in a request it is put; two credentials for one slot cannot be combined."""
         return self.place if self.kind == "api_key" else ("header", "authorization")
 
-    def at(self, origin: str) -> Credential:
+    def for_origin(self, origin: str) -> Credential:
         """The credential for one origin; cached."""
         if origin not in self._made:
             self._made.setdefault(origin, self._make(origin))
         return self._made[origin]
 
-    def serves(self, origin: str, trusted: bool) -> bool:
+    def may_be_sent_to(self, origin: str, trusted: bool) -> bool:
         """Whether it may be sent to `origin`; without an own origin, only to trusted ones."""
         return trusted if self.origin is None else self.origin == origin
 
-    def fits(self, name: str, scheme: RestScheme | None) -> bool:
+    def matches_scheme(self, name: str, scheme: RestScheme | None) -> bool:
         """Whether it matches a specification's security scheme, by `scheme` if set, else by kind."""
         if self.scheme is not None:
             return self.scheme == name
@@ -146,8 +146,8 @@ def _check_block(value: Any, where: str) -> tuple[str, tuple[str, ...]]:
 
 def join_credentials(entries: Sequence[AuthEntry], origin: str) -> Credential | None:
     """Combine the entries into one credential for an origin; None if there are none."""
-    parts = [entry.at(origin) for entry in entries]
-    return None if not parts else parts[0] if len(parts) == 1 else Together(*parts)
+    parts = [entry.for_origin(origin) for entry in entries]
+    return None if not parts else parts[0] if len(parts) == 1 else CombinedCredential(*parts)
 
 
 def suggest_auth(scheme: RestScheme | None, write: Callable[[str], str]) -> dict[str, str] | None:
@@ -168,6 +168,6 @@ def suggest_auth(scheme: RestScheme | None, write: Callable[[str], str]) -> dict
     return {"type": "bearer", "token": write("TOKEN")}
 
 
-def write_flow(auth: Mapping[str, str]) -> str:
+def write_yaml_flow(auth: Mapping[str, str]) -> str:
     """Write the block as YAML flow; keys are unquoted, since the redactor takes `"token": "..."` for a secret."""
     return f"{{{', '.join(f'{key}: {json.dumps(value)}' for key, value in auth.items())}}}"

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import httpcore2
 
-from toolyard.links.http.addresses import AddressRule, blocked, read_address
+from toolyard.links.http.addresses import AddressRule, make_blocked_error, read_address
 from toolyard.loop.threads import Threads, await_future
 
 # ruff: noqa: ASYNC109 - parameter names are the library's
@@ -79,7 +79,7 @@ class AddressGuard:
         # All or nothing: resolving to public and private addresses at once is typical of DNS rebinding.
         for text in found:
             if "%" in text:
-                raise blocked(host, port)
+                raise make_blocked_error(host, port)
             if not trusted:
                 self.rule.check(host, port, ip_address(text))
         return list(found)

@@ -145,14 +145,14 @@ class GuardedClient(Closing):
         self, pool: GuardedPool, request: RedirectingRequest
     ) -> tuple[httpcore2.Response, StreamedAnswer]:
         """Send the request and follow redirects; return the final response with its head read."""
-        from toolyard.links.http.exchange import LIBRARY, explain_error
+        from toolyard.links.http.exchange import LIBRARY_ERRORS, explain_error
 
         while True:
             response = answer = fault = None
             try:
                 response = await pool.handle_async_request(request.write_request(request.left()))
                 answer = request.open_answer(response)
-            except LIBRARY as error:
+            except LIBRARY_ERRORS as error:
                 if not request.retries_after(error):
                     fault = explain_error(error, request)
                     if fault is None:

@@ -7,10 +7,10 @@ import zlib
 ACCEPTED = "gzip, deflate"
 MAX_MEMBERS = 256
 """Maximum number of members of a gzip body; each costs a copy of the data that follows it."""
-MANY_PIECES = 10_000
-SMALL_PIECE = 64
-"""Minimum average size, in bytes, of a body's chunks once there are `MANY_PIECES`."""
-MOST_AT_ONCE = 64 * 1024 * 1024
+MANY_CHUNKS = 10_000
+SMALL_CHUNK = 64
+"""Minimum average size, in bytes, of a body's chunks once there are `MANY_CHUNKS`."""
+MAX_DECODED_CHUNK = 64 * 1024 * 1024
 """Maximum number of bytes that one chunk of a streamed body may decode to."""
 _GZIP = 16 + zlib.MAX_WBITS
 _ZLIB_HEADER = 2
@@ -18,20 +18,42 @@ _ZLIB_METHOD = 8
 _ZLIB_CHECK = 31
 
 
-class TooLargeError(Exception):
+class BodyError(Exception):
+    """The body cannot be read."""
+
+    problem: str
+    """What the response is or does, for a message that begins with its name."""
+    hint: str | None = None
+    retryable: bool | None = None
+
+
+class TooLargeError(BodyError):
     """The body has more bytes than allowed."""
 
+    hint = "ask for less, or let the operator allow more"
 
-class UndecodableError(Exception):
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.problem = f"is larger than {limit:,} bytes"
+
+
+class UndecodableError(BodyError):
     """The body does not match its content-encoding."""
 
-
-class TruncatedError(Exception):
-    """The compressed body is incomplete."""
+    problem = "is not encoded as it says"
 
 
-class CrumbsError(Exception):
+class TruncatedError(BodyError):
+    """The body is incomplete."""
+
+    problem = "ends before it is whole"
+    retryable = True
+
+
+class FragmentedBodyError(BodyError):
     """The body arrives in chunks so small that assembling them is too expensive."""
+
+    problem = "comes in too many small pieces"
 
 
 class DecodedBody:
@@ -56,22 +78,22 @@ class DecodedBody:
         self._received += len(chunk)
         self._pieces += 1
         if self._received > self._limit:
-            raise TooLargeError
-        if self._pieces > MANY_PIECES and self._received < self._pieces * SMALL_PIECE:
-            raise CrumbsError
+            raise TooLargeError(self._limit)
+        if self._pieces > MANY_CHUNKS and self._received < self._pieces * SMALL_CHUNK:
+            raise FragmentedBodyError
         if self._inflate is None:
             # One buffer, not a list of chunks, since a server may send one byte at a time.
             self._data += chunk
             return
         try:
-            self._inflate.into(self._data, chunk, self._limit)
+            self._inflate.append_to(self._data, chunk, self._limit)
         except zlib.error:
             raise UndecodableError from None
 
-    def whole(self) -> bytes:
+    def finish(self) -> bytes:
         """Return the whole decoded body."""
         # An empty body needs no decoding: responses to HEAD, and 204, may have a content-encoding too.
-        if self._inflate is not None and self._received and not self._inflate.ended():
+        if self._inflate is not None and self._received and not self._inflate.is_complete():
             raise TruncatedError
         return bytes(self._data)
 
@@ -80,7 +102,7 @@ class StreamedBody(DecodedBody):
     """Decodes an endless body chunk by chunk."""
 
     def __init__(self, encoding: str) -> None:
-        super().__init__(MOST_AT_ONCE, encoding)
+        super().__init__(MAX_DECODED_CHUNK, encoding)
 
     def decode(self, chunk: bytes) -> bytes:
         """Decode the next bytes received."""
@@ -100,13 +122,13 @@ class _Inflate:
         self._window = window
         self._stream = zlib.decompressobj(window)
 
-    def into(self, data: bytearray, chunk: bytes, limit: int) -> None:
+    def append_to(self, data: bytearray, chunk: bytes, limit: int) -> None:
         """Append the decoded chunk to `data`, which must not exceed `limit` bytes."""
         data += self._stream.decompress(chunk, limit - len(data) + 1)
         if len(data) > limit:
-            raise TooLargeError
+            raise TooLargeError(limit)
 
-    def ended(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the compressed stream is complete."""
         return self._stream.eof
 
@@ -116,7 +138,7 @@ class _Gzip(_Inflate):
         super().__init__(_GZIP)
         self._members = 1
 
-    def into(self, data: bytearray, chunk: bytes, limit: int) -> None:
+    def append_to(self, data: bytearray, chunk: bytes, limit: int) -> None:
         while chunk:
             if self._stream.eof:
                 chunk = chunk.lstrip(b"\0")  # padding, which the format allows at its end
@@ -126,7 +148,7 @@ class _Gzip(_Inflate):
                 if self._members > MAX_MEMBERS:
                     raise UndecodableError
                 self._stream = zlib.decompressobj(self._window)
-            super().into(data, chunk, limit)
+            super().append_to(data, chunk, limit)
             chunk = self._stream.unused_data
 
 
@@ -137,7 +159,7 @@ class _Deflate(_Inflate):
         super().__init__(zlib.MAX_WBITS)
         self._head: bytes | None = b""
 
-    def into(self, data: bytearray, chunk: bytes, limit: int) -> None:
+    def append_to(self, data: bytearray, chunk: bytes, limit: int) -> None:
         if self._head is not None:
             chunk = self._head + chunk
             if len(chunk) < _ZLIB_HEADER:
@@ -146,6 +168,6 @@ class _Deflate(_Inflate):
             self._head = None
             if chunk[0] & 15 != _ZLIB_METHOD or int.from_bytes(chunk[:_ZLIB_HEADER]) % _ZLIB_CHECK:
                 self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        super().into(data, chunk, limit)
+        super().append_to(data, chunk, limit)
         if self._stream.unused_data:
             raise UndecodableError

@@ -14,16 +14,8 @@ import httpcore2
 from toolyard.constants import VERSION
 from toolyard.links.http.addresses import Blocked
 from toolyard.links.http.backend import EXCHANGE, AddressGuard, Exchange, TrustedURL, UnknownHostError
-from toolyard.links.http.decoding import (
-    ACCEPTED,
-    CrumbsError,
-    DecodedBody,
-    StreamedBody,
-    TooLargeError,
-    TruncatedError,
-    UndecodableError,
-)
-from toolyard.links.http.messages import FRAMING_HEADERS, HARMLESS, Outgoing
+from toolyard.links.http.decoding import ACCEPTED, BodyError, DecodedBody, StreamedBody, TooLargeError, TruncatedError
+from toolyard.links.http.messages import FRAMING_HEADERS, SAFE_METHODS, Outgoing
 from toolyard.links.http.url import Target, read_url
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
 
@@ -41,17 +33,14 @@ _UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", ACCEPTED), ("user-agent", f"toolyard/{VERSION}"))
 
 
-LIBRARY = (
+LIBRARY_ERRORS = (
     httpcore2.ConnectionNotAvailable,
     httpcore2.NetworkError,
     httpcore2.ProtocolError,
     httpcore2.TimeoutException,
-    CrumbsError,
+    BodyError,
     OSError,
     RuntimeError,
-    TooLargeError,
-    TruncatedError,
-    UndecodableError,
 )
 """Exceptions of an exchange that still have to be mapped to a `CallError`."""
 
@@ -95,7 +84,7 @@ class RedirectingRequest:
             return None
         left = self._outgoing.deadline - time.monotonic()
         if left <= 0:
-            raise late_answer(self)
+            raise make_timeout_error(self)
         return left
 
     def write_request(self, left: float | None) -> httpcore2.Request:
@@ -125,7 +114,7 @@ class RedirectingRequest:
         answer = StreamedAnswer(self, response)
         credential = self._outgoing.credential
         if answer.status == _UNAUTHORIZED and credential is not None and self.needs_credential:
-            credential.refused()
+            credential.note_refusal()
         return None if self._follow_redirect(answer) else answer
 
     def _check_head(self, response: httpcore2.Response) -> None:
@@ -137,7 +126,7 @@ class RedirectingRequest:
             raise httpcore2.RemoteProtocolError("two lengths")
         self.exchange.answered = True
         if sum(len(name) + len(value) + 4 for name, value in response.headers) > MAX_HEADER_BYTES:
-            raise _headers_too_large(self)
+            raise _make_header_error(self)
 
     def retries_after(self, error: Exception) -> bool:
         """Whether to retry at once because the server closed a kept connection just as it was reused."""
@@ -150,7 +139,7 @@ class RedirectingRequest:
 
     @property
     def _is_repeatable(self) -> bool:
-        return self._outgoing.method in HARMLESS and not self._outgoing.once
+        return self._outgoing.method in SAFE_METHODS and not self._outgoing.once
 
     def _follow_redirect(self, answer: StreamedAnswer) -> bool:
         """Whether the response is a redirect to follow; if so, set the target."""
@@ -173,7 +162,7 @@ class RedirectingRequest:
     def _strip_credential(self, target: Target) -> Target:
         """Remove a key that a `Location` header may have repeated, so that the target can be shown."""
         credential = self._outgoing.credential
-        return target if credential is None else credential.clean(target)
+        return target if credential is None else credential.strip(target)
 
     def _hide_secrets(self, origin: str) -> str:
         credential = self._outgoing.credential
@@ -193,7 +182,7 @@ class RedirectingRequest:
     @property
     def effect(self) -> Effect:
         """What the request may have done so far."""
-        return "unknown" if self.exchange.sent and self._outgoing.method not in HARMLESS else "none"
+        return "unknown" if self.exchange.sent and self._outgoing.method not in SAFE_METHODS else "none"
 
     @property
     def seconds(self) -> float | None:
@@ -232,9 +221,9 @@ class StreamedAnswer:
                 async for piece in pieces:
                     if plain := body.decode(piece):
                         yield plain
-            body.whole()
+            body.finish()
             return
-        except LIBRARY as error:
+        except LIBRARY_ERRORS as error:
             fault = explain_error(error, self._request)
             if fault is None:
                 raise
@@ -245,14 +234,14 @@ class StreamedAnswer:
         try:
             declared = self.header("content-length")
             if self._request.method != "HEAD" and declared.isdigit() and int(declared[:20]) > limit:
-                raise TooLargeError
+                raise TooLargeError(limit)
             body = DecodedBody(limit, self._encoding)
             async with aclosing(self._response.aiter_stream()) as pieces:
                 async for piece in pieces:
                     body.add(piece)
-            return body.whole()
-        except LIBRARY as error:
-            fault = explain_error(error, self._request, limit)
+            return body.finish()
+        except LIBRARY_ERRORS as error:
+            fault = explain_error(error, self._request)
             if fault is None:
                 raise
         # Raised outside the handler, so that the library's exception is not chained to it.
@@ -263,68 +252,71 @@ class StreamedAnswer:
         return ",".join(value for name, value in self.headers if name == "content-encoding")
 
 
-def explain_error(error: Exception, now: RedirectingRequest, limit: int = 0) -> CallError | None:
+def explain_error(error: Exception, request: RedirectingRequest) -> CallError | None:
     """Map a library exception to a `CallError` with origin and reason, but never an address, header or body.
 
-    None if neither the network nor the server caused it. `limit` is the limit on the body, in bytes.
+    None if neither the network nor the server caused it.
     """
-    if now.guard.closed:
-        return Unavailable(f"the client was closed while {now.origin} was called", retryable=False, effect=now.effect)
+    if request.guard.closed:
+        return Unavailable(
+            f"the client was closed while {request.origin} was called", retryable=False, effect=request.effect
+        )
     if isinstance(error, RuntimeError):
         return None
-    if isinstance(error, TooLargeError):
-        return ToolFailed(
-            f"the answer of {now.origin} is larger than {limit:,} bytes",
-            hint="ask for less, or let the operator allow more",
-            effect=now.effect,
-        )
-    if isinstance(error, CrumbsError | UndecodableError):
-        how = "comes in too many small pieces" if isinstance(error, CrumbsError) else "is not encoded as it says"
-        return ToolFailed(f"the answer of {now.origin} {how}", effect=now.effect)
-    if isinstance(error, TruncatedError):
-        return _truncated_answer(now)
+    if isinstance(error, BodyError):
+        return _explain_body_error(error, request)
     if isinstance(error, httpcore2.TimeoutException | TimeoutError):
-        return _explain_timeout(error, now)
+        return _explain_timeout(error, request)
     if isinstance(error, httpcore2.ConnectError):
-        return _not_connected(error, now)
-    if isinstance(error, httpcore2.LocalProtocolError) and not now.exchange.sent:
-        return Unavailable(f"the request to {now.origin} cannot be sent as HTTP", retryable=False)
+        return _explain_connect_error(error, request)
+    if isinstance(error, httpcore2.LocalProtocolError) and not request.exchange.sent:
+        return Unavailable(f"the request to {request.origin} cannot be sent as HTTP", retryable=False)
     if isinstance(error, httpcore2.ProtocolError):
-        return _explain_protocol_error(error, now)
-    return _truncated_answer(now) if now.exchange.answered else _lost_connection(now)
+        return _explain_protocol_error(error, request)
+    return _make_lost_error(request)
 
 
-def _headers_too_large(now: RedirectingRequest) -> ToolFailed:
-    return ToolFailed(
-        f"the headers of the answer of {now.origin} are larger than {MAX_HEADER_BYTES:,} bytes", effect=now.effect
-    )
+def _explain_body_error(error: BodyError, request: RedirectingRequest) -> ToolFailed:
+    text = f"the answer of {request.origin} {error.problem}"
+    return ToolFailed(text, hint=error.hint, retryable=error.retryable, effect=request.effect)
 
 
-def late_answer(now: RedirectingRequest) -> CallTimeout:
+def _make_header_error(request: RedirectingRequest) -> ToolFailed:
+    text = f"the headers of the answer of {request.origin} are larger than {MAX_HEADER_BYTES:,} bytes"
+    return ToolFailed(text, effect=request.effect)
+
+
+def _make_lost_error(request: RedirectingRequest) -> ToolFailed | Unavailable:
+    if request.exchange.answered:
+        return _explain_body_error(TruncatedError(), request)
+    return Unavailable(f"lost the connection to {request.origin} before it answered", effect=request.effect)
+
+
+def make_timeout_error(request: RedirectingRequest) -> CallTimeout:
     """The error for a passed deadline."""
-    within = "in time" if now.seconds is None else f"within {max(now.seconds, 0.0):.3g} s"
-    return CallTimeout(f"{now.origin} did not answer {within}", effect=now.effect)
+    within = "in time" if request.seconds is None else f"within {max(request.seconds, 0.0):.3g} s"
+    return CallTimeout(f"{request.origin} did not answer {within}", effect=request.effect)
 
 
-def _explain_timeout(error: Exception, now: RedirectingRequest) -> CallError:
-    if not now.exchange.placed:
-        return CallTimeout(f"no connection for {now.origin} became free in time", effect="none")
-    if isinstance(error, httpcore2.ConnectTimeout) and not now.is_late:
-        return Unavailable(f"no connection to {now.origin} within {now.connect_seconds:.3g} s")
-    return late_answer(now)
+def _explain_timeout(error: Exception, request: RedirectingRequest) -> CallError:
+    if not request.exchange.placed:
+        return CallTimeout(f"no connection for {request.origin} became free in time", effect="none")
+    if isinstance(error, httpcore2.ConnectTimeout) and not request.is_late:
+        return Unavailable(f"no connection to {request.origin} within {request.connect_seconds:.3g} s")
+    return make_timeout_error(request)
 
 
-def _not_connected(error: httpcore2.ConnectError, now: RedirectingRequest) -> CallError:
+def _explain_connect_error(error: httpcore2.ConnectError, request: RedirectingRequest) -> CallError:
     if isinstance(error, UnknownHostError):
-        return Unavailable(f"cannot connect to {now.origin}: its host name does not resolve")
+        return Unavailable(f"cannot connect to {request.origin}: its host name does not resolve")
     cause = _first_cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         reason = f"its certificate is not trusted: {cause.verify_message}"
-        return Unavailable(f"cannot connect to {now.origin}: {reason}", retryable=False)
+        return Unavailable(f"cannot connect to {request.origin}: {reason}", retryable=False)
     if isinstance(cause, ssl.SSLError):
-        return Unavailable(f"cannot connect to {now.origin}: TLS failed ({cause.reason or 'connection closed'})")
+        return Unavailable(f"cannot connect to {request.origin}: TLS failed ({cause.reason or 'connection closed'})")
     reason = "no connection" if cause is None else _REASONS.get(cause.errno or 0, "no connection")
-    return Unavailable(f"cannot connect to {now.origin}: {reason}")
+    return Unavailable(f"cannot connect to {request.origin}: {reason}")
 
 
 def _first_cause(error: BaseException | None) -> OSError | None:
@@ -337,24 +329,17 @@ def _first_cause(error: BaseException | None) -> OSError | None:
     return found
 
 
-def _explain_protocol_error(error: Exception, now: RedirectingRequest) -> CallError:
+def _explain_protocol_error(error: Exception, request: RedirectingRequest) -> CallError:
     """Tell truncated responses from malformed ones, for which the library has only one exception."""
     text = str(error)
-    if "buffer too long" in text and not now.exchange.answered:
-        return _headers_too_large(now)
+    if "buffer too long" in text and not request.exchange.answered:
+        return _make_header_error(request)
     if "disconnected" in text or "closed connection" in text or "incomplete" in text:
-        return _truncated_answer(now) if now.exchange.answered else _lost_connection(now)
-    if now.exchange.answered:
-        return ToolFailed(f"the answer of {now.origin} continues with data that is not valid HTTP", effect=now.effect)
-    return Unavailable(f"{now.origin} does not answer in HTTP", retryable=False, effect=now.effect)
-
-
-def _truncated_answer(now: RedirectingRequest) -> ToolFailed:
-    return ToolFailed(f"the answer of {now.origin} ends before it is whole", retryable=True, effect=now.effect)
-
-
-def _lost_connection(now: RedirectingRequest) -> Unavailable:
-    return Unavailable(f"lost the connection to {now.origin} before it answered", effect=now.effect)
+        return _make_lost_error(request)
+    if request.exchange.answered:
+        text = f"the answer of {request.origin} continues with data that is not valid HTTP"
+        return ToolFailed(text, effect=request.effect)
+    return Unavailable(f"{request.origin} does not answer in HTTP", retryable=False, effect=request.effect)
 
 
 def _check_headers(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:

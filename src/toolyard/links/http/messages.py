@@ -17,7 +17,7 @@ from toolyard.parsing import parse_json
 
 MAX_DEPTH = 256
 """Nesting levels of a JSON body: the deepest value a tool may return, plus its envelope."""
-HARMLESS = frozenset({"GET", "HEAD"})
+SAFE_METHODS = frozenset({"GET", "HEAD"})
 """Methods without side effects, which may be repeated and may follow redirects."""
 
 FRAMING_HEADERS = frozenset(
@@ -57,14 +57,14 @@ class Credential(ABC):
         """`attach` if the target has the credential's origin; else return it unchanged."""
         return self.attach(target, headers) if target.origin == self.origin else target
 
-    def clean(self, target: Target) -> Target:
+    def strip(self, target: Target) -> Target:
         """Remove from the target what `attach` added."""
         return target
 
     async def prepare(self, send: Send, outgoing: Outgoing) -> None:  # noqa: B027 - most need nothing
         """Fetch whatever is needed before the request can be sent, such as a token."""
 
-    def refused(self) -> None:  # noqa: B027 - most cannot do anything about it
+    def note_refusal(self) -> None:  # noqa: B027 - most cannot do anything about it
         """Called when the origin answered 401."""
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ _LAST_SUCCESS = 299
 
 
 @runtime_checkable
-class Challenged(Protocol):
+class ChallengeHandler(Protocol):
     """A credential that can react to a rejection, however long that takes."""
 
     async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
@@ -98,7 +98,7 @@ class Web:
         credential = self.credential
         if answer.status == _UNAUTHORIZED and isinstance(credential, ClientCredentials):
             return True
-        if answer.status not in (_UNAUTHORIZED, _FORBIDDEN) or not isinstance(credential, Challenged):
+        if answer.status not in (_UNAUTHORIZED, _FORBIDDEN) or not isinstance(credential, ChallengeHandler):
             return False
         if answer.status == _FORBIDDEN and "insufficient_scope" not in answer.header("www-authenticate"):
             return False

@@ -222,7 +222,9 @@ class RESTToolLoader(ToolLoader):
             origin = read_url(self._url).origin
             # With an explicit `base_url`, a credential without an origin is for that origin.
             is_home = self.base_url is None or read_url(self.base_url).origin == origin
-            credential = join_credentials([entry for entry in self._auth if entry.serves(origin, is_home)], origin)
+            credential = join_credentials(
+                [entry for entry in self._auth if entry.may_be_sent_to(origin, is_home)], origin
+            )
             limits: dict[str, Any] = {"timeout": self._timeout, "max_bytes": self._max_bytes}
             return fetch_document(self._url, headers=self._headers, credential=credential, **limits)
         assert self._path is not None
