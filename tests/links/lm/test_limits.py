@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, strategies as st
 from waiting import Clock
 
-from toolyard.links.lm.shapes import Limits
+from toolyard.links.lm.limits import RateLimits
 from toolyard.model.errors import Unavailable
 
 
 def test_a_minutes_worth_may_be_asked_at_once_and_then_as_it_fills():
     clock = Clock(100.0)
-    limits = Limits(requests_per_minute=6, clock=clock)
+    limits = RateLimits(requests_per_minute=6, clock=clock)
     assert [limits.reserve(0, None) for _ in range(8)] == [0, 0, 0, 0, 0, 0, pytest.approx(10), pytest.approx(20)]
     clock.now += 30
     assert limits.reserve(0, None) == pytest.approx(0)
@@ -18,7 +18,7 @@ def test_a_minutes_worth_may_be_asked_at_once_and_then_as_it_fills():
 
 def test_tokens_are_reserved_by_estimate_and_put_right_afterwards():
     clock = Clock(100.0)
-    limits = Limits(tokens_per_minute=600, clock=clock)
+    limits = RateLimits(tokens_per_minute=600, clock=clock)
     assert limits.reserve(600, None) == 0
     limits.settle(600, 300)
     assert limits.reserve(300, None) == pytest.approx(0)
@@ -26,14 +26,14 @@ def test_tokens_are_reserved_by_estimate_and_put_right_afterwards():
 
 
 def test_a_request_larger_than_the_bucket_waits_for_a_full_one_and_goes():
-    limits = Limits(tokens_per_minute=100, clock=Clock(100.0))
+    limits = RateLimits(tokens_per_minute=100, clock=Clock(100.0))
     assert limits.reserve(1_000, None) == 0
     assert limits.reserve(1, None) > 60
 
 
 def test_what_would_be_past_the_deadline_takes_nothing():
     clock = Clock(100.0)
-    limits = Limits(requests_per_minute=1, clock=clock)
+    limits = RateLimits(requests_per_minute=1, clock=clock)
     limits.reserve(0, None)
     for _ in range(3):
         with pytest.raises(Unavailable) as caught:
@@ -45,7 +45,7 @@ def test_what_would_be_past_the_deadline_takes_nothing():
 
 def test_a_pause_holds_everybody():
     clock = Clock(100.0)
-    limits = Limits(clock=clock)
+    limits = RateLimits(clock=clock)
     limits.pause(5)
     limits.pause(2)
     assert limits.reserve(0, None) == pytest.approx(5)
@@ -56,7 +56,7 @@ def test_a_pause_holds_everybody():
 @given(st.integers(1, 50), st.lists(st.floats(0, 30), min_size=1, max_size=80))
 def test_no_minute_and_a_bucket_sees_more_than_allowed(rate, gaps):
     clock = Clock(100.0)
-    limits = Limits(requests_per_minute=rate, clock=clock)
+    limits = RateLimits(requests_per_minute=rate, clock=clock)
     made = []
     for gap in gaps:
         clock.now += gap
@@ -68,7 +68,7 @@ def test_no_minute_and_a_bucket_sees_more_than_allowed(rate, gaps):
 
 
 def test_what_is_given_back_can_be_taken_again():
-    limits = Limits(requests_per_minute=1, tokens_per_minute=100, clock=lambda: 5.0)
+    limits = RateLimits(requests_per_minute=1, tokens_per_minute=100, clock=lambda: 5.0)
     assert limits.reserve(100, None) == 0
     assert limits.reserve(100, None) == pytest.approx(60)
     limits.give_back(100)

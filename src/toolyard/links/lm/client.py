@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolyard.links.lm.config import LMConfig, read_lm_config
-from toolyard.links.lm.shapes import Limits, LMAnswer, LMRequest, Message, UsageLedger
+from toolyard.links.lm.limits import RateLimits
+from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message, UsageLedger
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
 from toolyard.sessions.gate import Gate
 
 if TYPE_CHECKING:
-    from toolyard.links.lm.providers import HttpBackend, LlamaBackend
+    from toolyard.links.lm.llama import LlamaBackend
+    from toolyard.links.lm.providers import HttpBackend
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
-_LONGEST_ASKED = 60.0
+_LONGEST_RETRY_AFTER = 60.0
 """The longest `Retry-After`, in seconds, that a request without a deadline waits for."""
-_USUAL_ANSWER = 256
+_DEFAULT_ANSWER_TOKENS = 256
 """Tokens reserved for an answer when `max_tokens` is not set."""
 
 
@@ -48,9 +50,9 @@ class LMClient(Closing):
         """Requests, tokens and cost by model."""
         self._sleep = sleep or _sleep
         self._clock = clock
-        self._places = Gate(self.config.max_concurrent)
-        self._limits = Limits(self.config.requests_per_minute, self.config.tokens_per_minute, clock)
-        self._backend = _backend(self.config)
+        self._concurrency = Gate(self.config.max_concurrent)
+        self._limits = RateLimits(self.config.requests_per_minute, self.config.tokens_per_minute, clock)
+        self._backend = _make_backend(self.config)
         self._journal = None
         if self.config.journal is not None:
             from toolyard.links.lm.journal import LMJournal
@@ -112,7 +114,7 @@ class LMClient(Closing):
             self._journal = None
 
     async def _ask_with_retries(self, request: LMRequest, deadline: float | None) -> LMAnswer:
-        if not await self._places.aenter(deadline):
+        if not await self._concurrency.aenter(deadline):
             raise Unavailable(
                 "the language model was not asked before the deadline: as many requests as allowed are under way",
                 hint="try again later, or raise max_concurrent of lm_config",
@@ -121,7 +123,7 @@ class LMClient(Closing):
             attempt = 1
             while True:
                 # Outside the `try`: running out of time here must not pause the other requests.
-                tokens = await self._await_turn(request, deadline)
+                tokens = await self._await_rates(request, deadline)
                 try:
                     return await self._ask_once(request, deadline, tokens)
                 except CallError as error:
@@ -131,13 +133,13 @@ class LMClient(Closing):
                 await self._sleep(pause)
                 attempt += 1
         finally:
-            self._places.leave()
+            self._concurrency.leave()
 
-    async def _await_turn(self, request: LMRequest, deadline: float | None) -> int:
+    async def _await_rates(self, request: LMRequest, deadline: float | None) -> int:
         """Wait for the rate limits; return the number of tokens reserved."""
         tokens = 0
         if self.config.tokens_per_minute is not None:
-            tokens = request.likely_tokens + (request.max_tokens or _USUAL_ANSWER)
+            tokens = request.likely_tokens + (request.max_tokens or _DEFAULT_ANSWER_TOKENS)
         wait = self._limits.reserve(tokens, deadline)
         if wait > 0:
             waited = False
@@ -161,13 +163,13 @@ class LMClient(Closing):
         """Seconds until the next attempt; None if the request should not be retried."""
         if not error.info.retryable or isinstance(error, CallTimeout) or attempt > self.config.retries:
             return None
-        most = _LONGEST_ASKED if deadline is None else deadline - self._clock()
+        most = _LONGEST_RETRY_AFTER if deadline is None else deadline - self._clock()
         pause = error.info.retry_after
         if pause is None:
-            pause = backoff_delay(attempt, _FIRST_PAUSE, _LONGEST_PAUSE, chance=_chance_of(request, attempt))
+            pause = backoff_delay(attempt, _FIRST_PAUSE, _LONGEST_PAUSE, chance=_derive_jitter(request, attempt))
         else:
             # Cap the shared pause: one server's `Retry-After` of a day must not block requests without a deadline.
-            self._limits.pause(pause if pause < most else min(pause, _LONGEST_ASKED))
+            self._limits.pause(pause if pause < most else min(pause, _LONGEST_RETRY_AFTER))
         return pause if pause < most else None
 
 
@@ -177,13 +179,17 @@ async def _sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def _chance_of(request: LMRequest, attempt: int) -> float:
+def _derive_jitter(request: LMRequest, attempt: int) -> float:
     """A number from 0 to 1, derived from the request: requests that failed together retry at different times."""
     at = 8 * ((attempt - 1) % 8)
     return int(request.key[at : at + 8], 16) / 2**32
 
 
-def _backend(config: LMConfig) -> HttpBackend | LlamaBackend:
-    from toolyard.links.lm.providers import HttpBackend, LlamaBackend
+def _make_backend(config: LMConfig) -> HttpBackend | LlamaBackend:
+    if config.type == "llama":
+        from toolyard.links.lm.llama import LlamaBackend
 
-    return LlamaBackend(config) if config.type == "llama" else HttpBackend(config)
+        return LlamaBackend(config)
+    from toolyard.links.lm.providers import HttpBackend
+
+    return HttpBackend(config)

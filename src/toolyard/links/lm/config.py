@@ -22,15 +22,15 @@ Format = Literal["json_schema", "json_object", "text"]
 
 _GGUF = ".gguf"
 """The file name suffix of local models."""
-_HOMES = {
+_BASE_URLS = {
     "openai": "https://api.openai.com/v1",
     "ollama": "http://localhost:11434",
     "anthropic": "https://api.anthropic.com",
 }
 _FIELD = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_SECRET = 6
+_MIN_SECRET = 6
 """Shortest header value, in characters, that is treated as a secret."""
-_ONLY_ON_A_WIRE = ("base_url", "api_key", "headers", "verify", "ca")
+_ONLY_OVER_HTTP = ("base_url", "api_key", "headers", "verify", "ca")
 
 
 class Prices(TypedDict, total=False):
@@ -129,14 +129,14 @@ class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must never appear in logs or errors: the API key and all but very short header values."""
-        told = tuple(value for _, value in self.headers if len(value) >= _SECRET)
-        return told if self.api_key is None else (self.api_key, *told)
+        values = tuple(value for _, value in self.headers if len(value) >= _MIN_SECRET)
+        return values if self.api_key is None else (self.api_key, *values)
 
     @property
     def credentials(self) -> tuple[str, ...]:
         """The subset of `secrets` that is redacted from answers."""
-        told = tuple(part for item in self.headers for part in find_credentials(*item))
-        return told if self.api_key is None else (self.api_key, *told)
+        values = tuple(part for item in self.headers for part in find_credentials(*item))
+        return values if self.api_key is None else (self.api_key, *values)
 
     def __repr__(self) -> str:
         return f"<LMConfig {self.type} {self.model}>"
@@ -157,7 +157,7 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
     )
     if kind == "schema":
         raise ConfigError(f"{where}.type: 'schema' uses no model")
-    _check_fitting(block, kind, where)
+    _refuse_unused(block, kind, where)
     given = {key: read_value(known[key], value, f"{where}.{key}") for key, value in block.items()}
     given = {key: value for key, value in given.items() if value is not None}
     model, ca, prices = given.pop("model_id_or_path", ""), given.pop("ca", None), given.pop("prices", {})
@@ -165,7 +165,7 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
         raise ConfigError(f"{where}: needs 'model_id_or_path'")
     check_keys(prices, Prices.__annotations__, f"{where}.prices")
     if kind != "llama":
-        given["base_url"] = base = read_base_url(given.get("base_url", _HOMES[kind]), f"{where}.base_url")
+        given["base_url"] = base = read_base_url(given.get("base_url", _BASE_URLS[kind]), f"{where}.base_url")
         if kind == "openai" and base == read_url(base).origin:
             # OpenAI-compatible servers have their API below `/v1`, so a bare origin means that path.
             given["base_url"] = f"{base}/v1"
@@ -180,9 +180,9 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
     )
 
 
-def _check_fitting(block: Mapping[str, Any], kind: str, where: str) -> None:
+def _refuse_unused(block: Mapping[str, Any], kind: str, where: str) -> None:
     """Reject keys that this provider would ignore."""
-    unused = [key for key in _ONLY_ON_A_WIRE if kind == "llama" and key in block]
+    unused = [key for key in _ONLY_OVER_HTTP if kind == "llama" and key in block]
     unused += [key for key in ("stateful", "world") if key in block]
     if kind == "anthropic" and "seed" in block:
         unused.append("seed")

@@ -46,7 +46,7 @@ class LMJournal:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # Prompts may be confidential: readable by this user only.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._link = _open_table(self._path)
+            self._database = _open_table(self._path)
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"journal: {str(path)!r} cannot be opened as a journal: {error}") from None
 
@@ -61,7 +61,7 @@ class LMJournal:
         row = (key, self._provider, request.model, _encode(request), _encode(answer), time.time())
 
         def write() -> LMAnswer:
-            if self._link.execute(_WRITE, row).rowcount:
+            if self._database.execute(_WRITE, row).rowcount:
                 return answer
             return self._read_answer(key) or answer
 
@@ -69,7 +69,7 @@ class LMJournal:
 
     def close(self) -> None:
         """Close the file once pending writes are done."""
-        self._threads.submit(self._link.close).result()
+        self._threads.submit(self._database.close).result()
         self._threads.close()
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
@@ -83,16 +83,16 @@ class LMJournal:
         return f"{self._provider}:{request.key}"
 
     def _read_answer(self, key: str) -> LMAnswer | None:
-        row = self._link.execute(_READ, (key,)).fetchone()
+        row = self._database.execute(_READ, (key,)).fetchone()
         return None if row is None else msgspec.structs.replace(_decode(row[0]), cached=True)
 
 
 def _open_table(path: Path) -> sqlite3.Connection:
-    link = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", _TABLE):
-            link.execute(statement)
+            database.execute(statement)
     except sqlite3.Error:
-        link.close()
+        database.close()
         raise
-    return link
+    return database
