@@ -53,7 +53,7 @@ def test_a_version_from_the_future_is_refused_with_both_sides_named(links):
 
 @pytest.mark.parametrize("mode", ["choke_exit", "choke_hang"])
 def test_a_server_that_chokes_on_the_probe_is_started_again_and_met_the_old_way(links, mode):
-    link = links(raw_server(mode), connect_seconds=5)
+    link = links(raw_server(mode), connect_seconds=5, close_seconds=0.1)
     assert text_of(link.call("echo", {"text": "a"})) == "a"
     # Remembered: the next process is not probed, so it is there before a probe could have timed out.
     with pytest.raises(Interrupted):
@@ -76,7 +76,7 @@ def test_a_server_has_all_its_time_to_start_in_and_it_is_said_what_is_waited_for
 
 
 def test_a_mute_server_fails_within_the_time_to_connect(links):
-    link = links(raw_server("mute"), connect_seconds=1)
+    link = links(raw_server("mute"), connect_seconds=1, close_seconds=0.1)
     with pytest.raises(Unavailable, match=r"did not answer within 1 s; connect_timeout gives it longer") as caught:
         link.list_tools(timeout=SOON)
     assert caught.value.info.effect == "none"
@@ -84,7 +84,7 @@ def test_a_mute_server_fails_within_the_time_to_connect(links):
 
 
 def test_a_call_waits_for_a_connection_no_longer_than_its_deadline(links):
-    link = links(raw_server("mute"), connect_seconds=20)
+    link = links(raw_server("mute"), connect_seconds=20, close_seconds=0.1)
     with pytest.raises(CallTimeout, match=r"within 0\.[23]\d? s") as caught:
         link.call("echo", {}, deadline=in_seconds(0.3))
     assert caught.value.info.effect == "none"
@@ -251,7 +251,7 @@ def test_a_call_that_is_never_answered_ends_at_its_deadline_and_the_server_is_to
 
 
 def test_a_server_that_hangs_is_restarted_after_a_call_timed_out(links):
-    link = links(raw_server("plain"), silence_seconds=0.3)
+    link = links(raw_server("plain"), silence_seconds=0.3, close_seconds=0.1)
     pid = text_of(link.call("pid", {}))
     with pytest.raises(CallTimeout):
         link.call("sleep", {"seconds": 600}, deadline=in_seconds(0.2))
@@ -261,7 +261,7 @@ def test_a_server_that_hangs_is_restarted_after_a_call_timed_out(links):
 
 
 def test_a_server_that_answers_a_ping_after_a_timeout_is_not_restarted(links):
-    link = links(raw_server("plain"), silence_seconds=0.3)
+    link = links(raw_server("plain"), silence_seconds=0.3, close_seconds=0.1)
     pid = text_of(link.call("pid", {}))
     with pytest.raises(CallTimeout):
         link.call("silent", {}, deadline=in_seconds(0.2))

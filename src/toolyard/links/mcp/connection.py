@@ -113,7 +113,7 @@ class Connection:
             more["requestState"] = result["requestState"]
         return more
 
-    async def page(self, cursor: str | None, deadline: float | None) -> McpReply:
+    async def list_page(self, cursor: str | None, deadline: float | None) -> McpReply:
         """One page of the tool list."""
         params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
         if self.agreement.modern:
@@ -191,7 +191,7 @@ class Connection:
             raise ToolFailed(f"{name} of {self.peer.name} asks for {len(asked)} inputs at once", effect="unknown")
         for key, entry in asked.items():
             method = entry.get("method") if isinstance(entry, dict) else None
-            handler = self.peer.handlers.of(method) if isinstance(method, str) else None
+            handler = self.peer.handlers.find(method) if isinstance(method, str) else None
             if handler is None:
                 shown = repr(method)[:100] if isinstance(method, str) else "something unknown"
                 raise Denied(
@@ -201,7 +201,7 @@ class Connection:
                 )
             params = entry.get("params")
             try:
-                found[key] = await self.peer.fulfil(handler, params if isinstance(params, dict) else {})
+                found[key] = await self.peer.run_handler(handler, params if isinstance(params, dict) else {})
                 framing.response(None, found[key])
             except CallError as error:
                 raise mark_effect_unknown(error) from None

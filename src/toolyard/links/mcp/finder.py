@@ -10,7 +10,7 @@ import msgspec
 
 from toolyard.links.mcp.connection import Connection
 from toolyard.links.mcp.errors import SessionLostError, make_connect_timeout, status_of
-from toolyard.links.mcp.handshake import Agreement, ChokedError, Handshake
+from toolyard.links.mcp.handshake import Agreement, Handshake, ProbeFailedError
 from toolyard.links.mcp.peer import Peer
 from toolyard.links.mcp.sse import SseWire
 from toolyard.links.mcp.stdio import StdioWire
@@ -21,7 +21,7 @@ from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, Denied, Unavailable
 
 _REFUSALS = frozenset({401, 403})
-_SHARE = 0.6
+_TIME_SHARE = 0.6
 """The part of the remaining time for one candidate while there are others to try."""
 
 Way = Literal["http", "sse"]
@@ -73,7 +73,7 @@ class Finder:
         if not began_old:
             try:
                 return await self._agree_over(self._make_process_wire(), deadline, old_only=False)
-            except ChokedError:
+            except ProbeFailedError:
                 self._old_only = True
         try:
             return await self._agree_over(self._make_process_wire(), deadline, old_only=True)
@@ -91,7 +91,7 @@ class Finder:
         loop = asyncio.get_running_loop()
         for position, candidate in enumerate(places):
             left = deadline - loop.time()
-            end = deadline if position == len(places) - 1 else loop.time() + left * _SHARE
+            end = deadline if position == len(places) - 1 else loop.time() + left * _TIME_SHARE
             try:
                 found = await self._connect_at(candidate, end)
             except CallError as error:
@@ -110,7 +110,7 @@ class Finder:
         wire = make_wire(self._open_web(), candidate.url, self._make_peer(), self._lost)
         try:
             return await self._agree_over(wire, deadline, old_only=candidate.way == "sse")
-        except ChokedError as error:
+        except ProbeFailedError as error:
             raise error.fault from None
         except SessionLostError:
             raise Unavailable(f"{wire.peer.name} forgets our session at once") from None

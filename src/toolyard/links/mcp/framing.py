@@ -16,6 +16,8 @@ from toolyard.parsing.lines import EDGE
 Id = int | float | str | None
 Headers = tuple[tuple[str, str], ...]
 
+INITIALIZED = encode_notification("notifications/initialized")
+"""The notification that ends a handshake."""
 _DIGITS = 18
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*[,}]')
 _TAIL = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')

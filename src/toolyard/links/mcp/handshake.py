@@ -17,7 +17,6 @@ from toolyard.dialects.mcp_protocol import (
     STATELESS,
     TOOLYARD,
     UNSUPPORTED_VERSION,
-    encode_notification,
 )
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, make_connect_timeout, status_of
 from toolyard.links.mcp.framing import modern_headers
@@ -26,14 +25,14 @@ from toolyard.links.mcp.wire import McpWire, Request
 from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
 
 _KNOWN = ", ".join((*HANDSHAKE, STATELESS))
-_PROBE, _LONGEST_PROBE = 0.2, 2.0
+_PROBE_SHARE, _LONGEST_PROBE = 0.2, 2.0
 """Part of the connect timeout, and maximum seconds, to wait for the probe before `initialize` is sent too."""
-_PATIENCE = 0.6
+_READ_SHARE = 0.6
 """Part of the connect timeout after which a server that has read both requests is assumed to hang."""
 _REFUSALS = frozenset({401, 403})
 
 
-class ChokedError(Exception):
+class ProbeFailedError(Exception):
     """The server hung up or stopped responding after a probe, so it may only support `initialize`."""
 
     def __init__(self, fault: CallError) -> None:
@@ -77,15 +76,15 @@ class Handshake:
         probe = loop.create_task(self._discover())
         old: asyncio.Task[Agreement] | None = None
         try:
-            await asyncio.wait({probe}, timeout=min(left * _PROBE, _LONGEST_PROBE))
+            await asyncio.wait({probe}, timeout=min(left * _PROBE_SHARE, _LONGEST_PROBE))
             if not probe.done():
                 # The server may only be starting slowly: send both requests and take the first response.
                 old = loop.create_task(self.initialize())
-                end, has_read = now + left * _PATIENCE, False
+                end, has_read = now + left * _READ_SHARE, False
                 while not (probe.done() or old.done() or has_read):
                     # A server that has not read the requests is still starting, so keep waiting.
                     has_read = self._wire.has_read()
-                    wait = max(end - loop.time(), left * _PROBE)
+                    wait = max(end - loop.time(), left * _PROBE_SHARE)
                     await asyncio.wait({probe, old}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             if probe.done():
                 return await self._agree_after_probe(probe, old)
@@ -97,7 +96,7 @@ class Handshake:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        raise ChokedError(make_connect_timeout(self._peer.name, self._peer.limits.connect_seconds))
+        raise ProbeFailedError(make_connect_timeout(self._peer.name, self._peer.limits.connect_seconds))
 
     async def _agree_after_probe(
         self, probe: asyncio.Task[Agreement | None], old: asyncio.Task[Agreement] | None
@@ -111,7 +110,7 @@ class Handshake:
             if status_of(error):
                 found = None
             else:
-                raise ChokedError(error) from None
+                raise ProbeFailedError(error) from None
         except SessionLostError:
             found = None
         except CallError as error:
@@ -130,7 +129,7 @@ class Handshake:
         except (Interrupted, Unavailable) as error:
             if status_of(error):
                 raise
-            raise ChokedError(error) from None
+            raise ProbeFailedError(error) from None
 
     async def _discover(self) -> Agreement | None:
         """Probe for the new protocol; None if the server does not support a known version of it."""
@@ -161,7 +160,7 @@ class Handshake:
             known = isinstance(version, str) and len(version) < 40
             said = f"speaks protocol {version!r}" if known else "does not say which protocol it speaks"
             raise Unavailable(f"{self._peer.name} {said}; known are {_KNOWN}", retryable=False)
-        await self._wire.post(encode_notification("notifications/initialized"), version)
+        await self._wire.finish_handshake(version)
         return _make_agreement(version, False, result, result.get("serverInfo"))
 
     async def _send_request(

@@ -32,7 +32,7 @@ from toolyard.model.errors import CallError, ToolFailed, Unavailable
 
 T = TypeVar("T")
 
-_PATIENT_SILENCE = 2.0
+_SILENT_SECONDS = 2.0
 """After so many seconds, log what the connection is waiting for."""
 
 
@@ -66,7 +66,7 @@ class McpLink(Closing):
         self._fault: CallError | None = None
         self._connection: Connection | None = None
         self._attempt: asyncio.Task[None] | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._retry_task: asyncio.Task[None] | None = None
         self._web = self._new_web()
         self._backoff = self._new_backoff()
         self._finder = Finder(
@@ -201,7 +201,7 @@ class McpLink(Closing):
         deadline = loop.time() + self.limits.connect_seconds
         done = "start" if self.server.url is None else "answer"
         words = ("waiting for %s to %s, up to %g s (connect_timeout)", self.server.name, done)
-        notice = loop.call_later(_PATIENT_SILENCE, _log.warning, *words, self.limits.connect_seconds)
+        notice = loop.call_later(_SILENT_SECONDS, _log.warning, *words, self.limits.connect_seconds)
         try:
             connection = await self._finder.find(deadline)
         except CallError as error:
@@ -222,10 +222,10 @@ class McpLink(Closing):
         self._connection = connection
         self._backoff.record_connection()
         self.state, self.error = "up", None
-        connection.peer.changed = partial(self._tell_watchers, "changed")
+        connection.peer.changed = partial(self._notify_watchers, "changed")
         if self._watchers or self.handlers.capabilities():
             connection.listen()
-        self._tell_watchers("up")
+        self._notify_watchers("up")
 
     def _lose_connection(self, wire: McpWire, fault: CallError) -> None:
         connection = self._connection
@@ -242,10 +242,10 @@ class McpLink(Closing):
         self.state, self.error = "down", fault.info.message
         self._backoff.record_failure()
         _log.debug("%s is down: %s", self.server.name, self.error)
-        self._tell_watchers("down")
+        self._notify_watchers("down")
         self._tend_watchers()
 
-    def _tell_watchers(self, change: Change) -> None:
+    def _notify_watchers(self, change: Change) -> None:
         with self._lock:
             watchers = list(self._watchers)
         loop = asyncio.get_running_loop()
@@ -258,13 +258,13 @@ class McpLink(Closing):
             return
         if self._connection is not None:
             self._connection.listen()
-        elif self._keeper is None and self._attempt is None:
-            self._keeper = asyncio.get_running_loop().create_task(self._retry_later())
+        elif self._retry_task is None and self._attempt is None:
+            self._retry_task = asyncio.get_running_loop().create_task(self._retry_later())
 
     async def _retry_later(self) -> None:
         """Retry once when the backoff allows it; another failure schedules the next retry."""
         await asyncio.sleep(self._backoff.seconds_left())
-        self._keeper = None
+        self._retry_task = None
         if self._watchers:
             self._begin_attempt()
 
@@ -278,9 +278,9 @@ class McpLink(Closing):
 
     def reset_in_child(self) -> None:
         """Reset in a forked child: leave the parent's connection alone and connect again when needed."""
-        keep_alive(self._connection, self._attempt, self._keeper, self._web, *self._tasks)
+        keep_alive(self._connection, self._attempt, self._retry_task, self._web, *self._tasks)
         self._lock = threading.Lock()
-        self._connection = self._attempt = self._keeper = None
+        self._connection = self._attempt = self._retry_task = None
         self._tasks = set()
         if self.state != "closed":
             self.state, self.error, self._fault = "new", None, None
@@ -306,11 +306,11 @@ class McpLink(Closing):
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
-        for task in (self._attempt, self._keeper):
+        for task in (self._attempt, self._retry_task):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
-        self._attempt = self._keeper = None
+        self._attempt = self._retry_task = None
         if self._tasks:
             await asyncio.wait(set(self._tasks))
         if self._web is not None:

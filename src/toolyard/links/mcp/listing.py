@@ -31,7 +31,7 @@ async def list_tools(connection: Connection, deadline: float | None) -> Listing:
     size = strange = 0
     complete = False
     for _ in range(limits.max_pages):
-        reply = await connection.page(cursor, deadline)
+        reply = await connection.list_page(cursor, deadline)
         size += reply.size
         page = reply.result.get("tools") if isinstance(reply.result, dict) else None
         if not isinstance(page, list):

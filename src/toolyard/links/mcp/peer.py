@@ -63,7 +63,7 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     """After so many seconds of connection, earlier failures are forgotten."""
 
 
-_ASKED = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+_HANDLED_METHODS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 """Requests that a server may send, with the names of their capabilities and handlers."""
 
 
@@ -76,11 +76,11 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
 
     def capabilities(self) -> dict[str, Any]:
         """The client's capabilities in the handshake."""
-        return {name: {} for name in _ASKED.values() if getattr(self, name) is not None}
+        return {name: {} for name in _HANDLED_METHODS.values() if getattr(self, name) is not None}
 
-    def of(self, method: str) -> Handler | None:
+    def find(self, method: str) -> Handler | None:
         """The handler for a request method of the server; None if there is none."""
-        name = _ASKED.get(method)
+        name = _HANDLED_METHODS.get(method)
         return None if name is None else getattr(self, name)
 
 
@@ -180,7 +180,7 @@ class Peer:
             raise make_rpc_error(self.name, error, self.redactor)
         return McpReply(message.result, size)
 
-    async def fulfil(self, handler: Handler, params: dict[str, Any]) -> Any:
+    async def run_handler(self, handler: Handler, params: dict[str, Any]) -> Any:
         """Run a handler. As user code, it runs on the home loop or in a thread, so that it cannot block this loop."""
         params = credential_finder(self._secrets.credentials).hide(params)
         if inspect.iscoroutinefunction(handler):
@@ -195,29 +195,29 @@ class Peer:
 
     def _take_notification(self, method: str, params: dict[str, Any], notify: Notify | None) -> None:
         if method == "notifications/progress":
-            self._tell_progress(params)
+            self._report_progress(params)
         elif method == "notifications/message":
-            self._tell_log_line(params, notify)
+            self._report_log_line(params, notify)
         elif method == LIST_CHANGED:
-            self._has_changed()
+            self._note_change()
 
-    def _has_changed(self) -> None:
+    def _note_change(self) -> None:
         """Report a change at once, or delayed and combined if the last one was recent."""
         if self._change is not None:
             return
         loop = asyncio.get_running_loop()
         wait = self._changed_at + _BETWEEN_CHANGES - loop.time()
         if wait > 0:
-            self._change = loop.call_later(wait, self._say_changed)
+            self._change = loop.call_later(wait, self._announce_change)
         else:
-            self._say_changed()
+            self._announce_change()
 
-    def _say_changed(self) -> None:
+    def _announce_change(self) -> None:
         self._change = None
         self._changed_at = asyncio.get_running_loop().time()
         self.changed()
 
-    def _tell_progress(self, params: dict[str, Any]) -> None:
+    def _report_progress(self, params: dict[str, Any]) -> None:
         token = params.get("progressToken")
         notify = self.calls.get(token) if isinstance(token, int) else None
         progress, total, message = _number(params.get("progress")), _number(params.get("total")), params.get("message")
@@ -226,7 +226,7 @@ class Peer:
         text = self.redactor.text(message)[:_SHOWN] if isinstance(message, str) else None
         notify(Progress(progress, total, text))
 
-    def _tell_log_line(self, params: dict[str, Any], notify: Notify | None) -> None:
+    def _report_log_line(self, params: dict[str, Any], notify: Notify | None) -> None:
         level, logger = params.get("level"), params.get("logger")
         if notify is None and len(self.calls) == 1:
             (notify,) = self.calls.values()
@@ -242,7 +242,7 @@ class Peer:
         if method == "ping":
             answer(framing.response(number, {}))
             return
-        handler = self.handlers.of(method)
+        handler = self.handlers.find(method)
         if handler is None:
             answer(framing.refusal(number, METHOD_NOT_FOUND, f"this client does not answer {method[:100]}"))
         elif self._busy >= self.limits.max_requests:
@@ -255,7 +255,7 @@ class Peer:
         self, handler: Handler, method: str, params: dict[str, Any], number: Id, answer: Answer
     ) -> None:
         try:
-            data = framing.response(number, await self.fulfil(handler, params))
+            data = framing.response(number, await self.run_handler(handler, params))
         except Denied as error:
             data = framing.refusal(number, DECLINED, self.redactor.text(str(error))[:_SHOWN])
         except CallError as error:

@@ -32,7 +32,7 @@ class SseWire(WebWire):
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         super().__init__(web, url, peer, lost)
-        self._mailbox = Mailbox(peer, self.tell)
+        self._mailbox = Mailbox(peer, self.send_soon)
         self._endpoint: asyncio.Future[str] | None = None
 
     async def open(self) -> None:
@@ -45,10 +45,10 @@ class SseWire(WebWire):
         """Send a request and return the response."""
         return await self._mailbox.exchange(request, self._send)
 
-    def tell(self, data: bytes) -> None:
+    def send_soon(self, data: bytes) -> None:
         """Send a message that has no response."""
         if self._mailbox.ended is None:
-            super().tell(data)
+            super().send_soon(data)
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -58,7 +58,7 @@ class SseWire(WebWire):
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         data = request.encoded()
         if self._mailbox.ended is not None:
-            raise self._mailbox.refuse_late(request)
+            raise self._mailbox.make_closed_error(request)
         request.sent = True
         self.peer.start(self._send_request(data, request, future))
 
@@ -110,7 +110,7 @@ class SseWire(WebWire):
     def _take_event(self, event: ServerSentEvent) -> None:
         assert self._endpoint is not None
         if event.too_long is not None:
-            self._mailbox.skipped(event.too_long)
+            self._mailbox.deliver_skipped(event.too_long)
         elif event.name == "endpoint":
             if not self._endpoint.done():
                 self._endpoint.set_result(self._resolve_endpoint(event.data))

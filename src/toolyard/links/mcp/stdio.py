@@ -28,10 +28,10 @@ from toolyard.parsing.lines import LineReader, SkippedLine
 
 _log = logging.getLogger("toolyard.mcp")
 
-_AT_EXIT = 0.5
+_EXIT_SECONDS = 0.5
 """Seconds between SIGTERM and SIGKILL when the interpreter exits."""
-_LEFT_OVER = 0.3
-_STEP = 0.02
+_GROUP_SECONDS = 0.3
+_POLL_SECONDS = 0.02
 
 _CHILDREN: set[Child] = set()
 
@@ -59,9 +59,9 @@ class Child:
                     await self.exited.wait()
                 break
         if self.signal(signal.SIGTERM):
-            end = time.monotonic() + _LEFT_OVER
+            end = time.monotonic() + _GROUP_SECONDS
             while self.signal(0) and time.monotonic() < end:  # noqa: ASYNC110 - there is no event for an empty process group
-                await asyncio.sleep(_STEP)
+                await asyncio.sleep(_POLL_SECONDS)
             self.signal(signal.SIGKILL)
         self.transport.close()
         _CHILDREN.discard(self)
@@ -77,7 +77,7 @@ class Child:
         return True
 
 
-def abandon() -> None:
+def disown_children() -> None:
     """In a forked child, disown the parent's processes and close our copies of their pipes, so that they can end."""
     for child in _CHILDREN:
         keep_alive(child)
@@ -95,21 +95,21 @@ def _end_all() -> None:
     mine = list(_CHILDREN)
     for child in mine:
         child.signal(signal.SIGTERM)
-    end = time.monotonic() + _AT_EXIT
+    end = time.monotonic() + _EXIT_SECONDS
     while time.monotonic() < end and any(child.signal(0) for child in mine):
-        time.sleep(_STEP)
+        time.sleep(_POLL_SECONDS)
     for child in mine:
         child.signal(signal.SIGKILL)
 
 
-os.register_at_fork(after_in_child=abandon)
+os.register_at_fork(after_in_child=disown_children)
 
 
 _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-_MOST_UNREAD = 1000
+_MAX_UNREAD = 1000
 """A process that does not read so many consecutive responses is ended."""
-_LAST_WORDS = 0.2
+_DRAIN_SECONDS = 0.2
 """Seconds to wait for the remaining output of an ended process."""
 _SHOWN_LINES, _SHOWN_WIDTH = 12, 200
 """Limits of stderr in a log message; the last lines are kept, since they state the cause of an error."""
@@ -121,7 +121,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
     def __init__(self, server: McpServer, peer: Peer, lost: Lost) -> None:
         super().__init__(peer, lost)
         self._server = server
-        self._mailbox = Mailbox(peer, self.tell)
+        self._mailbox = Mailbox(peer, self.send_soon)
         self._reader = LineReader(peer.limits.max_message_bytes)
         self._split = SplitMessage(peer.limits.max_message_bytes)
         self._pieces_read = 0
@@ -134,7 +134,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         self._is_dying = False
         self._writable = asyncio.Event()
         self._writable.set()
-        self._over = asyncio.Event()
+        self._closed = asyncio.Event()
         self._unread = 0
 
     async def open(self) -> None:
@@ -160,10 +160,10 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
 
     async def request(self, request: Request) -> McpReply:
         """Send a request and return the response."""
-        self._is_dying = self._is_dying or self._is_left()
+        self._is_dying = self._is_dying or self._is_pipe_closed()
         if self._is_dying and self._mailbox.ended is None:
-            asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
-            await self._over.wait()  # read its remaining output first
+            asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self._lose_process)
+            await self._closed.wait()  # read its remaining output first
         if not self._writable.is_set():
             await self._wait_writable(request)
         failed = request.method not in ("server/discover", "initialize")  # one of both is expected to fail
@@ -177,7 +177,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
             raise
         finally:
             if failed and self._log_timer is None and self._mailbox.ended is None:
-                self._log_timer = asyncio.get_running_loop().call_later(_LAST_WORDS, self._log_stderr)
+                self._log_timer = asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self._log_stderr)
 
     def has_read(self) -> bool:
         """Whether the pipe is empty; True if that cannot be determined."""
@@ -187,7 +187,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         except (OSError, ValueError):
             return True
 
-    def _is_left(self) -> bool:
+    def _is_pipe_closed(self) -> bool:
         """Whether the other end of the pipe is closed, although the loop has not reported it yet."""
         if self._stdin is None or self._stdin.is_closing():
             return False
@@ -196,7 +196,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         look.register(self._stdin.get_extra_info("pipe"), 0)
         return bool(look.poll(0))
 
-    def tell(self, data: bytes) -> None:
+    def send_soon(self, data: bytes) -> None:
         """Send a message that has no response."""
         if self._mailbox.ended is not None or self._stdin is None or self._stdin.is_closing():
             return
@@ -205,17 +205,17 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
             return
         # The server sends requests without reading the responses.
         self._unread += 1
-        if self._unread > _MOST_UNREAD:
+        if self._unread > _MAX_UNREAD:
             self._end_process("does not read what it is sent")
 
-    async def post(self, data: bytes, version: str) -> None:
+    async def finish_handshake(self, version: str) -> None:
         """Send the notification that ends a handshake."""
-        self.tell(data)
+        self.send_soon(framing.INITIALIZED)
 
     async def aclose(self) -> None:
         """End the process and everything it started."""
         await self.peer.aclose()
-        self._over.set()
+        self._closed.set()
         self._mailbox.end("was closed")
         if self._child is not None:
             if self._stdin is not None:
@@ -237,7 +237,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         self._pieces_read += 1
         for line in self._reader.feed(data):
             if isinstance(line, SkippedLine):
-                self._mailbox.skipped(line)
+                self._mailbox.deliver_skipped(line)
             elif not self._mailbox.deliver(line) and (text := self._split.add(line)):
                 self._mailbox.deliver(text, make_split_error(self.peer.name))
         pause = self.peer.pause()
@@ -253,7 +253,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
             self._is_dying = True
         elif fd == _STDOUT:
             self._is_dying = True
-            asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
+            asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self._lose_process)
         elif self._child is not None and self._child.exited.is_set():
             self._lose_process()
 
@@ -262,7 +262,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         self._is_dying = True
         if self._child is not None:
             self._child.exited.set()
-        asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
+        asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self._lose_process)
 
     def pause_writing(self) -> None:
         """The pipe to the process is full."""
@@ -278,7 +278,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         data = request.encoded() + b"\n"
         if self._mailbox.ended is not None or self._is_dying or self._stdin is None or self._stdin.is_closing():
             self._lose_process()
-            raise self._mailbox.refuse_late(request)
+            raise self._mailbox.make_closed_error(request)
         request.sent = True
         self._stdin.write(data)
 
@@ -293,7 +293,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         """After a timeout, end a process that writes nothing more, not even an answer to a ping: it hangs."""
         pieces = self._pieces_read
         seconds = max(request.seconds or 0.0, self.peer.limits.silence_seconds)
-        self.tell(framing.request(self.peer.number(), "ping", None))
+        self.send_soon(framing.request(self.peer.number(), "ping", None))
         while True:
             await asyncio.sleep(seconds)
             if self._pieces_read != pieces or self._mailbox.ended is not None:
@@ -311,21 +311,21 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         self._end_process(how)
 
     def _end_process(self, how: str) -> None:
-        words = self._read_words(self._tail)
+        words = self._read_stderr(self._tail)
         last_words = f"; its last words: {words}" if words else ""
-        self._over.set()
+        self._closed.set()
         self._writable.set()
         self._mailbox.end(how, last_words)
         self._lost(self, Unavailable(f"{self.peer.name} {how}{last_words}"))
 
-    def _read_words(self, written: bytearray) -> str:
+    def _read_stderr(self, written: bytearray) -> str:
         return self.peer.redactor.text(written.decode("utf-8", "replace")).strip()
 
     def _log_stderr(self) -> None:
         """Log stderr after a failed call, since many servers report the reason only there."""
         self._log_timer = None
         end = self._unlogged.rfind(b"\n") + 1  # whole lines only, since part of a secret would not be redacted
-        if words := self._read_words(self._unlogged[:end]):
+        if words := self._read_stderr(self._unlogged[:end]):
             lines = [line for line in words.splitlines() if line.strip()][-_SHOWN_LINES:]
             shown = "".join(f"\n  {_make_visible(line[:_SHOWN_WIDTH])}" for line in lines)
             _log.warning("%s wrote to its standard error:%s", self.peer.name, shown)

@@ -65,7 +65,7 @@ class StreamableWire(WebWire):
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         super().__init__(web, url, peer, lost)
         self._listens = False
-        self._has_stood = False
+        self._was_open = False
 
     async def open(self) -> None:
         """Nothing to do: there is no connection to open."""
@@ -86,7 +86,7 @@ class StreamableWire(WebWire):
                 self._end_session(error)
             raise
         except SessionLostError as lost:
-            if lost.fault is not None and await self._knows_us(request):
+            if lost.fault is not None and await self._is_session_known(request):
                 raise lost.fault from None  # the tool reported its own missing session; ours is valid
             self._end_session(Unavailable(f"{self.peer.name} has forgotten our session"))
             raise
@@ -95,7 +95,7 @@ class StreamableWire(WebWire):
         """Keep a stream open for the server's own messages; this requires a session."""
         if self.session is not None and not self._listens:
             self._listens = True
-            self.peer.start(self._keep_standing_stream())
+            self.peer.start(self._keep_notification_stream())
 
     async def aclose(self) -> None:
         """End the session."""
@@ -115,7 +115,7 @@ class StreamableWire(WebWire):
     def _cancel_request(self, request: Request) -> None:
         """Notify the server that a request is cancelled; in the new protocol closing the stream does that."""
         if request.cancellable and request.sent and self.version is not None:
-            self.tell(framing.cancellation(request.number))
+            self.send_soon(framing.cancellation(request.number))
 
     async def _exchange(self, request: Request, data: bytes) -> McpReply:
         reader = EventReader(self.peer.limits.max_message_bytes)
@@ -189,19 +189,19 @@ class StreamableWire(WebWire):
             return None  # it need not have been the response
         for message in found:
             if not message.is_response:
-                self.peer.receive(message, self.tell, None if request is None else request.notify)
+                self.peer.receive(message, self.send_soon, None if request is None else request.notify)
             elif request is not None and message.id == request.number:
                 request.answered = True
                 return self.peer.read_reply(message, len(event.data))
         return None
 
-    async def _keep_standing_stream(self) -> None:
+    async def _keep_notification_stream(self) -> None:
         """Keep the stream for notifications open, until the connection ends or the server does not support it."""
         reader = EventReader(self.peer.limits.max_message_bytes)
         failures = 0
         while True:
             try:
-                status = await self._read_standing_stream(reader)
+                status = await self._read_notification_stream(reader)
             except Unavailable as error:
                 if error.info.effect == "none" and failures:
                     self._end_session(error)
@@ -222,7 +222,7 @@ class StreamableWire(WebWire):
             pause = backoff_delay(failures + 1, _FIRST_PAUSE) if reader.retry is None else reader.retry
             await asyncio.sleep(min(max(pause, 0.05), _LONGEST_PAUSE))
 
-    async def _read_standing_stream(self, reader: EventReader) -> int:
+    async def _read_notification_stream(self, reader: EventReader) -> int:
         """Read one stream until it ends, and return its status."""
         last = reader.last_id
         headers = (*self.headers(), ("last-event-id", last)) if last else self.headers()
@@ -230,9 +230,9 @@ class StreamableWire(WebWire):
             if answer.status != _SUCCESS or not answer.header("content-type").startswith("text/event-stream"):
                 return answer.status if answer.status != _SUCCESS else 405
             reader.restart()
-            if self._has_stood and not last:
+            if self._was_open and not last:
                 self.peer.changed()  # notifications in between were missed
-            self._has_stood = True
+            self._was_open = True
             async with aclosing(self._read_events(answer, reader)) as pieces:
                 async for events in pieces:
                     for event in events:
@@ -286,7 +286,7 @@ class StreamableWire(WebWire):
                 return SessionLostError(error)
         return error
 
-    async def _knows_us(self, request: Request) -> bool:
+    async def _is_session_known(self, request: Request) -> bool:
         """Ping to find out whether the session is valid, although a response suggests the opposite."""
         deadline = asyncio.get_running_loop().time() + _PING_SECONDS
         if request.deadline is not None:

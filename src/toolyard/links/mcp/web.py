@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
 
 
-_SAID_BYTES = 64 * 1024
+_MAX_ERROR_BYTES = 64 * 1024
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _MOVED = frozenset({307, 308})
@@ -152,16 +152,16 @@ class WebWire(McpWire):
         headers = self.accept if self.session is None else (*self.accept, ("mcp-session-id", self.session))
         return headers if self.version is None else (*headers, ("mcp-protocol-version", self.version))
 
-    def tell(self, data: bytes) -> None:
+    def send_soon(self, data: bytes) -> None:
         """Send a message that has no response."""
         if self._posts < self.peer.limits.max_requests:
             self._posts += 1
             self.peer.start(self._post_quietly(data))
 
-    async def post(self, data: bytes, version: str) -> None:
+    async def finish_handshake(self, version: str) -> None:
         """Send the notification that ends a handshake."""
         self.version = version
-        await self._post_message(data)
+        await self._post_message(framing.INITIALIZED)
 
     async def _post_quietly(self, data: bytes) -> None:
         try:
@@ -193,7 +193,7 @@ class WebWire(McpWire):
         said: Any = None
         if answer.header("content-type").lower().startswith("application/json"):
             with suppress(UnreadableError, CallError):
-                found = framing.read(await answer.read_all(_SAID_BYTES), self.peer.limits.max_depth)
+                found = framing.read(await answer.read_all(_MAX_ERROR_BYTES), self.peer.limits.max_depth)
                 said = found[0].error if found else None
         fields = said if isinstance(said, dict) else {}
         text, code = fields.get("message"), fields.get("code")

@@ -74,11 +74,11 @@ class McpWire(ABC):
         return True
 
     @abstractmethod
-    def tell(self, data: bytes) -> None:
+    def send_soon(self, data: bytes) -> None:
         """Send a notification or a response in the background, without reporting whether it arrives."""
 
     @abstractmethod
-    async def post(self, data: bytes, version: str) -> None:
+    async def finish_handshake(self, version: str) -> None:
         """Send the notification that ends a handshake, and use that version from now on."""
 
     def listen(self) -> None:  # noqa: B027 - most receive them in any case
@@ -145,7 +145,7 @@ class Mailbox:
                 self._peer.receive(message, self._answer)
         return any(message.is_response or message.method for message in found)
 
-    def skipped(self, line: SkippedLine) -> None:
+    def deliver_skipped(self, line: SkippedLine) -> None:
         """Handle a message that was too long to keep."""
         self._fail_lost_answer(
             line.head, line.tail, make_size_error(self._peer.name, self._peer.limits.max_message_bytes)
@@ -159,7 +159,7 @@ class Mailbox:
             if not future.done():
                 future.set_exception(self._explain_end(request))
 
-    def refuse_late(self, request: Request) -> Exception:
+    def make_closed_error(self, request: Request) -> Exception:
         """The exception for a request after the end: nothing was sent, so most can be sent on the next connection."""
         return SessionLostError() if request.cancellable else self._explain_end(request)
 
