@@ -139,7 +139,7 @@ def test_an_empty_name_is_refused(table, name):
 
 
 @pytest.mark.parametrize("thing", [len, 5, Plain("x"), lambda: None])
-def test_what_is_no_class_is_refused_at_once(table, thing):
+def test_registering_something_other_than_a_class_is_refused(table, thing):
     with pytest.raises(PluginError, match=f"tool loader 'plain' must be a class, not .*; {WRITTEN}"):
         table.register("plain")(thing)
     assert "plain" not in table.names()

@@ -25,7 +25,7 @@ def registry():
         yield made
 
 
-def test_the_report_says_what_came_of_every_file(folder, registry):
+def test_the_report_lists_the_outcome_of_every_file(folder, registry):
     folder.put("bad.py", "raise RuntimeError('no database')")
     append_tool_manifest("bad.py", folder.path)
     report = load_tools(folder.path, registry)

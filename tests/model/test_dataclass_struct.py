@@ -74,7 +74,7 @@ def test_how_a_tool_is_reached_is_no_data_but_survives_replace():
     assert dataclasses.replace(TOOL, binding=other).binding is other
 
 
-def test_a_tool_that_makes_its_schemas_late_gives_whole_copies(tmp_path):
+def test_copies_of_a_deferred_tool_are_whole_plain_tools(tmp_path):
     (tmp_path / "spec.json").write_text(json.dumps(SPEC))
     (tool,) = ToolRegistry.from_loaders([RESTToolLoader(tmp_path / "spec.json")])
     assert dataclasses.asdict(tool) == dataclasses.asdict(tool.replace())

@@ -88,7 +88,7 @@ def test_a_sampling_error_is_made_with_or_without_a_text_by_place_or_by_keyword(
     assert (str(again), again.requested, again.tools) == (text, 4, ["a"])
 
 
-def test_a_sampling_error_may_say_nothing_but_why():
+def test_a_sampling_error_may_have_a_message_only():
     error = errors.SamplingError("why")
     assert (str(error), error.requested, error.tools) == ("why", 0, [])
     assert errors.SamplingError(3).requested == 3

@@ -24,7 +24,7 @@ def test_a_guess_is_an_inferred_schema_of_a_tool_that_something_is_behind():
     assert not is_guess(REAL)
 
 
-def test_only_what_is_no_guess_is_promised():
+def test_only_output_schemas_that_are_not_inferred_are_promises():
     assert promises_output(REAL.replace(output_parameters=SCHEMA))
     assert promises_output(SIMULATED.replace(output_parameters=GUESSED))
     assert not promises_output(REAL.replace(output_parameters=GUESSED))

@@ -30,6 +30,6 @@ def test_a_missing_tool_is_explained_by_the_entry_of_its_name_that_was_rejected(
 
 
 @pytest.mark.parametrize("name", ["", "repay", "shop::pay", "pay::bank", "bank::", "::"])
-def test_other_names_are_not_explained_by_it(name):
+def test_names_without_a_rejection_have_no_explanation(name):
     report = LoadReport((SourceReport("a", rejected=(Rejection("a:1", "bad", "bank::pay"), Rejection("a", "bad"))),))
     assert report.explain_missing(name) is None

@@ -97,7 +97,7 @@ def test_a_bad_dict_is_an_error_that_says_what(data, says):
         Tool.from_dict(data)
 
 
-def test_the_definition_hash_covers_what_a_model_is_told_and_nothing_else():
+def test_the_definition_hash_covers_exactly_what_a_model_sees():
     tool = Tool("a", "ns", "d", {"type": "object"})
     same = [tool.replace(metadata={"x": 1}), tool.replace(version="2"), tool.replace(namespace="other")]
     assert {t.definition_hash for t in same} == {tool.definition_hash}

@@ -43,12 +43,12 @@ def containers(value):
 
 
 @given(values | st.lists(st.lists(leaves, max_size=20), min_size=60, max_size=66))
-def test_small_is_what_has_few_containers_and_nothing_else(value):
+def test_is_small_accepts_values_with_few_containers(value):
     found = containers(value)
     assert is_small(value) == (len(found) <= 64 and None not in found)
 
 
-def test_what_holds_itself_or_very_many_values_is_not_small():
+def test_values_that_contain_themselves_or_very_many_values_are_not_small():
     endless = []
     endless.append(endless)
     assert not is_small(endless)
@@ -57,7 +57,7 @@ def test_what_holds_itself_or_very_many_values_is_not_small():
 
 
 @given(values)
-def test_the_size_is_what_a_walk_over_everything_finds(value):
+def test_the_counted_size_equals_that_of_a_full_walk(value):
     count, levels = measured(value)
     assert is_within_limits(value, max_values=count, max_depth=max(levels, 1))
     if count > 1:
@@ -97,20 +97,20 @@ class Model(BaseModel):
 @pytest.mark.parametrize(
     "make", [Pair, Slotted, Struct, lambda a, b: Model(left=a, right=b), lambda a, b: {1: a, 2: b}]
 )
-def test_what_doubles_through_objects_is_found_at_once(make):
+def test_heavily_shared_objects_are_measured_quickly(make):
     value = "x"
     for _ in range(200):
         value = make(value, value)
     assert not is_within_limits(value, max_values=10**7, max_depth=500)
 
 
-def test_what_doubles_is_found_without_following_every_reference():
+def test_heavily_shared_values_are_measured_without_following_every_reference():
     assert not is_within_limits(doubled(1), max_values=10**7, max_depth=500)
     assert is_within_limits(doubled(1, 20), max_values=2**22, max_depth=500)
     assert not is_within_limits(doubled([1], 20), max_values=2**21, max_depth=500)
 
 
-def test_what_holds_itself_does_not_fit():
+def test_a_value_that_contains_itself_is_not_within_limits():
     circle = [1]
     circle.append({"again": (circle,)})
     assert not is_within_limits(circle, max_values=10**9, max_depth=10**9)
@@ -119,7 +119,7 @@ def test_what_holds_itself_does_not_fit():
     assert not is_within_limits(box, max_values=10**9, max_depth=10**9)
 
 
-def test_what_is_there_twice_but_not_inside_itself_fits():
+def test_a_value_that_occurs_twice_is_within_limits():
     shared = [[1]]
     assert is_within_limits([shared, shared, {"a": shared}], max_values=100, max_depth=10)
 
@@ -143,11 +143,11 @@ def test_a_deep_value_needs_no_recursion():
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", 2.5, object(), b"x", len])
-def test_what_holds_nothing_fits(value):
+def test_empty_containers_are_within_limits(value):
     assert is_within_limits(value, max_values=1, max_depth=1)
 
 
-def test_small_knows_exact_types_only():
+def test_is_small_accepts_exact_types_only():
     class Word(str):
         pass
 

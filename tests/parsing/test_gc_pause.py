@@ -77,7 +77,7 @@ def count_young(built: list[list[int]]) -> int:
     return sum(id(one) in mine for generation in (0, 1) for one in gc.get_objects(generation))
 
 
-def test_much_that_was_built_is_old_at_once_and_a_little_is_not() -> None:
+def test_many_new_objects_move_to_the_oldest_generation_and_few_do_not() -> None:
     gc.unfreeze()
     with paused_gc():
         few = [[number] for number in range(100)]
@@ -88,7 +88,7 @@ def test_much_that_was_built_is_old_at_once_and_a_little_is_not() -> None:
     assert gc.get_freeze_count() == 0, "a cycle among them is found in the end"
 
 
-def test_what_a_program_has_frozen_stays_frozen() -> None:
+def test_objects_frozen_by_the_program_stay_frozen() -> None:
     kept = [[number] for number in range(1000)]
     gc.freeze()
     with paused_gc():

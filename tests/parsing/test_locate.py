@@ -45,7 +45,7 @@ h: end
         ("/x", None), ("/a/3", None), ("/a/01", None), ("/a/-1", None), ("/a/0/b", None), ("/e/0", None), ("a", None), ("/a/1/b/c", None),
     ],
 )  # fmt: skip
-def test_json(pointer: str, line: int | None) -> None:
+def test_the_line_of_a_value_in_json(pointer: str, line: int | None) -> None:
     assert locate(JSON, pointer, yaml=False) == line
     assert locate(b"\xef\xbb\xbf" + JSON.replace("\n", "\r\n").encode(), pointer, yaml=False) == line
 
@@ -57,7 +57,7 @@ def test_json(pointer: str, line: int | None) -> None:
         ("/200", 9), ("/e", 10), ("/e/f", 11), ("/g", 13), ("/g/f", None), ("/h", 16), ("/x", None), ("/a/2", None), ("a", None), ("/h/0", None),
     ],
 )  # fmt: skip
-def test_yaml(pointer: str, line: int | None) -> None:
+def test_the_line_of_a_value_in_yaml(pointer: str, line: int | None) -> None:
     assert locate(YAML, pointer, yaml=True) == line
     assert locate(b"\xef\xbb\xbf" + YAML.replace("\n", "\r\n").encode(), pointer, yaml=True) == line
 
@@ -93,7 +93,7 @@ def test_characters_that_end_no_line_are_not_counted_as_lines() -> None:
     assert locate('{"a": "\u2028",\n "b": 1}', "/b", yaml=False) == 2
 
 
-def test_what_comes_before_a_break_is_still_found() -> None:
+def test_values_before_a_syntax_error_are_located() -> None:
     assert locate('{"a": 1,\n"b": 2, "c": oops', "/b", yaml=False) == 2
     assert locate('{"a": 1,\n"b": {"c": oops', "/b", yaml=False) == 2
     assert locate("a: 1\nb: 2\nc: [", "/b", yaml=True) == 2

@@ -41,7 +41,7 @@ def jsonc(draw, value):
     document=st.dictionaries(KEYS, VALUES, max_size=4),
     others=st.dictionaries(KEYS, VALUES, min_size=1, max_size=3),
 )
-def test_json_of_any_form_says_what_it_said_and_the_entry_and_is_itself_again_without_it(data, document, others):
+def test_adding_and_erasing_a_json_entry_keeps_everything_else(data, document, others):
     others.pop("yard", None)
     document.pop("mcpServers", None)
     document = {**document, **data.draw(st.sampled_from([{}, {"mcpServers": others}]))}
@@ -65,7 +65,7 @@ def test_empty_and_foreign_texts_take_an_entry(text):
     assert find_value(JSONC.read(erase_value(JSONC, changed, PATH, what="f"), "f"), PATH) is None
 
 
-def test_an_entry_looks_as_the_text_around_it_does():
+def test_an_inserted_entry_has_the_indentation_of_its_surroundings():
     text = '{\n\t"mcpServers": {\n\t\t"x": {} // mine\n\t}\n}\n'
     assert write_value(JSONC, text, PATH, {"command": "y"}, what="f") == (
         '{\n\t"mcpServers": {\n\t\t"x": {}, // mine\n\t\t"yard": {\n\t\t\t"command": "y"\n\t\t}\n\t}\n}\n'
@@ -99,7 +99,7 @@ def test_a_broken_text_is_refused_with_its_place(form, text, where):
         "a = 1\r\n\r\n[[b]]\r\nc = 1\r\n",
     ],
 )
-def test_toml_says_what_it_said_and_the_entry_and_is_itself_again_without_it(text, name):
+def test_adding_and_erasing_a_toml_entry_keeps_everything_else(text, name):
     path = ("mcpServers", name)
     changed = write_value(TOML, text, path, ENTRY, what="f")
     assert tomllib.loads(changed)["mcpServers"][name] == ENTRY
@@ -113,7 +113,7 @@ def test_toml_says_what_it_said_and_the_entry_and_is_itself_again_without_it(tex
     assert erase_value(TOML, changed, path, what="f") == text
 
 
-def test_what_cannot_be_changed_safely_is_refused_and_not_guessed_at():
+def test_an_edit_that_cannot_be_verified_is_refused():
     with pytest.raises(ConfigError, match="f: is written in a way that cannot be changed safely; nothing was changed"):
         write_value(TOML, 'mcpServers = {x = {command = "y"}}\n', PATH, ENTRY, what="f")
 
@@ -192,7 +192,7 @@ def test_json_stays_json():
         ('{"server": {"port": 1}}', LIST),
     ],
 )
-def test_json_of_any_form_stays_json_and_looks_as_it_did(text, path):
+def test_an_appended_json_item_has_the_formatting_of_the_others(text, path):
     made = append(text, path, read=parse_json)
     found = parse_json(made)
     for key in path:
@@ -202,13 +202,13 @@ def test_json_of_any_form_stays_json_and_looks_as_it_did(text, path):
 
 
 @pytest.mark.parametrize("text", ["a: &x [1]\ntools: *x\n", "{a: 1}"])
-def test_what_cannot_be_added_to_safely_is_refused_with_what_to_add(text):
+def test_an_append_that_cannot_be_verified_is_refused_with_the_item_to_add(text):
     with pytest.raises(ConfigError, match=r'f: tools is written in a way .*; add this by hand: \{"type": "mcp"'):
         append(text, LIST)
 
 
 @pytest.mark.parametrize("text", ["tools: {a: {b: []}}\n", "tools: word\n", '{"tools": {"deeper": []}}'])
-def test_what_is_no_list_is_said_to_be_none(text):
+def test_appending_to_a_value_that_is_not_a_list_is_refused(text):
     with pytest.raises(ConfigError, match=r'f: tools is not a list, so this cannot be added to it: \{"type": "mcp"'):
         append(text, LIST)
 

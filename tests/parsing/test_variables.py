@@ -51,7 +51,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("take", TAKERS)
-def test_variables_of_a_place_are_replaced_and_an_unset_one_is_told(folder, take):
+def test_variables_in_a_path_are_replaced_and_an_unset_one_is_an_error(folder, take):
     take("${YARD_PLACE}")
     with pytest.raises(ConfigError, match="YARD_NOWHERE is not set"):
         take("${YARD_NOWHERE}")

@@ -52,7 +52,7 @@ def test_an_exact_match_beats_a_coerced_one_whatever_the_order():
         assert bound.coercions == ()
 
 
-def test_when_no_overload_fits_each_ones_violations_are_listed():
+def test_if_no_overload_accepts_the_arguments_the_violations_of_each_are_listed():
     reg = registry(schema(["a"], a="string"), schema(["b"], b="string"))
     with pytest.raises(InvalidArguments) as caught:
         bind(reg, {"c": 1})
@@ -124,7 +124,7 @@ def test_lossless_repairs_are_made_and_listed(kind, given_, meant, listed):
         ("array", "1,2"),
     ],
 )
-def test_what_would_lose_or_guess_something_is_refused(kind, value):
+def test_lossy_or_ambiguous_repairs_are_refused(kind, value):
     with pytest.raises(InvalidArguments):
         bind(registry(schema(["a"], a=kind)), {"a": value})
 
@@ -163,7 +163,7 @@ def test_defaults_are_filled_in_and_are_each_calls_own():
     assert bind(reg, {}).arguments == {"a": [1], "b": "x"}
 
 
-def test_a_bare_name_works_while_one_namespace_has_it():
+def test_a_bare_name_works_if_exactly_one_namespace_has_it():
     reg = ToolRegistry([Tool("solo", "a"), Tool("twin", "a"), Tool("twin", "b"), Tool("x", "a", aliases=("nick",))])
     assert bind(reg, {}, "solo").tool.qualified_name == "a::solo"
     assert bind(reg, {}, "nick").tool.qualified_name == "a::x"

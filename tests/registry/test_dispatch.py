@@ -239,7 +239,7 @@ def test_faults_of_calls_a_tool_makes_itself_are_the_tools_failure():
             reg.dispatch(name, {})
 
 
-def test_an_exception_whose_text_cannot_be_shown_is_still_told():
+def test_an_exception_whose_message_cannot_be_shown_is_still_reported():
     class Mute(Exception):
         def __str__(self):
             raise RuntimeError("no text")

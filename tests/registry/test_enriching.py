@@ -37,7 +37,7 @@ def names(enrichments):
     return [type(one).__name__ for one in order_enrichments(enrichments)]
 
 
-def test_whoever_reads_runs_after_whoever_writes_whatever_the_order_given():
+def test_readers_run_after_writers_in_any_given_order():
     filled = stage("Filled", writes=("tool.output_parameters",))
     flow = stage("Flow", reads=("tool.output_parameters",), writes=("dataflow",))
     picture = stage("Picture", reads=("dataflow",), writes=("picture",))
@@ -45,12 +45,12 @@ def test_whoever_reads_runs_after_whoever_writes_whatever_the_order_given():
         assert names(order) == ["Filled", "Flow", "Picture"]
 
 
-def test_those_that_need_nothing_of_each_other_keep_the_order_given():
+def test_independent_enrichments_keep_the_given_order():
     kinds = [stage(letter, writes=(letter,)) for letter in "DBCA"]
     assert names(kinds) == ["D", "B", "C", "A"]
 
 
-def test_one_that_declares_nothing_runs_after_all_that_were_given_before_it():
+def test_an_enrichment_without_declarations_follows_all_given_before_it():
     class Plain:
         def enrich(self, snapshot):
             return snapshot.tools, {"seen": sorted(snapshot.artifacts)}
@@ -71,7 +71,7 @@ def test_several_may_change_a_field_one_after_the_other_and_readers_want_it_fini
     assert names([second, reader, first]) == ["Second", "First", "Reader"]
 
 
-def test_a_field_that_nobody_writes_may_be_read():
+def test_an_unwritten_field_of_tools_may_be_read():
     assert names([stage("Reader", reads=("tool.metadata",), writes=("x",))]) == ["Reader"]
 
 
@@ -173,7 +173,7 @@ def test_a_change_that_no_enrichment_may_make_is_refused_and_the_registry_stays(
     assert registry.snapshot is before
 
 
-def test_what_was_not_declared_is_refused_where_something_was():
+def test_an_undeclared_change_is_refused_if_the_enrichment_declares_any():
     def describing(one):
         return one.replace(description="new")
 
@@ -200,7 +200,7 @@ def test_artifacts_are_the_declared_ones(artifacts, says):
     assert says in str(caught.value)
 
 
-def test_nobody_may_write_over_an_artifact_that_is_there():
+def test_an_existing_artifact_cannot_be_overwritten():
     class Plain:
         def enrich(self, snapshot):
             return snapshot.tools, {"x": 1}
@@ -235,7 +235,7 @@ def test_a_tool_that_an_enrichment_gives_again_is_not_admitted_again():
     assert [one.description for one in registry] == ["known", "known"]
 
 
-def test_how_a_tool_is_reached_survives_an_enrichment_that_makes_it_anew():
+def test_the_binding_survives_an_enrichment_that_creates_a_new_tool():
     def double(n: int) -> int:
         """Twice."""
         return 2 * n
@@ -290,7 +290,7 @@ class Given(ToolLoader):
 
 
 @pytest.mark.parametrize("way", ["made", "loaded", "attached", "added", "enriched"])
-def test_the_collector_works_while_enrichments_do_which_may_take_minutes(way):
+def test_garbage_collection_stays_enabled_while_enrichments_run(way):
     seen = []
     watching = stage("Watching", change=lambda one: seen.append(gc.isenabled()) or one)
     if way == "loaded":
@@ -306,7 +306,7 @@ def test_the_collector_works_while_enrichments_do_which_may_take_minutes(way):
     assert seen and all(seen)
 
 
-def test_the_very_tool_that_an_enrichment_gave_is_registered_if_nothing_of_it_must_be_changed():
+def test_a_returned_tool_is_registered_unchanged_if_possible():
     given_tools = []
 
     def guessed(one):

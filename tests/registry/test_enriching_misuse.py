@@ -38,7 +38,7 @@ async def later(snapshot):
         (lambda snapshot: (snapshot.tools, {1: 2}), "names are text"),
     ],
 )
-def test_what_is_not_tools_and_artifacts_is_refused(what, told):
+def test_a_return_value_other_than_tools_and_artifacts_is_refused(what, told):
     with pytest.raises(EnrichmentError, match=told):
         ToolRegistry([tool()], enrichments=[Plain(what)])
 
@@ -49,7 +49,7 @@ def test_a_class_in_the_place_of_an_enrichment_is_named():
 
 
 @pytest.mark.parametrize("change", ["add", "refresh", "remove"])
-def test_an_enrichment_that_changes_its_registry_is_told_so_and_does_not_hang(change):
+def test_an_enrichment_that_changes_its_own_registry_raises_instead_of_hanging(change):
     def work(snapshot):
         if len(snapshot.tools) > 1:
             {"add": lambda: registry.add(tool("c")), "refresh": registry.refresh}.get(
@@ -109,11 +109,11 @@ def test_a_cache_folder_that_cannot_be_is_refused_in_words(folder):
         cache_folder(folder)
 
 
-def test_a_cache_folder_that_cannot_be_looked_at_is_gone_without(tmp_path):
+def test_an_unreadable_cache_folder_is_not_used(tmp_path):
     enrichment = OutputParametersEnrichment(cache=tmp_path / ("x" * 300))
     assert ToolRegistry([tool()], enrichments=[enrichment]).all_tools()[0].output_parameters
 
 
-def test_an_answer_that_runs_on_in_empty_lines_is_read_in_no_time():
+def test_an_answer_with_many_trailing_empty_lines_is_read_quickly():
     assert read_schema("```" + "\n" * 200_000 + "x")[0] is None
     assert read_schema('```json \r\n{"properties": {"a": {"type": "string"}}}\n```')[0] is not None

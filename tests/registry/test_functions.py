@@ -87,7 +87,7 @@ async def test_a_context_of_any_name_is_passed_as_ctx() -> None:
     assert await binding_of(made).callable(ctx=ToolContext(tool=made, session_id="s")) == "s"
 
 
-def test_what_is_given_replaces_what_would_be_derived() -> None:
+def test_given_options_replace_derived_ones() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}}
     made = function_tool(
         add,
@@ -117,7 +117,7 @@ def test_what_is_given_replaces_what_would_be_derived() -> None:
     }
 
 
-def test_with_a_schema_by_hand_a_signature_may_say_nothing() -> None:
+def test_a_hand_written_schema_allows_a_signature_without_annotations() -> None:
     async def run(*args: Any, missing: "Nowhere" = None, ctx: Any, **kwargs: Any) -> str:  # type: ignore[name-defined]  # noqa: F821
         """Run it."""
         return ""
@@ -165,7 +165,7 @@ def test_a_marked_function_is_the_same_function() -> None:
     assert vars(plain).keys() - before.keys() == {"__toolyard__"}
 
 
-def test_the_mark_says_what_the_decorator_was_told() -> None:
+def test_the_mark_holds_the_options_of_the_decorator() -> None:
     @tool(name="n", namespace="ns", tags="one", effects=Effects.WRITE, metadata={"k": 1})
     def marked() -> None: ...
 
@@ -187,7 +187,7 @@ def test_methods_carry_the_mark_of_their_function() -> None:
     assert tool_from(client.of, "web").parameters["required"] == ["url"]
 
 
-def test_wrappers_and_partials_carry_it_too() -> None:
+def test_wrappers_and_partials_keep_the_mark() -> None:
     @tool(name="marked")
     def marked(x: int, y: int) -> int:
         return x + y
@@ -201,7 +201,7 @@ def test_wrappers_and_partials_carry_it_too() -> None:
     assert list(tool_from(functools.partial(marked, y=1), "n").parameters["properties"]) == ["x"]
 
 
-def test_neither_subclass_nor_instance_is_marked_because_a_class_is() -> None:
+def test_marks_are_not_inherited_by_subclasses_or_instances() -> None:
     @tool(name="make")
     class Maker:
         def __call__(self) -> None: ...
@@ -247,7 +247,7 @@ def test_bad_annotations_are_reported_when_the_tool_is_made() -> None:
 
 
 @pytest.mark.parametrize("target", [len, HTTPClient().get, int])
-def test_what_cannot_be_marked_is_sent_to_function_tool(target: Any) -> None:
+def test_an_object_that_cannot_be_marked_is_refused_with_a_hint_to_function_tool(target: Any) -> None:
     with pytest.raises(DefinitionError, match=r"cannot be marked with @tool; make the tool with function_tool"):
         tool(target)
 

@@ -59,7 +59,7 @@ def test_a_wrong_default_is_left_out_however_much_else_is_missing():
     assert made.with_defaults(given_) is given_
 
 
-def test_defaults_come_behind_what_was_sent_whatever_is_said_of_other_properties():
+def test_defaults_follow_the_sent_arguments():
     part = {"type": "integer", "default": 1}
     for more in ({}, {"maxProperties": 3}, {"additionalProperties": False}, {"dependentRequired": {"a": ["b"]}}):
         made = candidate({"type": "object", "properties": {"a": part, "b": part, "c": {}}, **more})
@@ -165,13 +165,13 @@ def test_a_repeated_key_is_refused_at_any_depth(text):
         reg.dispatch("ns::t", text)
 
 
-def test_keys_that_nobody_declared_reach_the_tool():
+def test_undeclared_keys_reach_the_tool():
     reg = registry()
     reg.dispatch("ns::t", {})
     assert reg.dispatch("ns::t", '{"a": "x", "undeclared": [1]}') == '{"a": "x", "undeclared": [1]}'
 
 
-def test_deep_nesting_is_refused_however_it_comes():
+def test_deep_nesting_is_refused_on_every_path():
     reg = registry()
     reg.dispatch("ns::t", {})
     for depth in (250, 500, 100_000):

@@ -65,7 +65,7 @@ def enriched(tmp_path, schema):
 
 @pytest.mark.parametrize("schema", [PLAIN, WITH_REFERENCE], ids=["plain", "with a reference"])
 @pytest.mark.parametrize("make", [from_code, from_dicts, from_file, from_a_loader_of_somebody, enriched])
-def test_whatever_is_done_to_a_schema_calls_are_judged_by_what_was_registered(tmp_path, make, schema):
+def test_calls_are_validated_by_the_schema_as_registered(tmp_path, make, schema):
     mine = copy.deepcopy(schema)
     registry = make(tmp_path, mine)
     empty_all(mine)
@@ -114,7 +114,7 @@ def test_an_answer_is_held_to_the_output_schema_that_was_registered():
     assert result.error_info.code == "tool.invalid_output"
 
 
-def test_what_was_registered_can_be_changed_by_registering_it_again():
+def test_registering_a_changed_schema_again_changes_validation():
     registry = ToolRegistry([Tool("pay", "bank", parameters=copy.deepcopy(PLAIN))])
     registry.remove("bank::pay")
     registry.add(Tool("pay", "bank"))

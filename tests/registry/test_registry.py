@@ -69,7 +69,7 @@ def test_an_identical_schema_under_one_name_is_a_duplicate_with_the_seeds_words_
     assert "b.yaml" in str(caught.value)
 
 
-def test_a_source_that_is_given_twice_is_told_by_its_numbers_with_what_to_do(tmp_path):
+def test_a_source_given_twice_is_reported_by_its_positions(tmp_path):
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_text(json.dumps({name[0]: [{"name": "get", "parameters": CITY}]}))
     loaders = [FileToolLoader(tmp_path / name) for name in ("b.json", "a.json", "b.json", "a.json")]
@@ -141,7 +141,7 @@ def test_remove_takes_every_overload_and_it_stays_removed_on_refresh():
         registry.remove("ns::zzz")
 
 
-def test_refresh_takes_new_tools_and_drops_gone_ones():
+def test_refresh_adds_new_tools_and_removes_deleted_ones():
     loader = Listed(tool("a"), tool("b"))
     registry = ToolRegistry.from_loaders([loader])
     registry.add(tool("mine"))
@@ -175,7 +175,7 @@ def test_a_strict_refresh_raises_and_changes_nothing():
     assert registry.snapshot is before
 
 
-def test_sources_that_collide_on_refresh_leave_the_later_one_stale():
+def test_if_sources_conflict_on_refresh_the_later_one_is_stale():
     one, two = Listed(tool("a")), Listed(tool("b"))
     registry = ToolRegistry.from_loaders([one, two])
     two.tools = [tool("a"), tool("c")]
@@ -189,7 +189,7 @@ def test_sources_that_collide_on_refresh_leave_the_later_one_stale():
     assert "stale" in [s.state for s in report.sources]
 
 
-def test_on_duplicate_skip_keeps_the_first_and_lists_the_twin():
+def test_on_duplicate_skip_keeps_the_first_and_lists_the_duplicate():
     registry = ToolRegistry.from_loaders([Listed(tool("a")), Listed(tool("a"), tool("b"), on_duplicate="skip")])
     assert len(registry) == 2
     assert [r.tool for r in registry.report.rejected] == ["ns::a"]
@@ -346,7 +346,7 @@ def test_a_removed_tool_can_be_replaced_without_making_its_source_stale():
     assert registry.get("ns::b")[0].parameters == PLACE
 
 
-def test_adding_and_removing_for_ever_leaves_nothing_behind():
+def test_adding_and_removing_repeatedly_adds_no_sources_to_the_report():
     registry = ToolRegistry([tool("a")])
     for _ in range(50):
         registry.add(tool("b"))
@@ -357,7 +357,7 @@ def test_adding_and_removing_for_ever_leaves_nothing_behind():
     assert registry.generation == before
 
 
-def test_what_a_registry_hands_out_does_not_change_it():
+def test_changing_what_a_registry_returns_does_not_change_the_registry():
     registry = ToolRegistry.from_dicts(
         [{"name": "a", "parameters": (given := {"type": "object", "properties": {}}), "x": {}}]
     )

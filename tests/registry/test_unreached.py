@@ -51,11 +51,11 @@ def test_it_is_there_after_a_refresh_that_finds_it() -> None:
     assert "dead::ping" in registry
 
 
-def test_it_raises_if_it_does_not_come_back_by_itself() -> None:
+def test_construction_raises_if_the_source_does_not_reconnect_by_itself() -> None:
     with pytest.raises(SourceUnavailable, match="dead"):
         ToolRegistry.from_loaders([Remote("dead", on_error="raise", there=False), Remote("alive")])
 
 
-def test_it_raises_if_nothing_else_could_be_loaded() -> None:
+def test_construction_raises_if_no_source_could_be_loaded() -> None:
     with pytest.raises(SourceUnavailable, match="first"):
         ToolRegistry.from_loaders([Remote("first", there=False), Remote("second", there=False)])

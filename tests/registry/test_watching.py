@@ -63,7 +63,7 @@ def test_attached_sources_are_followed_too_and_so_are_wrapped_ones(source):
         assert "t::z" in registry
 
 
-def test_only_the_one_that_changed_is_loaded(source):
+def test_only_the_changed_source_is_loaded(source):
     other = Telling("o", "a")
     with ToolRegistry.from_loaders([source, other]) as registry:
         source.tools.append("b")
@@ -72,7 +72,7 @@ def test_only_the_one_that_changed_is_loaded(source):
         assert (source.loads, other.loads) == (2, 1)
 
 
-def test_what_changes_many_times_while_it_is_loaded_is_loaded_once_more(source):
+def test_several_changes_during_a_reload_cause_one_more_reload(source):
     with ToolRegistry.from_loaders([source]) as registry:
         source.gate.clear()
         source.changed()
@@ -85,7 +85,7 @@ def test_what_changes_many_times_while_it_is_loaded_is_loaded_once_more(source):
         assert source.loads == 3
 
 
-def test_a_source_that_fails_is_stale_until_it_says_that_it_is_back(source):
+def test_a_failing_source_is_stale_until_it_reports_a_change(source):
     with ToolRegistry.from_loaders([source]) as registry:
         source.error = SourceUnavailable("gone fishing")
         source.changed()
@@ -97,7 +97,7 @@ def test_a_source_that_fails_is_stale_until_it_says_that_it_is_back(source):
         assert until(lambda: registry.report.sources[0].state == "ok")
 
 
-def test_a_source_that_never_loaded_joins_when_it_can(source):
+def test_a_failed_source_is_loaded_once_it_is_available(source):
     source.error = SourceUnavailable("not yet")
     with ToolRegistry() as registry:
         registry.attach(source, keep_failed=True)
@@ -115,7 +115,7 @@ def test_nothing_is_loaded_after_the_registry_is_closed(source):
     assert not registry._watcher._running
 
 
-def test_a_source_whose_news_cannot_be_taken_is_logged_and_the_next_one_is(source, caplog):
+def test_a_failed_reload_is_logged_and_the_next_source_is_reloaded(source, caplog):
     with ToolRegistry.from_loaders([source]) as registry, caplog.at_level(logging.WARNING):
         registry._enrichments = (Refusing(),)
         source.changed()
@@ -131,7 +131,7 @@ class Refusing:
         raise SourceUnavailable("no")
 
 
-def test_all_begin_to_connect_before_the_first_is_loaded(source):
+def test_all_sources_start_connecting_before_the_first_is_loaded(source):
     others = [Telling(f"o{number}") for number in range(3)]
     begun = []
     for loader in (source, *others):

@@ -1,4 +1,4 @@
-"""A registry holds what it was given, whatever becomes of the dicts that it was given."""
+"""Schemas are rewritten, limited and compiled when a tool is admitted, and copied from the dicts of the caller."""
 
 import copy
 import enum
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import DefinitionError, InvalidSchemaError, Tool, ToolLoader, ToolRegistry
+from toolyard.schema.admission import SchemaBudget, admit_schema
 
 
 class Unit(enum.StrEnum):
@@ -29,7 +30,7 @@ def _made(registry):
 
 
 @pytest.mark.parametrize("inline", [False, True])
-def test_no_change_of_what_was_given_reaches_a_registry(inline):
+def test_changing_the_given_dicts_does_not_change_the_registry(inline):
     tools = [*_tools(), Tool("none", "ns", "Takes nothing.", {}, {})]
     given_dicts = [tool.to_dict() for tool in tools]
     registry = ToolRegistry.from_dicts(given_dicts) if inline else ToolRegistry(tools)
@@ -66,7 +67,7 @@ def test_a_tool_that_a_loader_gives_again_is_the_same_tool_after_a_refresh():
     [(None, {}), (False, {"not": {}}), ([], {"type": "object", "properties": {}}), ({}, {})],
     ids=repr,
 )
-def test_an_output_that_says_nothing_is_read_as_any_schema_is(given_output, known):
+def test_a_missing_or_boolean_output_schema_is_read_like_any_schema(given_output, known):
     [tool] = ToolRegistry([Tool("t", "ns", "", _schema(), given_output)]).all_tools()
     assert tool.output_parameters == known
 
@@ -152,6 +153,46 @@ def test_numbers_that_are_none_are_refused_as_ever():
 
 
 @pytest.mark.parametrize(("item", "way"), [(len, "function_tool"), ({"name": "x"}, "ToolRegistry.from_dicts")])
-def test_what_is_no_tool_is_refused_with_what_makes_one(item, way):
+def test_an_object_that_is_not_a_tool_is_refused_with_a_hint(item, way):
     with pytest.raises(DefinitionError, match=way):
         ToolRegistry([item])
+
+
+def test_a_plain_schema_comes_back_as_it_is_uncompiled():
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    admitted = admit_schema(schema)
+    assert admitted.schema is schema
+    assert (admitted.changes, admitted.compiled) == ((), None)
+
+
+def test_a_dialect_is_rewritten_and_listed():
+    admitted = admit_schema({"type": "dict", "properties": {"a": {"type": "str"}}})
+    assert admitted.schema["type"] == "object"
+    assert len(admitted.changes) == 2
+
+
+def test_a_schema_that_is_not_plain_is_compiled_once():
+    admitted = admit_schema({"type": "object", "properties": {"a": {"pattern": "^x"}}})
+    assert admitted.compiled is not None
+    assert admitted.compiled.is_valid({"a": "x"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/nope"}}},
+        {"type": "object", "properties": {"a": {"pattern": "("}}},
+        {"type": "object", "properties": {"a": {"enum": list(range(20_000))}}},
+        {"type": "object", "properties": {"a": {"minLength": -1}}},
+        {"type": "string"},
+        7,
+    ],
+)
+def test_invalid_schemas_are_refused(schema):
+    with pytest.raises(InvalidSchemaError):
+        admit_schema(schema)
+
+
+def test_a_tighter_budget_applies_to_plain_schemas_too():
+    with pytest.raises(InvalidSchemaError, match="more than 2"):
+        admit_schema({"type": "object", "properties": {"a": {}, "b": {}}}, budget=SchemaBudget(nodes=2))

@@ -98,7 +98,7 @@ def test_a_schema_is_looked_beside_values_only_if_it_says_integer_somewhere():
     assert not mentions_integers({"properties": {"integer": {"type": "number"}}, "description": "integer"})
 
 
-def test_so_many_integral_floats_that_nobody_reads_them_are_counted_instead_of_listed():
+def test_very_many_integral_floats_are_counted_instead_of_listed():
     schema = {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}}}
     fixed, repairs = integral_floats({"l": [1.0] * 6_000}, schema)
     assert set(map(type, fixed["l"])) == {int}
@@ -106,7 +106,7 @@ def test_so_many_integral_floats_that_nobody_reads_them_are_counted_instead_of_l
     assert repairs[-1].to_dict() == {"pointer": "", "from": "1,000 further numbers", "to": "integer"}
 
 
-def test_a_list_whose_first_values_are_no_matter_of_spelling_is_not_walked_to_its_end():
+def test_a_list_whose_first_faults_cannot_be_repaired_is_not_walked_to_its_end():
     schema = {"type": "object", "properties": {"l": {"type": "array", "items": {"enum": ["a", "b"]}}}}
     compiled, found = compile_schema(schema), []
     assert coerce(compiled, {"l": ["x"] * 5_000}, found) is None

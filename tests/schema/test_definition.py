@@ -264,7 +264,7 @@ def test_what_other_systems_write_around_or_beside_a_schema_costs_nothing_of_it(
     assert changes
 
 
-def test_what_has_a_name_and_a_description_inside_of_an_entry_is_no_definition_of_its_own():
+def test_a_nested_object_with_name_and_description_is_not_the_definition():
     raw = {"author": {"name": "Ada", "description": "Writes tools."}}
     with pytest.raises(DefinitionError, match="neither 'description' nor 'parameters', but 'author'"):
         read_definition({"version": "2", **raw}, namespace="n", name="t")
@@ -272,7 +272,7 @@ def test_what_has_a_name_and_a_description_inside_of_an_entry_is_no_definition_o
     assert (tool.name, tool.metadata) == ("t", raw)
 
 
-def test_what_is_in_a_part_that_has_another_name_describes_another_thing():
+def test_a_nested_object_with_another_name_is_not_the_definition():
     part = {"name": "other", "description": "x", "parameters": CITY}
     tool, changes = read({"name": "t", "description": "d", "next": part})
     assert (tool.name, tool.parameters, tool.metadata) == ("t", {}, {"next": part})
@@ -297,7 +297,7 @@ def test_the_key_of_a_mapping_is_the_name_whatever_the_entry_calls_its_function(
 
 
 @pytest.mark.parametrize("inner", ["json", "schema"])
-def test_a_parameter_may_be_called_as_what_others_write_around_a_schema(inner):
+def test_a_parameter_may_have_the_name_of_a_schema_wrapper(inner):
     tool, changes = read({"name": "t", "parameters": {inner: CITY}})
     assert tool.parameters == {inner: CITY}
     assert not changes
@@ -330,7 +330,7 @@ def test_lists_of_parameters_by_where_they_are_sent_are_read_unless_two_are_the_
         assert (tool.parameters, tool.metadata) == (path, {"query_params": other})
 
 
-def test_a_name_in_the_metadata_of_what_is_described_itself_names_nothing():
+def test_a_name_inside_metadata_is_not_the_name_of_the_tool():
     own = {"description": "d", "parameters": SCHEMA, "metadata": {"name": "Weather 2", "description": "x", "team": "a"}}
     tool, _ = read(own, name="get_weather")
     assert (tool.name, tool.description, tool.metadata) == ("get_weather", "d", own["metadata"])

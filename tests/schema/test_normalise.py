@@ -126,7 +126,7 @@ def test_data_inside_default_and_enum_is_not_a_schema():
         ({"type": "object", "x-rank": float("nan")}, "NaN"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_pointer(schema, says):
+def test_unreadable_schemas_are_refused_with_their_pointer(schema, says):
     with pytest.raises(InvalidSchemaError) as caught:
         normalise(schema)
     assert says in str(caught.value)
@@ -160,7 +160,7 @@ def test_an_output_schema_may_describe_anything_and_seal_tools_maps_are_wrapped(
         ({"description": "text"}, False),
     ],
 )
-def test_a_property_map_is_told_from_a_schema(schema, is_map):
+def test_property_maps_and_schemas_are_distinguished(schema, is_map):
     assert is_property_map(schema) is is_map
 
 
@@ -224,7 +224,7 @@ def test_a_default_that_is_text_is_read_as_its_type_says(kind, written, read):
     assert bool(admitted.changes) is (written != read)
 
 
-def test_who_writes_optional_beside_a_type_means_that_the_rest_is_required():
+def test_if_only_optional_parameters_are_marked_the_others_are_required():
     schema, _ = normalise({"a": {"type": "str"}, "b": {"type": "int, optional"}, "c": {"type": "str", "default": "x"}})
     assert schema["required"] == ["a"]
     assert schema["properties"]["b"] == {"type": "integer"}

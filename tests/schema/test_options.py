@@ -70,7 +70,7 @@ class Outer(msgspec.Struct, frozen=True, kw_only=True):
         ({"anything": {"a": [1]}}, {"anything": {"a": [1]}}),
     ],
 )
-def test_what_is_given_is_read_as_the_field_says(given, read):
+def test_values_are_read_by_the_type_of_their_field(given, read):
     made = read_options(Outer, given, "here", base=Path("/base"))
     assert made == Outer(**read)
     for name, value in read.items():
@@ -104,7 +104,7 @@ def test_what_is_given_is_read_as_the_field_says(given, read):
         ({"either": "yes"}, "here.either: must be true or false, or a mapping, not string"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(given, says):
+def test_errors_name_the_place(given, says):
     with pytest.raises(ConfigError) as caught:
         read_options(Outer, given, "here")
     assert str(caught.value).startswith(says)

@@ -33,7 +33,7 @@ def judged(pattern, **values):
         ("a{0}bcdefgh", 8),
     ],
 )
-def test_what_is_repeated_counts_as_often(pattern, positions):
+def test_counted_repetitions_multiply_the_positions(pattern, positions):
     assert pattern_steps(pattern) == (3.0 * positions, 0.0)
 
 

@@ -184,7 +184,7 @@ def test_of_many_problems_the_first_are_listed_and_the_rest_counted(wrong, liste
     assert SECRET not in str(hide_input(caught.value))
 
 
-def test_words_about_so_many_values_that_none_can_be_looked_for_are_not_repeated():
+def test_a_message_is_replaced_if_it_may_repeat_too_many_values():
     for count, message in ((10, f"Value error, none of {HIDDEN} will do"), (3_000, "is not accepted")):
         with pytest.raises(ValidationError) as caught:
             Codes(codes=["abc", *(f"{number % 1_000:03}" for number in range(count))])

@@ -88,10 +88,10 @@ def test_a_text_that_no_number_of_json_can_hold_is_no_number(text):
         ("Literal['<b>', 'a?', 'list of int', '(x)']", ["<b>", "a?", "list of int", "(x)"]),
     ],
 )
-def test_what_stands_in_quotes_is_a_value_as_it_is(text, values):
+def test_quoted_text_is_a_literal_value(text, values):
     assert read_type(text) == {"enum": values}
 
 
-def test_blanks_without_end_are_read_in_one_pass():
+def test_long_runs_of_blanks_are_read_in_linear_time():
     assert read_type("a" + " " * 198 + "!") is None
     assert read_type("int" + " (" * 90 + " optional" + " " * 5 + "@") is None

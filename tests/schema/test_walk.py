@@ -96,7 +96,7 @@ def test_a_bound_call_and_a_direct_one_are_refused_for_the_same_reasons(name):
     assert len(by_bind.value.info.details["violations"]) <= 100
 
 
-def test_a_union_of_unions_is_told_without_all_its_branches():
+def test_a_union_of_unions_is_explained_without_all_its_branches():
     union = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     for _ in range(6):
         union = {"anyOf": [union, union]}
@@ -127,7 +127,7 @@ def test_a_form_is_meant_by_the_member_that_tells_it_apart_though_others_are_mis
     assert neither.message.endswith(': /kind: must be "cat" | /kind: must be "dog"')
 
 
-def test_what_is_wrong_in_an_optional_object_is_told_of_the_object():
+def test_the_faults_of_an_optional_object_are_reported_instead_of_the_union():
     optional = compile_schema({"anyOf": [{"type": "object", "required": ["a"]}, {"type": "null"}]})
     assert list(map(str, optional.violations({}))) == ["(root): missing required property 'a'"]
 

@@ -29,7 +29,7 @@ def test_a_contradiction_has_no_way(parts):
     assert ways_of({"allOf": parts}) == []
 
 
-def test_one_of_several_needs_no_check_where_a_constant_tells_them_apart():
+def test_a_one_of_with_a_discriminating_constant_needs_no_check():
     branches = [{**KIND, "properties": {"kind": {"const": kind}}} for kind in ("push", "star")]
     assert [checked for _, checked in ways_of({"oneOf": branches})] == [False, False]
     assert [checked for _, checked in ways_of({"oneOf": [KIND, KIND]})] == [True, True]

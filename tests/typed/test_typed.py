@@ -117,7 +117,7 @@ class Broken(Exception):
     "raised", [Broken("b"), RuntimeError("r"), InvalidArguments("a"), ToolFailed("f"), SystemExit(3)]
 )
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_tools_own_exception_passes_as_it_is_through_either_door(reg, raised, is_async):
+def test_a_tools_own_exception_passes_unchanged_through_dispatch_and_adispatch(reg, raised, is_async):
     def fail(payload: In) -> Out:
         raise raised
 
@@ -133,7 +133,7 @@ def test_a_tools_own_exception_passes_as_it_is_through_either_door(reg, raised, 
     assert caught.value is raised
 
 
-def test_the_failure_of_a_tool_that_a_tool_called_stays_what_it_is(reg):
+def test_the_failure_of_a_nested_tool_call_passes_unchanged(reg):
     def fail() -> str:
         """Fail."""
         raise ValueError("inside")

@@ -6,7 +6,7 @@ a call) blocks every other call: `SchemaBudget` is checked at load.
 Most tools in real catalogs are plain: typed properties, descriptions, enums, a few limits. For those, all checks
 (dialect rewrites, budget, compile) are decided by one call into compiled code: a schema for schemas that need no work
 (`is_plain`). A schema that it rejects is not necessarily wrong; it goes through the full checks. A schema that it
-accepts is guaranteed to compile, to stay within the budget and to need no rewrite (`tests/schema/test_clean.py`
+accepts is guaranteed to compile, to stay within the budget and to need no rewrite (`tests/schema/test_plain_schemas.py`
 verifies this).
 """
 

@@ -58,7 +58,7 @@ STYLES = st.fixed_dictionaries(
 
 
 @given(VALUES, STYLES)
-def test_what_pyyaml_writes_is_seen_alike(value: Any, style: dict[str, Any]) -> None:
+def test_both_scanners_read_what_pyyaml_writes_alike(value: Any, style: dict[str, Any]) -> None:
     assert compare_scanners(yaml.dump(value, Dumper=yaml.CSafeDumper, **style)) != "different"
 
 
@@ -80,7 +80,7 @@ def test_hostile_texts_are_seen_alike(block: int) -> None:
         assert compare_scanners(hostile(seed)[:5_000]) != "different", f"seed {seed}"
 
 
-def test_real_documents_are_seen_alike() -> None:
+def test_both_scanners_read_real_documents_alike() -> None:
     files = [path for path in material("**/*.y*ml") if path.stat().st_size < 50_000]
     assert files
     assert {path: compare_scanners(path.read_text(encoding="utf-8-sig")) for path in files} == dict.fromkeys(

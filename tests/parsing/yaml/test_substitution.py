@@ -12,7 +12,7 @@ def load(text: str) -> object:
     return build_document(text, "f", 200)
 
 
-def test_a_text_without_them_is_left_alone() -> None:
+def test_text_without_misread_characters_is_unchanged() -> None:
     text = 'a: é\nb: "\\u00e9 \\\\ud83d"\n'
     substitution = Substitution.for_text(text)
     assert not substitution.used

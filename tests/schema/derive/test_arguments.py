@@ -70,7 +70,7 @@ def test_any_other_default_only_makes_the_parameter_optional(annotation: Any, de
     assert accepts(schema, {})
 
 
-def test_a_default_of_none_lets_null_through() -> None:
+def test_a_default_of_none_allows_null() -> None:
     assert accepts(schema_for(int, None), {"it": None})
     assert property_for(Annotated[int, Field(ge=1, description="D.")], None)["description"] == "D."
 

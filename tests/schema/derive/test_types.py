@@ -118,5 +118,5 @@ def test_typed_dicts_of_the_standard_library_can_be_read_on_every_python(annotat
 
 
 @pytest.mark.parametrize("annotation", [int, list[int], Literal["a"], Node, dict[str, Point], collections.abc.Callable])
-def test_all_else_is_left_as_it_is(annotation: Any) -> None:
+def test_other_annotations_are_returned_unchanged(annotation: Any) -> None:
     assert make_portable(annotation) is annotation

@@ -23,7 +23,7 @@ def test_the_usual_tool_is_clean():
 
 
 @pytest.mark.parametrize("told", ["rules", "lm", "examples"])
-def test_that_an_output_was_inferred_is_nothing_to_look_at(told):
+def test_the_mark_of_an_inferred_output_is_plain(told):
     assert is_plain({**FIVE, "x-inferred": told}, is_input=False)
     assert normalise({"x-inferred": told}, is_input=False) == ({"x-inferred": told}, [])
 
