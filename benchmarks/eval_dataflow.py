@@ -27,8 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolyard import ToolRegistry
+from toolyard.insight.arrays import Array
 from toolyard.insight.cache import ItemCache
-from toolyard.insight.dataflow.artifact import Array, Dataflow
+from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, make_limits
 from toolyard.insight.dataflow.enrichment import NEIGHBORS
 from toolyard.insight.dataflow.match import (

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from toolyard.insight.arrays import compute_offsets
 from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import (
     FEED_MODES,
@@ -10,7 +11,6 @@ from toolyard.insight.dataflow.artifact import (
     SIGNALS,
     Arrays,
     Dataflow,
-    compute_offsets,
     order_by_target,
     pack_paths,
 )

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from toolyard.insight.dataflow.artifact import Array, Dataflow, rank_in_runs
+from toolyard.insight.arrays import Array, rank_in_runs
+from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import nearest
 

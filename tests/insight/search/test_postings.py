@@ -22,8 +22,8 @@ def posted(given):
 def words_of(vocabulary, postings, row):
     """The weights of a row by term."""
     names = {number: term for term, number in vocabulary.numbers.items()}
-    _, terms, weights, _ = postings.of_rows(np.array([row]))
-    return {names[term]: weight for term, weight in zip(terms.tolist(), weights.tolist(), strict=True)}
+    found = postings.of_rows(np.array([row]))
+    return {names[term]: weight for term, weight in zip(found.terms.tolist(), found.weights.tolist(), strict=True)}
 
 
 @given(tools)
@@ -50,8 +50,9 @@ def test_both_directions_say_the_same(given):
 
 def test_words_of_the_name_are_marked():
     vocabulary, postings = posted([Tool("find_rain", "x", "snow")])
-    _, terms, weights, zones = postings.of_rows(np.array([0]))
-    named = {term for term, number in vocabulary.numbers.items() if zones[list(terms).index(number)] == IN_NAME}
+    found = postings.of_rows(np.array([0]))
+    zones = dict(zip(found.terms.tolist(), found.zones.tolist(), strict=True))
+    named = {term for term, number in vocabulary.numbers.items() if zones[number] == IN_NAME}
     assert named == {"find", "rain"}
-    assert all(0 < weight < 1 for weight in weights)
+    assert all(0 < weight < 1 for weight in found.weights)
     assert postings.count(99) == 0

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolyard.insight.dataflow import artifact, match
-from toolyard.insight.dataflow.artifact import Array, Arrays
+from toolyard.insight import arrays
+from toolyard.insight.arrays import Array
+from toolyard.insight.dataflow import match
+from toolyard.insight.dataflow.artifact import IN, OUT, Arrays, order_by_target, pack_paths
 from toolyard.insight.dataflow.match import EmbedTexts, Matches, MatchWeights, Tables
 from toolyard.insight.dataflow.profile import ToolProfile
 from toolyard.model.tool import Tool
@@ -64,7 +66,7 @@ def select_edges(
     """Find the edges to keep, with their feeds."""
     pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
     cut = np.zeros(len(nature.spaces), np.int64)
-    for start, end in artifact.split_blocks(_count_rows(tables, matches), _BLOCK_ROWS):
+    for start, end in arrays.split_blocks(_count_rows(tables, matches), _BLOCK_ROWS):
         feeds = _find_feeds(tables, matches, nature, weights, limits, start, end)
         feeds = _keep_best(feeds, nature.spaces, limits.neighbors, cut)
         pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
@@ -101,10 +103,10 @@ def _find_feeds(
     first, last = int(outputs.tool_offsets[start]), int(outputs.tool_offsets[end])
     kinds = outputs.members[first:last]
     starts = matches.offsets[kinds]
-    rows, found = artifact.expand_ranges(starts, matches.offsets[kinds + 1] - starts)
+    rows, found = arrays.expand_ranges(starts, matches.offsets[kinds + 1] - starts)
     wanted = matches.inputs[found]
     begins = inputs.kind_offsets[wanted]
-    pairs, places = artifact.expand_ranges(begins, inputs.kind_offsets[wanted + 1] - begins)
+    pairs, places = arrays.expand_ranges(begins, inputs.kind_offsets[wanted + 1] - begins)
     takers = inputs.by_kind[places]
     given, met = rows[pairs] + first, found[pairs]
     sources, targets = outputs.tools[given], inputs.tools[takers]
@@ -126,13 +128,13 @@ def _keep_best(feeds: Feeds, spaces: Array, neighbors: int, cut: Array) -> Feeds
     order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
     # An input belongs to one target, so source and input identify a parameter of an edge.
-    first = artifact.find_run_starts(_pack_pair(feeds.sources, feeds.inputs))
+    first = arrays.find_run_starts(_pack_pair(feeds.sources, feeds.inputs))
     feeds = Feeds(*(column[first] for column in feeds))
     order = np.lexsort((feeds.inputs, -feeds.logits, feeds.targets, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
     edges = _pack_pair(feeds.sources, feeds.targets)
-    feeds = Feeds(*(column[artifact.rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
-    begins = artifact.find_run_starts(_pack_pair(feeds.sources, feeds.targets))
+    feeds = Feeds(*(column[arrays.rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
+    begins = arrays.find_run_starts(_pack_pair(feeds.sources, feeds.targets))
     marks = mark_best_edges(feeds, begins, spaces, neighbors)
     cut += np.bincount(feeds.targets[begins][marks == 0], minlength=len(cut))
     lengths = np.diff(np.append(begins, len(feeds.sources)))
@@ -148,9 +150,9 @@ def mark_best_edges(feeds: Feeds, begins: Array, spaces: Array, neighbors: int) 
     """For each edge, with feeds starting at `begins`: whether it is among the best of its source and of a parameter."""
     marks = np.zeros(len(begins), np.uint8)
     sources, targets = feeds.sources[begins], feeds.targets[begins]
-    marks[_find_best(sources, sources, targets, feeds.logits[begins], spaces, neighbors)] |= artifact.OUT
+    marks[_find_best(sources, sources, targets, feeds.logits[begins], spaces, neighbors)] |= OUT
     best = _find_best(feeds.inputs, feeds.targets, feeds.sources, feeds.logits, spaces, neighbors)
-    marks[np.searchsorted(begins, best, side="right") - 1] |= artifact.IN
+    marks[np.searchsorted(begins, best, side="right") - 1] |= IN
     return marks
 
 
@@ -158,12 +160,12 @@ def _find_best(owners: Array, homes: Array, others: Array, logits: Array, spaces
     """The rows among the best of their owner, inside and outside its namespace."""
     groups = owners.astype(np.int64) << 1 | (spaces[others] != spaces[homes])
     order = np.lexsort((others, -logits, groups))
-    return order[artifact.rank_in_runs(groups[order]) < neighbors]
+    return order[arrays.rank_in_runs(groups[order]) < neighbors]
 
 
 def _build_arrays(tables: Tables, matches: Matches, nature: ToolTraits, pool: Feeds, neighbors: int) -> Arrays:
     count = len(nature.spaces)
-    begins = artifact.find_run_starts(_pack_pair(pool.sources, pool.targets))
+    begins = arrays.find_run_starts(_pack_pair(pool.sources, pool.targets))
     sources, targets = pool.sources[begins], pool.targets[begins]
     lengths = np.diff(np.append(begins, len(pool.sources)))
     marks = mark_best_edges(pool, begins, nature.spaces, neighbors)
@@ -172,15 +174,15 @@ def _build_arrays(tables: Tables, matches: Matches, nature: ToolTraits, pool: Fe
     owned = np.repeat(np.arange(len(begins)), lengths)
     fed = np.bincount(owned, weights=tables.inputs.needed[pool.inputs], minlength=len(begins))
     order = np.lexsort((targets, -scores, sources))
-    rows, positions = artifact.expand_ranges(begins[order], lengths[order])
+    rows, positions = arrays.expand_ranges(begins[order], lengths[order])
     pool, probabilities = Feeds(*(column[positions] for column in pool)), probabilities[positions]
     sources, targets, scores = sources[order], targets[order], scores[order]
-    in_offsets, in_edges = artifact.order_by_target(count, sources, targets, scores)
+    in_offsets, in_edges = order_by_target(count, sources, targets, scores)
     paths, numbers = _number_paths(tables, pool)
-    path_offsets, path_bytes = artifact.pack_paths(paths)
+    path_offsets, path_bytes = pack_paths(paths)
     required = nature.required[targets]
     return Arrays(
-        offsets=artifact.compute_offsets(sources, count),
+        offsets=arrays.compute_offsets(sources, count),
         targets=targets,
         scores=scores,
         marks=marks[order],
@@ -205,7 +207,7 @@ def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
     values = np.concatenate((pool.outputs, pool.inputs + len(tables.outputs.paths)))
     known = [*tables.outputs.paths, *tables.inputs.paths]
     used, places = np.unique(values, return_inverse=True)
-    paths, numbers = artifact.number_distinct(known[value] for value in used.tolist())
+    paths, numbers = arrays.number_distinct(known[value] for value in used.tolist())
     return paths, numbers[places]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from toolyard.insight.arrays import Array
 from toolyard.insight.base import ToolEnrichment, VectorOptions
 from toolyard.insight.cache import (
     CacheOption,
@@ -17,7 +18,7 @@ from toolyard.insight.cache import (
     store_arrays,
     warn_once,
 )
-from toolyard.insight.dataflow.artifact import Array, Arrays, Dataflow
+from toolyard.insight.dataflow.artifact import Arrays, Dataflow
 from toolyard.insight.dataflow.edges import compute_edges, make_limits
 from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
 from toolyard.insight.dataflow.profile import read_profile

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from toolyard.insight import arrays
+from toolyard.insight.arrays import Array
 from toolyard.insight.base import FeedMode
-from toolyard.insight.dataflow import artifact
-from toolyard.insight.dataflow.artifact import Array
+from toolyard.insight.dataflow.artifact import FEED_MODES
 from toolyard.insight.dataflow.facets import FOREIGN
 from toolyard.insight.dataflow.names import words_in
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
@@ -99,8 +100,8 @@ def build_tables(profiles: Sequence[ToolProfile]) -> Tables:
 
 def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: bool) -> ValueTable:
     """Build one side; `fresh` numbers new facets, otherwise they are left out."""
-    kinds, members = artifact.number_distinct(chain.from_iterable(one.kinds for one in values))
-    shapes, shaped = artifact.number_distinct((kind.shape, kind.required) for kind in kinds)
+    kinds, members = arrays.number_distinct(chain.from_iterable(one.kinds for one in values))
+    shapes, shaped = arrays.number_distinct((kind.shape, kind.required) for kind in kinds)
     facets = [kind.facets for kind in kinds]
     rows: list[tuple[int, int, float]] = []
     for at, found in enumerate(facets):
@@ -127,8 +128,8 @@ def _build_side(values: Sequence[Values], numbers: dict[str, int], *, fresh: boo
         needed=np.fromiter(chain.from_iterable(one.needed for one in values), np.bool_, len(members)),
         nested=np.fromiter(chain.from_iterable(one.nested for one in values), np.float32, len(members)),
         by_kind=np.argsort(members, kind="stable").astype(np.int32),
-        kind_offsets=artifact.compute_offsets(members, len(kinds)),
-        tool_offsets=artifact.compute_offsets(tools, len(values)),
+        kind_offsets=arrays.compute_offsets(members, len(kinds)),
+        tool_offsets=arrays.compute_offsets(tools, len(values)),
     )
 
 
@@ -285,7 +286,7 @@ def match_kinds(tables: Tables, spaces: Array, vectors: EmbedTexts, weights: Mat
     order = good[np.argsort(pairs[0][good], kind="stable")]
     rows, columns, names, fits, texts, logits = (part[order] for part in (*pairs, texts, logits))
     return Matches(
-        offsets=artifact.compute_offsets(rows, len(tables.outputs.kinds)),
+        offsets=arrays.compute_offsets(rows, len(tables.outputs.kinds)),
         inputs=columns,
         logits=logits,
         hows=hows[tables.outputs.shaped[rows], tables.inputs.shaped[columns]],
@@ -354,10 +355,10 @@ def _find_pairs(tables: Tables) -> Any:
     order, starts, counts = _join_facets(outputs, inputs)
     width = max(1, len(inputs.kinds))
     # Split between kinds, so that each block has a bounded number of pairs.
-    kinds = np.append(artifact.find_run_starts(outputs.facet_kinds), len(outputs.facet_kinds))
+    kinds = np.append(arrays.find_run_starts(outputs.facet_kinds), len(outputs.facet_kinds))
     meetings = np.add.reduceat(counts, kinds[:-1]) if len(counts) else counts
-    for begin, end in ((kinds[first], kinds[last]) for first, last in artifact.split_blocks(meetings, _BLOCK)):
-        owners, positions = artifact.expand_ranges(starts[begin:end], counts[begin:end])
+    for begin, end in ((kinds[first], kinds[last]) for first, last in arrays.split_blocks(meetings, _BLOCK)):
+        owners, positions = arrays.expand_ranges(starts[begin:end], counts[begin:end])
         entries = order[positions]
         signal = outputs.facet_weights[begin:end][owners] * inputs.facet_weights[entries]
         strong = signal >= MIN_NAME
@@ -366,7 +367,7 @@ def _find_pairs(tables: Tables) -> Any:
         signal = signal[strong]
         sort = np.argsort(keys)
         keys, signal = keys[sort], signal[sort]
-        runs = artifact.find_run_starts(keys)
+        runs = arrays.find_run_starts(keys)
         if len(runs):
             keys = keys[runs]
             yield (keys // width).astype(np.int32), (keys % width).astype(np.int32), np.maximum.reduceat(signal, runs)
@@ -376,7 +377,7 @@ def _join_facets(outputs: ValueTable, inputs: ValueTable) -> tuple[Array, Array,
     """Order the inputs' facet rows by facet; for each output row, find the range of those with its facet."""
     order = np.argsort(inputs.facets)
     wanted = inputs.facets[order]
-    begins = artifact.find_run_starts(wanted)
+    begins = arrays.find_run_starts(wanted)
     if not len(begins):
         return order, np.zeros(len(outputs.facets), np.int64), np.zeros(len(outputs.facets), np.int64)
     runs = np.minimum(np.searchsorted(wanted[begins], outputs.facets), len(begins) - 1)
@@ -390,7 +391,7 @@ def _build_type_table(tables: Tables) -> tuple[Array, Array]:
     for row, (given, _) in enumerate(tables.outputs.shapes):
         for column, (wanted, required) in enumerate(tables.inputs.shapes):
             scores[row, column], how = fit_types(*unpack_shape(given), *unpack_shape(wanted), required)
-            hows[row, column] = artifact.FEED_MODES.index(how)
+            hows[row, column] = FEED_MODES.index(how)
     return scores, hows
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from toolyard.insight.arrays import expand_ranges
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.embedder import Embedder, Matrix, multiply_rows, normalise_rows
 from toolyard.insight.embeddings.vectors import cached_vectors
@@ -81,13 +81,23 @@ class Postings(msgspec.Struct, frozen=True):
         start, end = self.term_offsets[term], self.term_offsets[term + 1]
         return self.term_rows[start:end], self.term_weights[start:end]
 
-    def of_rows(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints, Floats, Zones]:
-        """The concatenated terms of some rows: offsets, terms, weights, zones."""
-        starts = self.offsets[rows]
-        lengths = self.offsets[rows + 1] - starts
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        return offsets, self.terms[places], self.weights[places], self.zones[places]
+    def of_rows(self, rows: NDArray[np.intp]) -> CandidateTerms:
+        """The concatenated terms of some rows."""
+        owners, positions = expand_ranges(self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows])
+        terms = self.terms[positions]
+        rarity = rarity_of(self.counts[terms].astype(np.float32), self.rows)
+        return CandidateTerms(owners, terms, self.weights[positions], self.zones[positions], rarity)
+
+
+class CandidateTerms(msgspec.Struct, frozen=True):
+    """The terms of some rows, concatenated."""
+
+    owners: Ints
+    """The index, among these rows, of each term's row."""
+    terms: Ints
+    weights: Floats
+    zones: Zones
+    rarity: Floats
 
 
 class Vocabulary:
@@ -202,76 +212,47 @@ class WordVectors(msgspec.Struct, frozen=True):
     """Whether each term is a stop word."""
 
 
-def word_signals(
-    weights: WeightedQuery, postings: Postings, rows: NDArray[np.intp]
-) -> tuple[list[Floats], CandidateTerms]:
-    """Compute the word signals, each segments by candidates, and the terms of the candidates.
+def word_signals(weights: WeightedQuery, postings: Postings, rows: NDArray[np.intp]) -> list[Floats]:
+    """Compute the word signals, each segments by candidates.
 
     They are BM25F as a share of the segment's maximum; the share of the segment's words that the tool has; and the
     share of the tool's name that the segment has, by rarity.
     """
-    offsets, terms, inner, zones = postings.of_rows(rows)
-    gathered = CandidateTerms(
-        offsets, terms, zones, rarity_of(postings.counts[terms].astype(np.float32), postings.rows)
-    )
-    width = max(len(postings.counts), 1)
-    place = np.full(width, -1, np.int32)
+    found = postings.of_rows(rows)
+    place = np.full(max(len(postings.counts), 1), -1, np.int32)
     place[weights.terms] = np.arange(len(weights.terms))
-    at = place[terms]
+    at = place[found.terms]
     hit = np.flatnonzero(at >= 0)
-    owner = gathered.owner[hit]
+    owners = found.owners[hit]
     by_segment = weights.weights[:, at[hit]]
-    match = _sum_by_candidate(by_segment * inner[hit], owner, len(rows)) / weights.totals[:, None]
-    words = _sum_by_candidate(by_segment, owner, len(rows)) / weights.totals[:, None]
-    in_name = zones[hit] == IN_NAME
-    rarity = gathered.rarity[hit] * in_name
-    names = _sum_by_candidate((by_segment > 0) * rarity, owner, len(rows))
-    total = np.bincount(gathered.owner, gathered.rarity * (zones == IN_NAME), minlength=len(rows)) + 1e-6
-    return [match, words, (names / total).astype(np.float32)], gathered
-
-
-class CandidateTerms(msgspec.Struct, frozen=True, dict=True):
-    """The terms of the candidates, concatenated."""
-
-    offsets: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    zones: NDArray[np.int8]
-    rarity: Floats
-
-    @cached_property
-    def owner(self) -> NDArray[np.intp]:
-        """The candidate of each term."""
-        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-
-
-def pick_candidates(gathered: CandidateTerms, chosen: NDArray[np.intp]) -> CandidateTerms:
-    """Restrict to some of the candidates."""
-    starts, lengths = gathered.offsets[chosen], np.diff(gathered.offsets)[chosen]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return CandidateTerms(offsets, gathered.terms[places], gathered.zones[places], gathered.rarity[places])
+    match = _sum_by_candidate(by_segment * found.weights[hit], owners, len(rows)) / weights.totals[:, None]
+    words = _sum_by_candidate(by_segment, owners, len(rows)) / weights.totals[:, None]
+    in_name = found.rarity * (found.zones == IN_NAME)
+    names = _sum_by_candidate((by_segment > 0) * in_name[hit], owners, len(rows))
+    total = np.bincount(found.owners, in_name, minlength=len(rows)) + 1e-6
+    return [match, words, (names / total).astype(np.float32)]
 
 
 def soft_signals(
-    query: Query, rarity: Floats, gathered: CandidateTerms, words: WordVectors, vectors: QueryVectors
+    query: Query, rarity: Floats, found: CandidateTerms, count: int, words: WordVectors, vectors: QueryVectors
 ) -> tuple[Floats, Floats, Floats]:
     """Compute the word-vector signals, each segments by candidates.
 
     They are how well the segment covers the name, how well the tool covers the segment, and how well the segment covers
     the least covered word of the name.
     """
-    count, segments = len(gathered.offsets) - 1, len(query.segments)
+    segments = len(query.segments)
     zero = np.zeros((segments, count), np.float32)
-    there = np.flatnonzero((gathered.zones >= IN_TEXT) & (words.row[gathered.terms] >= 0))
+    there = np.flatnonzero((found.zones >= IN_TEXT) & (words.row[found.terms] >= 0))
     places = np.array(vectors.word_places, np.intp)
     if not len(there) or not len(places):
         return zero, zero, zero
-    terms, inverse = np.unique(gathered.terms[there], return_inverse=True)
+    terms, inverse = np.unique(found.terms[there], return_inverse=True)
     like = multiply_rows(vectors.words, words.matrix[words.row[terms]])
     like = np.clip((like - _SOFT_FROM) / (1 - _SOFT_FROM), 0, 1)
     like *= np.sqrt(like)  # to the power of 1.5, ten times faster
-    owner, zones = gathered.owner[there], gathered.zones[there]
-    weight = gathered.rarity[there] * np.where(words.stop[gathered.terms[there]], _STOP_WEIGHT, 1.0)
+    owner, zones = found.owners[there], found.zones[there]
+    weight = found.rarity[there] * np.where(words.stop[found.terms[there]], _STOP_WEIGHT, 1.0)
     starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
     owners = owner[starts]
     best = np.zeros((len(places), count), np.float32)
@@ -293,7 +274,7 @@ def soft_signals(
     return covered.astype(np.float32), answered.astype(np.float32), least
 
 
-def _sum_by_candidate(values: NDArray[np.floating], owner: NDArray[np.intp], count: int) -> Floats:
+def _sum_by_candidate(values: NDArray[np.floating], owner: Ints, count: int) -> Floats:
     """Sum the values of each segment by candidate."""
     segments = len(values)
     keys = (np.arange(segments)[:, None] * count + owner).ravel()

@@ -22,7 +22,6 @@ from toolyard.insight.search.candidates import (
     Mask,
     Postings,
     WeightedQuery,
-    pick_candidates,
     soft_signals,
     weigh_words,
     word_signals,
@@ -187,15 +186,15 @@ def build_table(
     if not len(rows):
         none = np.zeros((0, len(LEXICAL if known is None else HYBRID)), np.float32)
         return Table(rows, none, near, wish, query.said, tools)
-    parts, gathered = word_signals(weights, view.postings, rows)
+    parts = word_signals(weights, view.postings, rows)
     if known is not None and vectors is not None:
         near, meaning = (float(plain[0, rows].max()) - known.usual[0]) / known.usual[1], meaning[:, rows]
         if len(rows) > max(k, _PRESELECTED):
             closer = _preselect(parts, meaning, max(k, _PRESELECTED))
             rows, meaning = rows[closer], meaning[:, closer]
             parts = [part[:, closer] for part in parts]
-            gathered = pick_candidates(gathered, closer)
-        parts += [meaning, *soft_signals(query, weights.rarity, gathered, known.words, vectors)]
+        found = view.postings.of_rows(rows)
+        parts += [meaning, *soft_signals(query, weights.rarity, found, len(rows), known.words, vectors)]
     graded = np.array([*(part[0] for part in parts), *(part.max(axis=0) for part in parts)], np.float32)
     by_length = [graded * np.float32(np.log1p(query.said) / 3), graded * np.float32(np.log(tools) / 8)]
     looked_at = _compute_tool_features(query, view, rows, parts[3 if len(parts) > 3 else 0][0])
