@@ -82,13 +82,13 @@ def _at_hand(profiles: Sequence[ToolProfile]) -> EmbedTexts:
 
 
 def _time(count: int) -> bool:
-    from toolyard.insight.dataflow.edges import compute_edges, make_limits
+    from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
     from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import read_profile
 
     tools = _tools(count)
     profiles = [read_profile(tool) for tool in tools]
-    vectors, limits = _at_hand(profiles), make_limits(MIN_SCORE, 10)
+    vectors, limits = _at_hand(profiles), EdgeLimits(MIN_SCORE, 10)
     rows = [
         Row(f"{count} tools", lambda: compute_edges(tools, map(read_profile, tools), vectors, limits)),
         Row(f"{count} tools, definitions read before", lambda: compute_edges(tools, profiles, vectors, limits)),
@@ -98,7 +98,7 @@ def _time(count: int) -> bool:
 
 
 def _memory(count: int) -> float:
-    from toolyard.insight.dataflow.edges import compute_edges, make_limits
+    from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
     from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import read_profile
 
@@ -106,7 +106,7 @@ def _memory(count: int) -> float:
     profiles = [read_profile(tool) for tool in tools]
     vectors = _at_hand(profiles)
     before = _resident()
-    compute_edges(tools, profiles, vectors, make_limits(MIN_SCORE, 10))
+    compute_edges(tools, profiles, vectors, EdgeLimits(MIN_SCORE, 10))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return max(peak - before, 1.0)
 

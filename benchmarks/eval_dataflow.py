@@ -30,7 +30,7 @@ from toolyard import ToolRegistry
 from toolyard.insight.arrays import Array
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, make_limits
+from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
 from toolyard.insight.dataflow.enrichment import NEIGHBORS
 from toolyard.insight.dataflow.match import (
     MIN_SCORE,
@@ -132,7 +132,7 @@ def find_flow(tools: Sequence[Tool], vectors: EmbedTexts, limits: EdgeLimits) ->
 
 def default_limits() -> EdgeLimits:
     """The shipped limits."""
-    return make_limits(MIN_SCORE, NEIGHBORS)
+    return EdgeLimits(MIN_SCORE, NEIGHBORS)
 
 
 def learn_all(pairs: Sequence[Pair], vectors: EmbedTexts) -> None:
@@ -274,11 +274,11 @@ def print_pair_errors(pairs: Sequence[Pair], vectors: EmbedTexts, answers: Array
     for pair, answer in zip(pairs, answers, strict=True):
         if pair.half != "tune" or answer == pair.label:
             continue
-        edge = find_flow((pair.source, pair.target), vectors, make_limits(0.02, 10)).edge(0, 1)
+        edge = find_flow((pair.source, pair.target), vectors, EdgeLimits(0.02, 10)).edge(0, 1)
         feed = edge.feeds[0] if edge else None
-        profiles = f"{feed.score:.2f} {feed.output} -> {feed.parameter} {dict(feed.signals)}" if feed else "nothing"
+        shown = f"{feed.score:.2f} {feed.output} -> {feed.parameter} {dict(feed.signals)}" if feed else "nothing"
         kind = "false" if answer else "missed"
-        print(f"{kind}: {pair.source.name} -> {pair.target.name}: {profiles} ({pair.reason})", file=sys.stderr)
+        print(f"{kind}: {pair.source.name} -> {pair.target.name}: {shown} ({pair.reason})", file=sys.stderr)
 
 
 class Features:

@@ -9,7 +9,6 @@ from tests.insight.embedder_stub import HashEmbedder
 from tests.insight.samplers.yard import Gives, registry, tool, tools
 from toolyard import ConfigError, EmbeddingsEnrichment, NeighborsEnrichment, ToolRegistry, get_tool_enrichment
 from toolyard.insight import neighbors
-from toolyard.insight.neighbors import NeighborSearch
 
 GRID = np.random.default_rng(5).normal(size=(90, 6))
 
@@ -102,8 +101,8 @@ def test_what_was_found_is_kept_for_the_next_start(tmp_path, monkeypatch):
         return ToolRegistry(given or tools(90), enrichments=enrichments).artifacts["neighbors"]
 
     computed = []
-    real = NeighborSearch.rows
-    monkeypatch.setattr(NeighborSearch, "rows", lambda *given: computed.append(1) or real(*given))
+    real = neighbors.find_neighbors
+    monkeypatch.setattr(neighbors, "find_neighbors", lambda *given: computed.append(1) or real(*given))
     first = run()
     again = run()
     assert len(computed) == 1

@@ -24,8 +24,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from toolyard.insight.arrays import Array
 from toolyard.insight.base import track_progress
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
@@ -115,13 +115,9 @@ def _expand_folder(given: str | Path) -> Path:
         raise ConfigError(f"cache: {str(given)!r} is no folder: {error}") from None
 
 
-def warn_once(what: str, *values: object) -> None:
-    """Log a warning, unless this process has already logged the same text."""
-    _say(what % values)
-
-
 @functools.cache
-def _say(text: str) -> None:
+def warn_once(text: str) -> None:
+    """Log a warning, unless this process has already logged the same text."""
     _log.warning("%s", text)
 
 
@@ -208,7 +204,7 @@ class ItemCache:
                 work(db)
         except (sqlite3.Error, OSError) as error:
             advice = "; if it is damaged, delete it" if isinstance(error, sqlite3.DatabaseError) else ""
-            warn_once("the cache %s cannot be used, so everything is computed: %s%s", path, error, advice)
+            warn_once(f"the cache {path} cannot be used, so everything is computed: {error}{advice}")
             return False
         return True
 
@@ -263,8 +259,6 @@ def _check_ownership(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
 
 
-Array = NDArray[Any]
-
 LIMIT = 1 << 29
 """Total bytes of the array sets of one kind; beyond it, the oldest are deleted."""
 _TOOLS_PER_BLOCK = 256
@@ -306,7 +300,7 @@ def read_arrays(cache: ItemCache, kind: str, key: bytes) -> dict[str, Array] | N
         with np.load(io.BytesIO(kept), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        warn_once("%s in %s cannot be read, and is made again: %s", kind, cache.path, error)
+        warn_once(f"{kind} in {cache.path} cannot be read, and is made again: {error}")
         return None
     for array in arrays.values():
         array.flags.writeable = False

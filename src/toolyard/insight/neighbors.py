@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Meta
 
+from toolyard.insight.arrays import Array, number_distinct
 from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, read_arrays, store_arrays
 from toolyard.insight.embeddings.choice import Model, resolve_embedder
@@ -20,7 +21,6 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.schema.options import read_arguments
 
-Array = npt.NDArray[Any]
 AT_ONCE = 8_000_000
 """Similarities held in memory at a time."""
 _ITSELF = -2.0
@@ -62,49 +62,39 @@ class NeighborLimits(NamedTuple):
     duplicate: float
 
 
-class NeighborSearch:
-    """Compares all tools with each other. Vectors are rows of integers, so that their products are exact."""
+def find_neighbors(vectors: Array, spaces: Array, limits: NeighborLimits) -> Iterator[tuple[Scored, Scored]]:
+    """Yield for each tool, in order, its neighbors and its near duplicates, by comparing all tools with each other.
 
-    def __init__(self, vectors: Array, spaces: Array, limits: NeighborLimits) -> None:
-        self._vectors = vectors
-        self._lengths = row_lengths(vectors)
-        self._spaces = spaces
-        self._own = {space: np.flatnonzero(spaces == space) for space in np.unique(spaces).tolist()}
-        self._limits = limits
+    Vectors are rows of integers, so that their products are exact; `spaces` has a number for each tool's namespace.
+    """
+    lengths = row_lengths(vectors)
+    by_space = {space: np.flatnonzero(spaces == space) for space in np.unique(spaces).tolist()}
+    block = max(1, AT_ONCE // max(1, len(spaces)))
+    starts = range(0, len(spaces), block)
+    for start in track_progress(starts, "finding neighbors", total=len(starts)):
+        some = slice(start, start + block)
+        alike = vectors[some] @ vectors.T / (lengths[some, None] * lengths)
+        for place, row in enumerate(alike, start):
+            row[place] = _ITSELF
+            kin = by_space[int(spaces[place])]
+            chosen = np.union1d(find_highest(row, limits.candidates), kin[find_highest(row[kin], limits.candidates)])
+            chosen = chosen[row[chosen] > _ITSELF]
+            scores = row[chosen]
+            twins = scores >= np.float32(limits.duplicate)
+            near = _sort_scored(chosen[~twins], scores[~twins])
+            yield _trim_row(near, spaces, limits.neighbors), _sort_scored(chosen[twins], scores[twins])
 
-    def rows(self) -> Iterator[tuple[Scored, Scored]]:
-        """Yield for each tool, in order, its neighbors and its near duplicates."""
-        count = len(self._spaces)
-        block = max(1, AT_ONCE // max(1, count))
-        starts = range(0, count, block)
-        for start in track_progress(starts, "finding neighbors", total=len(starts)):
-            some = slice(start, start + block)
-            alike = self._vectors[some] @ self._vectors.T / (self._lengths[some, None] * self._lengths)
-            for place, row in enumerate(alike, start):
-                row[place] = _ITSELF
-                yield self._find_row(place, row)
 
-    def _find_row(self, place: int, row: Array) -> tuple[Scored, Scored]:
-        some = self._limits.candidates
-        own = self._own[int(self._spaces[place])]
-        anyone, kin = find_highest(row, some), own[find_highest(row[own], some)]
-        chosen = np.union1d(anyone, kin)
-        chosen = chosen[row[chosen] > _ITSELF]
-        scores = row[chosen]
-        twins = scores >= np.float32(self._limits.duplicate)
-        same = _sort_scored(chosen[twins], scores[twins])
-        return self._trim_row(_sort_scored(chosen[~twins], scores[~twins])), same
-
-    def _trim_row(self, row: Scored) -> Scored:
-        """Keep at most `neighbors` tools of each namespace."""
-        counts: dict[int, int] = {}
-        kept = []
-        for place, score in row:
-            space = int(self._spaces[place])
-            counts[space] = counts.get(space, 0) + 1
-            if counts[space] <= self._limits.neighbors:
-                kept.append((place, score))
-        return kept
+def _trim_row(row: Scored, spaces: Array, most: int) -> Scored:
+    """Keep at most so many tools of each namespace."""
+    counts = Counter[int]()
+    kept = []
+    for place, score in row:
+        space = int(spaces[place])
+        counts[space] += 1
+        if counts[space] <= most:
+            kept.append((place, score))
+    return kept
 
 
 def _sort_scored(places: Array, scores: Array) -> Scored:
@@ -231,10 +221,8 @@ class NeighborsEnrichment(ToolEnrichment):
 
     def _compute_arrays(self, tools: Sequence[Tool], matrix: Array, key: bytes) -> dict[str, Array]:
         """Compute and cache the arrays of a `Neighbors`."""
-        codes: dict[str, int] = {}
-        spaces = np.array([codes.setdefault(tool.namespace, len(codes)) for tool in tools], np.int64)
-        study = NeighborSearch(round_rows(matrix), spaces, self._limits)
-        found = list(study.rows())
+        spaces = number_distinct(tool.namespace for tool in tools)[1]
+        found = list(find_neighbors(round_rows(matrix), spaces, self._limits))
         parts = (*pack_rows([near for near, _ in found]), *pack_rows([same for _, same in found]))
         arrays = dict(zip(_NAMES, parts, strict=True))
         store_arrays(self._cache, "neighbors", key, arrays)

@@ -11,7 +11,7 @@ from conftest import examples
 from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.dataflow.edges import compute_edges, make_limits
+from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
 from toolyard.insight.dataflow.match import TOKENS, fit_types, token_vectors
 from toolyard.insight.dataflow.profile import read_profile, unpack_shape
 from toolyard.insight.dataflow.sorts import SORTS
@@ -49,9 +49,7 @@ def _alike(first, second):
 
 def found_in(tools, min_score, neighbors=1000):
     profiles = [read_profile(one) for one in tools]
-    return Dataflow(
-        tools, compute_edges(tools, profiles, token_vectors, make_limits(min_score, neighbors), tokens=True)
-    )
+    return Dataflow(tools, compute_edges(tools, profiles, token_vectors, EdgeLimits(min_score, neighbors), tokens=True))
 
 
 NAMES = st.sampled_from(["id", "user_id", "name", "status", "users", "city", "owner", "order", "price", "uuid"])

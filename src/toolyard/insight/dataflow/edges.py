@@ -44,162 +44,169 @@ class Feeds(NamedTuple):
 class EdgeLimits(NamedTuple):
     """The limits for keeping an edge."""
 
-    logit: float
+    min_score: float
     neighbors: int
     """Edges kept per tool and parameter, inside and outside the namespace."""
 
-
-class ToolTraits(NamedTuple):
-    """Properties of the tools themselves."""
-
-    spaces: Array
-    """For each tool, a number for its namespace."""
-    required: Array
-    """For each tool, how many values a call requires."""
-    unread: Array
-    """For each tool, how many of its values were not read."""
+    @property
+    def logit(self) -> float:
+        """The logit of the minimum score."""
+        score = min(max(self.min_score, 1e-6), 1 - 1e-6)
+        return math.log(score / (1 - score))
 
 
-def select_edges(
-    tables: Tables, matches: Matches, nature: ToolTraits, weights: MatchWeights, limits: EdgeLimits
+def compute_edges(
+    tools: Sequence[Tool],
+    profiles: Iterable[ToolProfile],
+    vectors: EmbedTexts,
+    limits: EdgeLimits,
+    *,
+    tokens: bool = False,
 ) -> Arrays:
-    """Find the edges to keep, with their feeds."""
-    pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
-    cut = np.zeros(len(nature.spaces), np.int64)
-    for start, end in arrays.split_blocks(_count_rows(tables, matches), _BLOCK_ROWS):
-        feeds = _find_feeds(tables, matches, nature, weights, limits, start, end)
-        feeds = _keep_best(feeds, nature.spaces, limits.neighbors, cut)
-        pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
-        blocks += 1
-        if len(pool.sources) > _POOL_ROWS:
-            pool = _keep_best(pool, nature.spaces, limits.neighbors, cut)
-    if blocks > 1:
-        pool = _keep_best(pool, nature.spaces, limits.neighbors, cut)
-    return _build_arrays(tables, matches, nature, pool, limits.neighbors)._replace(cut=cut)
+    """Compute the edges between tools, of which `profiles` has the profiles; `tokens` if the vectors are of tokens."""
+    with paused_gc():
+        known = list(profiles)
+        tables = match.build_tables(known)
+    spaces = arrays.number_distinct(tool.namespace for tool in tools)[1]
+    weights = match.TOKENS if tokens else match.MODEL
+    matches = match.match_kinds(tables, spaces, vectors, weights, limits.logit)
+    finder = _EdgeFinder(tables, matches, spaces, weights, limits)
+    required = np.array([one.required for one in known], np.int32)
+    unread = np.array([one.unread for one in known], np.int64)
+    return finder.build_arrays(finder.find(), required, unread)
 
 
 _KINDS = (np.int32, np.int32, np.float32, np.int32, np.int32, np.int32)
 
 
-def _count_rows(tables: Tables, matches: Matches) -> Array:
-    """For each source, how many candidate feeds it has."""
-    outputs = tables.outputs
-    occurrences = np.diff(tables.inputs.kind_offsets)
-    reach = np.concatenate(([0], np.cumsum(occurrences[matches.inputs])))
-    per_kind = reach[matches.offsets[1:]] - reach[matches.offsets[:-1]]
-    return np.diff(np.concatenate(([0], np.cumsum(per_kind[outputs.members])))[outputs.tool_offsets])
+class _EdgeFinder:
+    """Finds the edges to keep, with their feeds, block by block."""
 
+    def __init__(
+        self, tables: Tables, matches: Matches, spaces: Array, weights: MatchWeights, limits: EdgeLimits
+    ) -> None:
+        self._tables = tables
+        self._matches = matches
+        self._spaces = spaces
+        self._weights = weights
+        self._limits = limits
+        self.cut = np.zeros(len(spaces), np.int64)
+        """For each tool, the number of dropped edges to it."""
 
-def _find_feeds(
-    tables: Tables,
-    matches: Matches,
-    nature: ToolTraits,
-    weights: MatchWeights,
-    limits: EdgeLimits,
-    start: int,
-    end: int,
-) -> Feeds:
-    outputs, inputs = tables.outputs, tables.inputs
-    first, last = int(outputs.tool_offsets[start]), int(outputs.tool_offsets[end])
-    kinds = outputs.members[first:last]
-    starts = matches.offsets[kinds]
-    rows, found = arrays.expand_ranges(starts, matches.offsets[kinds + 1] - starts)
-    wanted = matches.inputs[found]
-    begins = inputs.kind_offsets[wanted]
-    pairs, places = arrays.expand_ranges(begins, inputs.kind_offsets[wanted + 1] - begins)
-    takers = inputs.by_kind[places]
-    given, met = rows[pairs] + first, found[pairs]
-    sources, targets = outputs.tools[given], inputs.tools[takers]
-    apart = nature.spaces[sources] != nature.spaces[targets]
-    logits = matches.logits[met]
-    logits += apart * (weights.apart + weights.scoped * matches.scoped[met]) + weights.nested * outputs.nested[given]
-    allowed = (sources != targets) & (apart | ~matches.foreign[met])
-    good = np.flatnonzero((logits >= limits.logit) & allowed)
-    # Rounded to the precision of the products, so that ties are broken in the same way on every machine.
-    columns = (sources, targets, np.round(logits, _DIGITS), given, takers, met)
-    return Feeds(*(column[good].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
+    def find(self) -> Feeds:
+        """The feeds of the edges to keep."""
+        pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
+        for start, end in arrays.split_blocks(self._count_rows(), _BLOCK_ROWS):
+            feeds = self._keep_best(self._find_feeds(start, end))
+            pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
+            blocks += 1
+            if len(pool.sources) > _POOL_ROWS:
+                pool = self._keep_best(pool)
+        return self._keep_best(pool) if blocks > 1 else pool
 
+    def _count_rows(self) -> Array:
+        """For each source, how many candidate feeds it has."""
+        outputs, matches = self._tables.outputs, self._matches
+        occurrences = np.diff(self._tables.inputs.kind_offsets)
+        reach = np.concatenate(([0], np.cumsum(occurrences[matches.inputs])))
+        per_kind = reach[matches.offsets[1:]] - reach[matches.offsets[:-1]]
+        return np.diff(np.concatenate(([0], np.cumsum(per_kind[outputs.members])))[outputs.tool_offsets])
 
-def _keep_best(feeds: Feeds, spaces: Array, neighbors: int, cut: Array) -> Feeds:
-    """Keep the best feed of each parameter, for edges that are among the best of their source or of a parameter.
+    def _find_feeds(self, start: int, end: int) -> Feeds:
+        """The candidate feeds of the sources from `start` to `end`."""
+        (outputs, inputs), matches, weights = self._tables, self._matches, self._weights
+        first, last = int(outputs.tool_offsets[start]), int(outputs.tool_offsets[end])
+        kinds = outputs.members[first:last]
+        starts = matches.offsets[kinds]
+        rows, found = arrays.expand_ranges(starts, matches.offsets[kinds + 1] - starts)
+        wanted = matches.inputs[found]
+        begins = inputs.kind_offsets[wanted]
+        pairs, places = arrays.expand_ranges(begins, inputs.kind_offsets[wanted + 1] - begins)
+        takers = inputs.by_kind[places]
+        given, met = rows[pairs] + first, found[pairs]
+        sources, targets = outputs.tools[given], inputs.tools[takers]
+        apart = self._spaces[sources] != self._spaces[targets]
+        logits = matches.logits[met]
+        logits += (
+            apart * (weights.apart + weights.scoped * matches.scoped[met]) + weights.nested * outputs.nested[given]
+        )
+        allowed = (sources != targets) & (apart | ~matches.foreign[met])
+        good = np.flatnonzero((logits >= self._limits.logit) & allowed)
+        # Rounded to the precision of the products, so that ties are broken in the same way on every machine.
+        columns = (sources, targets, np.round(logits, _DIGITS), given, takers, met)
+        return Feeds(*(column[good].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
 
-    The number of dropped edges is added to `cut`, by target.
-    """
-    order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
-    feeds = Feeds(*(column[order] for column in feeds))
-    # An input belongs to one target, so source and input identify a parameter of an edge.
-    first = arrays.find_run_starts(_pack_pair(feeds.sources, feeds.inputs))
-    feeds = Feeds(*(column[first] for column in feeds))
-    order = np.lexsort((feeds.inputs, -feeds.logits, feeds.targets, feeds.sources))
-    feeds = Feeds(*(column[order] for column in feeds))
-    edges = _pack_pair(feeds.sources, feeds.targets)
-    feeds = Feeds(*(column[arrays.rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
-    begins = arrays.find_run_starts(_pack_pair(feeds.sources, feeds.targets))
-    marks = mark_best_edges(feeds, begins, spaces, neighbors)
-    cut += np.bincount(feeds.targets[begins][marks == 0], minlength=len(cut))
-    lengths = np.diff(np.append(begins, len(feeds.sources)))
-    kept = np.repeat(marks > 0, lengths)
-    return Feeds(*(column[kept] for column in feeds))
+    def _keep_best(self, feeds: Feeds) -> Feeds:
+        """Keep the best feed of each parameter, for edges that are among the best of their source or of a parameter.
 
+        The dropped edges are counted in `cut`.
+        """
+        order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
+        feeds = _take_rows(feeds, order)
+        # An input belongs to one target, so source and input identify a parameter of an edge.
+        feeds = _take_rows(feeds, arrays.find_run_starts(_pack_pair(feeds.sources, feeds.inputs)))
+        feeds = _take_rows(feeds, np.lexsort((feeds.inputs, -feeds.logits, feeds.targets, feeds.sources)))
+        edges = _pack_pair(feeds.sources, feeds.targets)
+        feeds = _take_rows(feeds, arrays.rank_in_runs(edges) < MAX_FEEDS)
+        begins = arrays.find_run_starts(_pack_pair(feeds.sources, feeds.targets))
+        marks = self._mark_best(feeds, begins)
+        self.cut += np.bincount(feeds.targets[begins][marks == 0], minlength=len(self.cut))
+        lengths = np.diff(np.append(begins, len(feeds.sources)))
+        return _take_rows(feeds, np.repeat(marks > 0, lengths))
 
-def _pack_pair(first: Array, second: Array) -> Array:
-    return first.astype(np.int64) << 32 | second.astype(np.int64)
+    def _mark_best(self, feeds: Feeds, begins: Array) -> Array:
+        """For each edge, with feeds starting at `begins`: is it among the best of its source, and of a parameter."""
+        marks = np.zeros(len(begins), np.uint8)
+        sources, targets = feeds.sources[begins], feeds.targets[begins]
+        marks[self._find_best(sources, sources, targets, feeds.logits[begins])] |= OUT
+        best = self._find_best(feeds.inputs, feeds.targets, feeds.sources, feeds.logits)
+        marks[np.searchsorted(begins, best, side="right") - 1] |= IN
+        return marks
 
+    def _find_best(self, owners: Array, homes: Array, others: Array, logits: Array) -> Array:
+        """The rows among the best of their owner, inside and outside its namespace."""
+        groups = owners.astype(np.int64) << 1 | (self._spaces[others] != self._spaces[homes])
+        order = np.lexsort((others, -logits, groups))
+        return order[arrays.rank_in_runs(groups[order]) < self._limits.neighbors]
 
-def mark_best_edges(feeds: Feeds, begins: Array, spaces: Array, neighbors: int) -> Array:
-    """For each edge, with feeds starting at `begins`: whether it is among the best of its source and of a parameter."""
-    marks = np.zeros(len(begins), np.uint8)
-    sources, targets = feeds.sources[begins], feeds.targets[begins]
-    marks[_find_best(sources, sources, targets, feeds.logits[begins], spaces, neighbors)] |= OUT
-    best = _find_best(feeds.inputs, feeds.targets, feeds.sources, feeds.logits, spaces, neighbors)
-    marks[np.searchsorted(begins, best, side="right") - 1] |= IN
-    return marks
-
-
-def _find_best(owners: Array, homes: Array, others: Array, logits: Array, spaces: Array, neighbors: int) -> Array:
-    """The rows among the best of their owner, inside and outside its namespace."""
-    groups = owners.astype(np.int64) << 1 | (spaces[others] != spaces[homes])
-    order = np.lexsort((others, -logits, groups))
-    return order[arrays.rank_in_runs(groups[order]) < neighbors]
-
-
-def _build_arrays(tables: Tables, matches: Matches, nature: ToolTraits, pool: Feeds, neighbors: int) -> Arrays:
-    count = len(nature.spaces)
-    begins = arrays.find_run_starts(_pack_pair(pool.sources, pool.targets))
-    sources, targets = pool.sources[begins], pool.targets[begins]
-    lengths = np.diff(np.append(begins, len(pool.sources)))
-    marks = mark_best_edges(pool, begins, nature.spaces, neighbors)
-    probabilities = np.round(1.0 / (1.0 + np.exp(-pool.logits)), 4).astype(np.float32)
-    scores = probabilities[begins]
-    owned = np.repeat(np.arange(len(begins)), lengths)
-    fed = np.bincount(owned, weights=tables.inputs.needed[pool.inputs], minlength=len(begins))
-    order = np.lexsort((targets, -scores, sources))
-    rows, positions = arrays.expand_ranges(begins[order], lengths[order])
-    pool, probabilities = Feeds(*(column[positions] for column in pool)), probabilities[positions]
-    sources, targets, scores = sources[order], targets[order], scores[order]
-    in_offsets, in_edges = order_by_target(count, sources, targets, scores)
-    paths, numbers = _number_paths(tables, pool)
-    path_offsets, path_bytes = pack_paths(paths)
-    required = nature.required[targets]
-    return Arrays(
-        offsets=arrays.compute_offsets(sources, count),
-        targets=targets,
-        scores=scores,
-        marks=marks[order],
-        covers=(fed[order] >= required) & (required > 0),
-        in_offsets=in_offsets,
-        in_edges=in_edges,
-        feed_offsets=np.concatenate(([0], np.cumsum(lengths[order]))),
-        feed_outputs=numbers[: len(rows)],
-        feed_parameters=numbers[len(rows) :],
-        feed_scores=probabilities,
-        feed_hows=matches.hows[pool.matches],
-        feed_signals=np.stack([part[pool.matches] for part in (matches.name, matches.type, matches.text)], axis=1),
-        path_offsets=path_offsets,
-        path_bytes=path_bytes,
-        cut=np.zeros(count, np.int64),
-        unread=nature.unread,
-    )
+    def build_arrays(self, pool: Feeds, required: Array, unread: Array) -> Arrays:
+        """Sort the edges and pack their feeds. Of each tool, so many values are required, and so many were not read."""
+        tables, matches, count = self._tables, self._matches, len(self._spaces)
+        begins = arrays.find_run_starts(_pack_pair(pool.sources, pool.targets))
+        sources, targets = pool.sources[begins], pool.targets[begins]
+        lengths = np.diff(np.append(begins, len(pool.sources)))
+        marks = self._mark_best(pool, begins)
+        probabilities = np.round(1.0 / (1.0 + np.exp(-pool.logits)), 4).astype(np.float32)
+        scores = probabilities[begins]
+        owned = np.repeat(np.arange(len(begins)), lengths)
+        fed = np.bincount(owned, weights=tables.inputs.needed[pool.inputs], minlength=len(begins))
+        order = np.lexsort((targets, -scores, sources))
+        rows, positions = arrays.expand_ranges(begins[order], lengths[order])
+        pool, probabilities = _take_rows(pool, positions), probabilities[positions]
+        sources, targets, scores = sources[order], targets[order], scores[order]
+        in_offsets, in_edges = order_by_target(count, sources, targets, scores)
+        paths, numbers = _number_paths(tables, pool)
+        path_offsets, path_bytes = pack_paths(paths)
+        required = required[targets]
+        return Arrays(
+            offsets=arrays.compute_offsets(sources, count),
+            targets=targets,
+            scores=scores,
+            marks=marks[order],
+            covers=(fed[order] >= required) & (required > 0),
+            in_offsets=in_offsets,
+            in_edges=in_edges,
+            feed_offsets=np.concatenate(([0], np.cumsum(lengths[order]))),
+            feed_outputs=numbers[: len(rows)],
+            feed_parameters=numbers[len(rows) :],
+            feed_scores=probabilities,
+            feed_hows=matches.hows[pool.matches],
+            feed_signals=np.stack([part[pool.matches] for part in (matches.name, matches.type, matches.text)], axis=1),
+            path_offsets=path_offsets,
+            path_bytes=path_bytes,
+            cut=self.cut,
+            unread=unread,
+        )
 
 
 def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
@@ -211,33 +218,9 @@ def _number_paths(tables: Tables, pool: Feeds) -> tuple[list[str], Array]:
     return paths, numbers[places]
 
 
-def make_limits(min_score: float, max_neighbors: int) -> EdgeLimits:
-    """Convert the options to limits; scores become logits."""
-    score = min(max(min_score, 1e-6), 1 - 1e-6)
-    return EdgeLimits(math.log(score / (1 - score)), max_neighbors)
+def _take_rows(feeds: Feeds, rows: Array) -> Feeds:
+    return Feeds(*(column[rows] for column in feeds))
 
 
-def compute_edges(
-    tools: Sequence[Tool],
-    profiles: Iterable[ToolProfile],
-    vectors: EmbedTexts,
-    limits: EdgeLimits,
-    *,
-    tokens: bool = False,
-) -> Arrays:
-    """Compute the edges between tools.
-
-    `profiles` has the profile of each tool; `tokens` selects the weights for token vectors.
-    """
-    with paused_gc():
-        known = list(profiles)
-        tables = match.build_tables(known)
-    numbers = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
-    nature = ToolTraits(
-        spaces=np.array([numbers[tool.namespace] for tool in tools], np.int32),
-        required=np.array([one.required for one in known], np.int32),
-        unread=np.array([one.unread for one in known], np.int64),
-    )
-    weights = match.TOKENS if tokens else match.MODEL
-    matches = match.match_kinds(tables, nature.spaces, vectors, weights, limits.logit)
-    return select_edges(tables, matches, nature, weights, limits)
+def _pack_pair(first: Array, second: Array) -> Array:
+    return first.astype(np.int64) << 32 | second.astype(np.int64)

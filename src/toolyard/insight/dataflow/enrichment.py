@@ -19,7 +19,7 @@ from toolyard.insight.cache import (
     warn_once,
 )
 from toolyard.insight.dataflow.artifact import Arrays, Dataflow
-from toolyard.insight.dataflow.edges import compute_edges, make_limits
+from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
 from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
 from toolyard.insight.dataflow.profile import read_profile
 from toolyard.insight.embeddings.choice import Model, default_embedder, resolve_embedder
@@ -86,7 +86,7 @@ class DataflowEnrichment(ToolEnrichment):
         found = None if self.force else read_arrays(self._items, "dataflow", key)
         if found is None:
             _warn_without_outputs(tools)
-            limits = make_limits(self.min_score, self.max_neighbors)
+            limits = EdgeLimits(self.min_score, self.max_neighbors)
             profiles, tokens = map(read_profile, tools), self.embedder is None
             found = compute_edges(tools, profiles, self._embed_texts, limits, tokens=tokens)._asdict()
             store_arrays(self._items, "dataflow", key, found)
@@ -106,7 +106,6 @@ class DataflowEnrichment(ToolEnrichment):
 def _warn_without_outputs(tools: Sequence[Tool]) -> None:
     if tools and not any(tool.output_parameters for tool in tools):
         warn_once(
-            "dataflow: none of the %d tools says what it returns, so nothing feeds anything; add the enrichment "
-            "output_parameters: `- type: output_parameters` under tools.enrichments",
-            len(tools),
+            f"dataflow: none of the {len(tools)} tools says what it returns, so nothing feeds anything; add the "
+            "enrichment output_parameters: `- type: output_parameters` under tools.enrichments"
         )

@@ -269,11 +269,11 @@ def match_kinds(tables: Tables, spaces: Array, vectors: EmbedTexts, weights: Mat
     `spaces` has the namespace number of each tool. `vectors` is called only for texts that could make the difference.
     """
     types, hows = _build_type_table(tables)
-    most = _ToolBound(tables, spaces, weights)
+    bound = _bound_by_tools(tables, spaces, weights)
     parts: list[tuple[Array, ...]] = []
     for meeting in _find_pairs(tables):
         kept = _filter_by_type(tables, types, *meeting)
-        more = most.of(*kept[:2])
+        more = bound(*kept[:2])
         # Skip text comparison for pairs that could not reach the limit with any text.
         promising = _compute_logits(tables, weights, kept, 1.0) + more >= least - _TOLERANCE
         parts.append(tuple(part[promising] for part in (*kept, more)))
@@ -302,28 +302,25 @@ _PAIR_TYPES = (np.int32, np.int32, np.float32, np.float32, np.float32)
 """Output kinds, input kinds, name signal, type fit, and the most that tools could add."""
 
 
-class _ToolBound:
-    """The upper bound of what any two tools could add to the logit of a pair of kinds."""
+def _bound_by_tools(tables: Tables, spaces: Array, weights: MatchWeights) -> Callable[[Array, Array], Array]:
+    """A function for the most that any two tools could add to the logits of pairs of kinds.
 
-    def __init__(self, tables: Tables, spaces: Array, weights: MatchWeights) -> None:
-        self._weights = weights
-        self._scoped, self._foreign = tables.inputs.scoped, (tables.outputs.foreign, tables.inputs.foreign)
-        sides = tables.outputs, tables.inputs
-        self._tools = [_find_common(side, side.tools) for side in sides]
-        self._spaces = [_find_common(side, spaces[side.tools]) for side in sides]
+    It is minus infinity if no two tools can be connected by a pair, such as a tool with itself.
+    """
+    own_tools = [_find_common(side, side.tools) for side in tables]
+    own_spaces = [_find_common(side, spaces[side.tools]) for side in tables]
 
-    def of(self, rows: Array, columns: Array) -> Array:
-        """The bound of each pair; minus infinity if no two tools can be connected by it, such as a tool with itself."""
-        weights, (outputs, inputs) = self._weights, self._spaces
-        given, taken = outputs[rows], inputs[columns]
+    def bound(rows: Array, columns: Array) -> Array:
+        given, taken = own_spaces[0][rows], own_spaces[1][columns]
         apart = (given >= 0) & (taken >= 0) & (given != taken)
-        found: Array = apart * (weights.apart + weights.scoped * self._scoped[columns])
-        foreign = self._foreign[0][rows] | self._foreign[1][columns]
+        found: Array = apart * (weights.apart + weights.scoped * tables.inputs.scoped[columns])
+        foreign = tables.outputs.foreign[rows] | tables.inputs.foreign[columns]
         found[foreign & (given >= 0) & (given == taken)] = -np.inf
-        outputs, inputs = self._tools
-        given = outputs[rows]
-        found[(given >= 0) & (given == inputs[columns])] = -np.inf
+        given = own_tools[0][rows]
+        found[(given >= 0) & (given == own_tools[1][columns])] = -np.inf
         return found
+
+    return bound
 
 
 def _find_common(side: ValueTable, of: Array) -> Array:

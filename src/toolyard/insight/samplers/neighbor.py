@@ -199,9 +199,10 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
         for group in range(options.groups):
             size = ask.k // options.groups + (group < ask.k % options.groups)
             found = self._draw_group(ask, group, size, [row[0] for row in rows])
-            rows += [(place, "gold" if at == 0 else "confusable", group, score) for at, (place, score) in found]
+            roles = ["gold", *["confusable"] * len(found)]
+            rows += [(place, role, group, score) for role, (place, score) in zip(roles, found, strict=False)]
             if found:
-                gold.append(_describe_group(ask, found[0][1][0], [one for _, one in found[1:]], group))
+                gold.append(_describe_group(ask, found, group))
         mixed = list(ask.chance("order").each(rows))
         return ask.sample(
             [place for place, *_ in mixed],
@@ -219,8 +220,8 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
 
     def _draw_group(
         self, ask: SampleRequest[ConflictOptions], group: int, size: int, taken: list[int]
-    ) -> list[tuple[int, tuple[int, float]]]:
-        """Find a gold tool and its conflicts, or the largest group found; return numbered (index, similarity) pairs."""
+    ) -> list[tuple[int, float]]:
+        """Find a gold tool and its conflicts, or the largest group found; return pairs of index and similarity."""
         best: list[tuple[int, float]] = []
         best_score = -1.0
         whole = 0
@@ -232,7 +233,7 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
             if (len(found) + 1, score) > (len(best), best_score):
                 best, best_score = [(gold, 1.0), *found], score
             whole += len(found) == size - 1
-        return list(enumerate(best))
+        return best
 
 
 def _list_golds(ask: SampleRequest[ConflictOptions], group: int, taken: list[int]) -> Iterable[int]:
@@ -295,10 +296,8 @@ def list_differences(one: Tool, other: Tool) -> list[str]:
     return found + (["effects"] if one.effects != other.effects else [])
 
 
-def _describe_group(
-    ask: SampleRequest[ConflictOptions], gold: int, likes: list[tuple[int, float]], group: int
-) -> dict[str, Any]:
-    tool = ask.tools[gold]
+def _describe_group(ask: SampleRequest[ConflictOptions], found: list[tuple[int, float]], group: int) -> dict[str, Any]:
+    tool = ask.tools[found[0][0]]
     return {
         "group": group,
         "tool": tool.qualified_name,
@@ -310,7 +309,7 @@ def _describe_group(
                 "same_name": ask.tools[place].name == tool.name,
                 "differs": list_differences(tool, ask.tools[place]),
             }
-            for place, score in likes
+            for place, score in found[1:]
         ],
     }
 

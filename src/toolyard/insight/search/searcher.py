@@ -89,7 +89,7 @@ class ToolIndex:
         self.failure = str(error)
         if isinstance(error, ConfigError):
             self.meaning = None
-        warn_once("search goes by words alone: %s", error)
+        warn_once(f"search goes by words alone: {error}")
 
     def _make_vectors(self, view: IndexView) -> CatalogVectors | None:
         with self._embedding_lock:
