@@ -90,7 +90,7 @@ class Catalog:
         self._meaning, self._label = meaning, label
         index = ToolIndex(meaning)
         self.view = index.view(ToolRegistry(tools).snapshot)
-        self._known = index.known(self.view, wait=True)
+        self._known = index.get_vectors(self.view, wait=True)
         self.places = {tool.qualified_name: place for place, tool in enumerate(self.view.tools)}
 
     def ask(self, line: dict, kind: str, where: Mask | None = None, label: str = "") -> Asked:

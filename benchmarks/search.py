@@ -89,7 +89,7 @@ def _size(embedder: Embedder, count: int) -> bool:
     meaning = SearchEmbedder(Varied(embedder, ItemCache()), ItemCache(False))
     index = ToolIndex(meaning)
     view = index.view(ToolRegistry(_tools(count)).snapshot)
-    known = index.known(view, wait=True)
+    known = index.get_vectors(view, wait=True)
     assert known is not None
     queries = [read_query(text) for text in _queries()]
     vectors = [meaning.of_query(query, known) for query in queries]

@@ -172,9 +172,9 @@ class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
     """Term numbers, shared with other snapshots."""
     entries: Sequence[SearchEntry]
     """By index of the tool."""
-    lower: Mapping[str, tuple[int, ...]]
+    by_lower_name: Mapping[str, tuple[int, ...]]
     """Indexes by lower-case name: bare and qualified, including aliases."""
-    homes: Mapping[str, Sequence[int]]
+    by_namespace: Mapping[str, Sequence[int]]
     """Indexes by namespace."""
 
 

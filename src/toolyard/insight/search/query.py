@@ -225,7 +225,7 @@ class Query(msgspec.Struct, frozen=True):
     has: NDArray[np.bool_]
     """Segments by stems: whether the segment has the stem."""
     stop: NDArray[np.bool_]
-    said: int
+    content_words: int
     """The number of stems that are neither stop words nor numbers."""
     values: float
     """Estimated number of parameter values in the query: numbers, quotations, names."""
@@ -251,9 +251,9 @@ def read_query(text: str) -> Query:
     has = np.array([[stemmed in mine for stemmed in found] for mine in each], np.bool_).reshape(len(parts), len(found))
     stop = np.array([is_stop_word(stemmed) for stemmed in found], np.bool_)
     values = min(len(_VALUE.findall(text)) / 2, 4.0) + len(_PROPER.findall(text))
-    said = sum(not (word.isdigit() or idle) for word, idle in zip(found.values(), stop, strict=True))
+    content_words = sum(not (word.isdigit() or idle) for word, idle in zip(found.values(), stop, strict=True))
     asks = "?" in text or next(iter(found.values()), "") in _ASKING.split()
-    return Query(text, parts, tuple(found), tuple(found.values()), has, stop, said, values, asks)
+    return Query(text, parts, tuple(found), tuple(found.values()), has, stop, content_words, values, asks)
 
 
 def is_latin(text: str) -> bool:

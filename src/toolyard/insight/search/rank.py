@@ -146,7 +146,7 @@ class Table(msgspec.Struct, frozen=True):
     """Similarity of the nearest tool, as standard score."""
     wish: float
     """How much the query resembles requests for tools rather than other requests."""
-    said: int
+    content_words: int
     """Content words of the query."""
     tools: int
     """Number of tools that pass the filters."""
@@ -185,7 +185,7 @@ def build_table(
     rows = np.unique(rows)
     if not len(rows):
         none = np.zeros((0, len(LEXICAL if known is None else HYBRID)), np.float32)
-        return Table(rows, none, near, wish, query.said, tools)
+        return Table(rows, none, near, wish, query.content_words, tools)
     parts = word_signals(weights, view.postings, rows)
     if known is not None and vectors is not None:
         near, meaning = (float(plain[0, rows].max()) - known.usual[0]) / known.usual[1], meaning[:, rows]
@@ -196,10 +196,10 @@ def build_table(
         found = view.postings.of_rows(rows)
         parts += [meaning, *soft_signals(query, weights.rarity, found, len(rows), known.words, vectors)]
     graded = np.array([*(part[0] for part in parts), *(part.max(axis=0) for part in parts)], np.float32)
-    by_length = [graded * np.float32(np.log1p(query.said) / 3), graded * np.float32(np.log(tools) / 8)]
+    by_length = [graded * np.float32(np.log1p(query.content_words) / 3), graded * np.float32(np.log(tools) / 8)]
     looked_at = _compute_tool_features(query, view, rows, parts[3 if len(parts) > 3 else 0][0])
     values = np.concatenate([graded, *by_length, looked_at]).T
-    return Table(rows, values, near, wish, query.said, tools)
+    return Table(rows, values, near, wish, query.content_words, tools)
 
 
 def _preselect(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray[np.intp]:
@@ -210,15 +210,15 @@ def _preselect(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray[
 
 def _compute_tool_features(query: Query, view: IndexView, rows: NDArray[np.intp], near: Floats) -> Floats:
     """Features of each tool: missing required values, whether its namespace is named or near, and its kind."""
-    said = set(query.stems)
+    asked = set(query.stems)
     entries = [view.entries[row] for row in rows.tolist()]
-    count = [sum(map(said.isdisjoint, entry.required_stems)) for entry in entries]
+    count = [sum(map(asked.isdisjoint, entry.required_stems)) for entry in entries]
     # Required parameters that the query neither names nor seems to have a value for, mapped to 0, 1/2, 2/3, 3/4, ...
     lacking = np.maximum(np.array(count, np.float32) - query.values, 0)
     spaces = [entry.tool.namespace for entry in entries]
-    homes = {name: entry.home for name, entry in zip(spaces, entries, strict=True)}
-    named = {name: len(home & said) / max(len(home), 1) for name, home in homes.items()}
-    kin: dict[str, list[float]] = {name: [] for name in homes}
+    namespace_stems = {name: entry.home for name, entry in zip(spaces, entries, strict=True)}
+    named = {name: len(home & asked) / max(len(home), 1) for name, home in namespace_stems.items()}
+    kin: dict[str, list[float]] = {name: [] for name in namespace_stems}
     for name, value in zip(spaces, near.tolist(), strict=True):
         kin[name].append(value)
     shared = {name: sum(sorted(values)[-_NAMESPACE_BEST:]) / _NAMESPACE_BEST for name, values in kin.items()}
@@ -281,7 +281,7 @@ def collect_evidence(
         "share": np.log(np.exp(score - scores[0]) / np.exp(apart - scores[0]).sum() + 1e-4),
         "first": (score >= scores[0]) * 1.0,
         "about": about * fixed,
-        "said": np.log1p(table.said) * fixed,
+        "said": np.log1p(table.content_words) * fixed,
         "size": np.log(max(table.tools, 1)) / 8 * fixed,
     }
 

@@ -44,8 +44,8 @@ from toolyard.registry.snapshot import Snapshot
 class ToolIndex:
     """The index of a registry: words immediately; vectors on demand, in the caller's thread or in the background."""
 
-    def __init__(self, meaning: SearchEmbedder | None) -> None:
-        self.meaning = meaning
+    def __init__(self, embedder: SearchEmbedder | None) -> None:
+        self.embedder = embedder
         self.failure = ""
         """Why the model could not be used; empty if it could."""
         self._lock = threading.Lock()
@@ -54,7 +54,7 @@ class ToolIndex:
         self._entries: dict[int, SearchEntry] = {}
         """By the tool's `id`, for the most recently indexed snapshot."""
         self._views: WeakKeyDictionary[Snapshot, IndexView] = WeakKeyDictionary()
-        self._known: WeakKeyDictionary[IndexView, CatalogVectors] = WeakKeyDictionary()
+        self._vectors: WeakKeyDictionary[IndexView, CatalogVectors] = WeakKeyDictionary()
         self._worker: threading.Thread | None = None
 
     def view(self, snapshot: Snapshot) -> IndexView:
@@ -68,14 +68,14 @@ class ToolIndex:
                 found = self._views[snapshot] = self._make_view(snapshot)
             return found
 
-    def known(self, view: IndexView, *, wait: bool) -> CatalogVectors | None:
+    def get_vectors(self, view: IndexView, *, wait: bool) -> CatalogVectors | None:
         """Return the vectors of all tools of a view; None if they are not ready or there is no embedder.
 
         With `wait` they are computed now; otherwise a background thread computes them for later searches.
         """
-        if self.meaning is None:
+        if self.embedder is None:
             return None
-        known = self._known.get(view)
+        known = self._vectors.get(view)
         if known is not None or wait:
             return known or self._make_vectors(view)
         with self._lock:
@@ -88,19 +88,19 @@ class ToolIndex:
         """Fall back to words after a failure of the model. A `ConfigError` is permanent; a server may recover."""
         self.failure = str(error)
         if isinstance(error, ConfigError):
-            self.meaning = None
+            self.embedder = None
         warn_once(f"search goes by words alone: {error}")
 
     def _make_vectors(self, view: IndexView) -> CatalogVectors | None:
         with self._embedding_lock:
-            known = self._known.get(view)
-            if known is not None or self.meaning is None:
+            known = self._vectors.get(view)
+            if known is not None or self.embedder is None:
                 return known
             # Copied under the lock, since words may be added to the vocabulary meanwhile.
             with self._lock:
                 numbers, surfaces = dict(self._vocabulary.numbers), dict(self._vocabulary.surfaces)
             try:
-                made = self._known[view] = self.meaning.embed_catalog(view.tools, numbers, surfaces)
+                made = self._vectors[view] = self.embedder.embed_catalog(view.tools, numbers, surfaces)
             except (ConfigError, EnrichmentError) as error:
                 self.disable_model(error)
                 return None
@@ -116,16 +116,16 @@ class ToolIndex:
                 entry = SearchEntry(tool, self._vocabulary.row(tool), required_stems, home, find_kind(tool))
             self._entries[id(tool)] = entry
         entries = [self._entries[id(tool)] for tool in snapshot.tools]
-        homes: dict[str, list[int]] = {}
+        by_namespace: dict[str, list[int]] = {}
         for place, tool in enumerate(snapshot.tools):
-            homes.setdefault(tool.namespace, []).append(place)
+            by_namespace.setdefault(tool.namespace, []).append(place)
         return IndexView(
             tools=tuple(snapshot.tools),
             postings=build_postings([entry.row for entry in entries]),
             numbers=self._vocabulary.numbers,
             entries=entries,
-            lower=_index_lower_names(snapshot),
-            homes=homes,
+            by_lower_name=_index_lower_names(snapshot),
+            by_namespace=by_namespace,
         )
 
 
@@ -156,14 +156,14 @@ class Searcher:
 
     def __init__(self, embedder: Embedder | None = None, *, cache: CacheOption = None, lexical: bool = False) -> None:
         self._items = ItemCache(cache)
-        self._own = lexical or embedder is not None
+        self._is_fixed = lexical or embedder is not None
         self._embedder = None if lexical else embedder or default_embedder()
         self._index = ToolIndex(None if self._embedder is None else SearchEmbedder(self._embedder, self._items))
-        self._chosen_lexical = lexical
+        self._is_lexical = lexical
 
     def _choose_index(self, snapshot: Snapshot) -> ToolIndex:
         """Return the index for the snapshot's model. Running searches keep the index they started with."""
-        configured = None if self._own else configured_embedder(snapshot)
+        configured = None if self._is_fixed else configured_embedder(snapshot)
         if configured is not None and configured is not self._embedder:
             self._embedder, self._index = configured, ToolIndex(SearchEmbedder(configured, self._items))
         return self._index
@@ -192,10 +192,10 @@ class Searcher:
         mask = _mask_rows(view, namespace, tags, where)
         if not query.strip() or (mask is not None and not mask.any()):
             # Nothing to search for, so do not compute vectors either.
-            lexical = index.meaning is None
+            lexical = index.embedder is None
             note = _explain_empty_namespace(view, namespace) or self._explain_mode(index, lexical)
             return SearchResults(mode="lexical" if lexical else "hybrid", note=note)
-        known = index.known(view, wait=wait)
+        known = index.get_vectors(view, wait=wait)
         note = self._explain_mode(index, known is None)
         results = SearchResults(mode="lexical" if known is None else "hybrid", note=note)
         named = _find_named(view, snapshot, query, mask)
@@ -204,7 +204,7 @@ class Searcher:
         known = known if vectors is not None else None
         k = min(k, MOST_HITS)
         hits = _named_hits(snapshot, named)
-        if read.said or threshold is not None:
+        if read.content_words or threshold is not None:
             table = build_table(read, view, known, vectors, mask, k)
             found = judge_request(table, load_weights()[results.mode], k)
             # Named tools come first, so no other hit may have a higher score.
@@ -221,13 +221,13 @@ class Searcher:
         self, index: ToolIndex, query: Query, known: CatalogVectors, results: SearchResults
     ) -> QueryVectors | None:
         """Compute the vectors of a query; None, with a note in `results`, if that is not possible."""
-        meaning = index.meaning
+        embedder = index.embedder
         try:
-            if meaning is not None and meaning.understands(query):
-                return meaning.of_query(query, known)
+            if embedder is not None and embedder.understands(query):
+                return embedder.of_query(query, known)
             results.mode, results.note = (
                 "lexical",
-                self._explain_mode(index, True) if meaning is None else _SCRIPT_UNKNOWN,
+                self._explain_mode(index, True) if embedder is None else _SCRIPT_UNKNOWN,
             )
         except (ConfigError, EnrichmentError) as error:
             index.disable_model(error)
@@ -235,11 +235,11 @@ class Searcher:
         return None
 
     def _explain_mode(self, index: ToolIndex, lexical: bool) -> str:
-        if not lexical or self._chosen_lexical:
+        if not lexical or self._is_lexical:
             return ""
         if index.failure:
             return f"words alone are compared: {index.failure}"
-        if index.meaning is not None:
+        if index.embedder is not None:
             return _VECTORS_PENDING
         return f"words alone are compared, because {', '.join(missing_parts())} is not installed: run `{INSTALL}`"
 
@@ -265,7 +265,7 @@ def _mask_rows(
         return None
     places: Iterable[int] = range(len(view.tools))
     if namespace is not None:
-        places = chain.from_iterable(view.homes.get(name, ()) for name in _as_set(namespace))
+        places = chain.from_iterable(view.by_namespace.get(name, ()) for name in _as_set(namespace))
     if wanted := _as_set(tags or ()):
         places = [place for place in places if wanted <= set(view.tools[place].tags)]
     if where is not None:
@@ -277,7 +277,7 @@ def _mask_rows(
 
 def _explain_empty_namespace(view: IndexView, namespace: str | Collection[str] | None) -> str:
     """The note for a namespace without tools; empty if every namespace has some."""
-    there = view.homes.keys()
+    there = view.by_namespace.keys()
     unknown = sorted(_as_set(namespace or ()) - there)
     if not unknown:
         return ""
@@ -311,11 +311,11 @@ def _find_named(view: IndexView, snapshot: Snapshot, query: str, mask: Mask | No
 
 def _resolve_name(view: IndexView, name: str) -> tuple[int, ...]:
     """Indexes of the tools of a name: bare, or qualified with `::`, `__`, `.`, `/` or `:`."""
-    found = view.lower.get(name, ())
+    found = view.by_lower_name.get(name, ())
     for sign in _SEPARATORS if not found else ():
         at = name.find(sign)
         while at > 0 and not found:
-            found = view.lower.get(f"{name[:at]}::{name[at + len(sign) :]}", ())
+            found = view.by_lower_name.get(f"{name[:at]}::{name[at + len(sign) :]}", ())
             at = name.find(sign, at + 1)
     return found
 
