@@ -73,6 +73,11 @@ def test_beside_a_server_without_a_sessions_block_it_says_where_its_log_is(folde
     assert "a server keeps its log in memory, and shows it at /console/calls" in capsys.readouterr().err
 
 
+def test_a_limit_below_one_is_refused(capsys):
+    assert run(["calls", "--limit", "0"]) == 2
+    assert "--limit must be 1 or more, not 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--since", "--until"])
 def test_a_time_that_is_none_is_told_the_forms_there_are(option, capsys):
     assert run(["calls", option, "yesterday"]) == 2

@@ -43,6 +43,21 @@ def test_only_what_is_too_wide_is_folded(shown):
     assert "a" * 20 in text and text.count("word") == 40 and len(text.splitlines()) > 6
 
 
+def test_words_are_cut_only_where_there_is_no_room_for_the_longest_of_each_column(shown):
+    row = (
+        "2026-11-19 04:20:25",
+        "desk::split_bill",
+        "tool.invalid_args (none)",
+        "simulate",
+        "2b61db260ed35d57",
+        "c" * 90,
+    )
+    text = shown("Calls", ("time", "tool", "outcome", "mode", "id"), [row[:5]], width=80)
+    assert all(word in text for word in ("2026-11-19", "desk::split_bill", "tool.invalid_args", "2b61db260ed35d57"))
+    text = shown("Calls", ("id", "tool", "outcome", "mode", "what"), [(row[4], *row[1:4], row[5])], width=64)
+    assert "2b61db260ed35d57" in text and "desk::split_bill" not in text
+
+
 def test_an_empty_table_has_its_columns(shown):
     assert "session" in shown("Calls", COLUMNS, [])
 

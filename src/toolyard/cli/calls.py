@@ -22,7 +22,7 @@ from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import print_list, visible, warn
 from toolyard.cli.yard import config_path, open_sessions
 from toolyard.model.call import Mode
-from toolyard.model.errors import Effect
+from toolyard.model.errors import ConfigError, Effect
 from toolyard.model.tool import Effects
 
 _EVERYTHING = CallLogOptions(days=36_500)
@@ -67,6 +67,8 @@ def calls(
     options: YardOptions = YARD,
 ) -> int:
     """List the calls that a server with this config logged, newest last. With --follow, JSON is one object per line."""
+    if limit < 1:
+        raise ConfigError(f"--limit must be 1 or more, not {limit}")
     wanted = CallFilter(
         tool=tool,
         namespace=namespace,

@@ -18,6 +18,7 @@ from toolyard.cli.output import (
     print_text,
     warn,
     working,
+    write_command,
 )
 from toolyard.cli.yard import config_path, open_registry
 from toolyard.engines.replay.cassette import Cassette, Recording, drift_of
@@ -33,7 +34,8 @@ def show_(path: CassettePath, /, *, tool: NameOption = None, options: VerbOption
     """List the recordings of a cassette."""
     cassette = _read_cassette(path)
     if tool is not None and tool not in cassette.names():
-        warn(describe_missing("recorded tool", tool, cassette.names(), f"cassette show {path}"))
+        listing = write_command(None, "cassette", "show", str(path))
+        warn(describe_missing("recorded tool", tool, cassette.names(), listing))
     numbers = [number for number, item in enumerate(cassette.recordings) if tool in (None, item.name)]
     if options.json:
         print_json([cassette.recordings[number].to_dict() for number in numbers])

@@ -11,7 +11,7 @@ from toolyard.app import survey
 from toolyard.app.toolyard import find_idle
 from toolyard.calls.policy import Policy
 from toolyard.cli.options import YARD, SkipOption, YardOptions
-from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working
+from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working, write_command
 from toolyard.cli.yard import domain_registry, open_registry, read_named, require_known, tell_of_default
 from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
@@ -101,7 +101,7 @@ def tools(
         List also the tools that the policy denies you.
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
-        require_known(registry, namespace=namespace, tag=tag)
+        require_known(registry, options.config, namespace=namespace, tag=tag)
         found = [
             tool
             for tool in registry
@@ -230,7 +230,7 @@ def search(
     """
     _check_request(query, k, threshold)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
-        require_known(registry, namespace=namespace, tag=tag)
+        require_known(registry, options.config, namespace=namespace, tag=tag)
         policy = _read_policy(options)
         where = None if policy.trivial else lambda tool: not policy.always_denies(tool, None)
         words = {"namespace": namespace or None, "tags": tag or None, "where": where, "threshold": threshold}
@@ -247,9 +247,8 @@ def search(
         print_table("Found", ["fit", "score", "name", "description"], rows)
     print_text(f"{counted(len(found), 'tool')}, {found.mode} search")
     if not rows:
-        warn(
-            "no tool fits; rephrase the query, see the nearest with `--threshold 0`, or list all with `toolyard tools`"
-        )
+        listing = write_command(options.config, "tools")
+        warn(f"no tool fits; rephrase the query, see the nearest with `--threshold 0`, or list all with `{listing}`")
         tell_of_default(options.config)
     return 0 if rows else 1
 

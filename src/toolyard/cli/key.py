@@ -23,6 +23,7 @@ from toolyard.cli.output import (
     print_list,
     print_text,
     warn,
+    write_command,
     write_time,
 )
 from toolyard.cli.yard import config_path, open_registry, read_named
@@ -114,7 +115,8 @@ def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
     with _open_ring(options.config) as ring:
         key = ring.revoke(key_id) or ring.revoke(_find_named(ring, key_id))
         if key is None:
-            raise NotFoundError(describe_missing("key", key_id, [known.id for known in ring.list()], "key list"))
+            command = write_command(options.config, "key", "list")
+            raise NotFoundError(describe_missing("key", key_id, [known.id for known in ring.list()], command))
         _let_servers_see()
     return print_either(options.json, _describe_key(key), f"{key.id} ({key.name}) is revoked")
 
@@ -145,7 +147,7 @@ def _warn_of_namespaces(config: Path | None, scopes: Scopes) -> None:
         return
     for glob in named:
         if not any(map(glob_matcher((glob,)), known)):
-            warn(describe_missing("namespace", glob, known, "tools"))
+            warn(describe_missing("namespace", glob, known, write_command(config, "tools")))
 
 
 def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:

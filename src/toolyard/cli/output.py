@@ -34,7 +34,7 @@ class NotFoundError(ToolyardError, KeyError):
 def describe_missing(what: str, name: str, known: Iterable[str], command: str) -> str:
     """A message about a missing name, with similar names or the command that lists the existing ones."""
     near = closest(name, known)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"`toolyard {command}` lists those there are"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`{command}` lists those there are"
     return f"no {what} is called {name!r}; {hint}"
 
 
@@ -87,8 +87,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     console = Console()
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     texts = ["\n".join([columns[index], *(row[index] for row in cells)]) for index in shown]
-    room = console.width - 2 - _GAP * len(shown)
-    widths = _fit_columns([max(map(len, text.splitlines())) for text in texts], room)
+    widths = _fit_columns(texts, console.width - 2 - _GAP * len(shown))
     for index, width in zip(shown, widths, strict=True):
         table.add_column(columns[index], overflow="fold", width=width)
     for row in cells:
@@ -96,12 +95,22 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     console.print(table)
 
 
-def _fit_columns(widths: list[int], room: int) -> list[int]:
-    """As wide as each needs to be, or where that is too much together, none wider than the others must bear."""
+def _fit_columns(texts: list[str], room: int) -> list[int]:
+    """As wide as each needs to be, or where that is too much together, none wider than the others must bear.
+
+    Words are cut only if there is no room for the longest of every column, and then not those of the first column: it
+    has names or ids to type.
+    """
+    widths = [max(map(len, text.splitlines())) for text in texts]
+    least = [max(map(len, text.split())) for text in texts]
+    if sum(least) > room:
+        least = [width if index == 0 and width <= room // 2 else 0 for index, width in enumerate(least)]
     most = max(widths, default=0)
-    while most > _NARROWEST and sum(min(width, most) for width in widths) > room:
+    while True:
+        fitted = [max(few, min(width, most)) for few, width in zip(least, widths, strict=True)]
+        if most <= _NARROWEST or sum(fitted) <= room:
+            return fitted
         most -= 1
-    return [min(width, most) for width in widths]
 
 
 def print_text(text: str) -> None:

@@ -14,7 +14,7 @@ from toolyard.app.blocks import MEMORY, SessionsBlock
 from toolyard.app.config import Config, read_anything
 from toolyard.app.toolyard import Toolyard, build_parts, build_registry, make_sessions, survey
 from toolyard.calls.policy import Approver, Policy
-from toolyard.cli.output import NotFoundError, counted, describe_missing, warn, working
+from toolyard.cli.output import NotFoundError, counted, describe_missing, warn, working, write_command
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.errors import UnknownSessionError
 from toolyard.model.report import LoadReport
@@ -106,7 +106,7 @@ def missing_session(yard: Toolyard, session_id: str, owner: str | None, config: 
         return UnknownSessionError(f"session {session_id!r} is of {whose}; say --owner {shlex.quote(owners[0])}")
     store = yard.tool_engine.sessions.store
     known = [] if store is None else [item.session_id for item in store.sessions(owner)]
-    told = describe_missing("session", session_id, known, "session list")
+    told = describe_missing("session", session_id, known, write_command(config, "session", "list"))
     return UnknownSessionError(f"{told}; looked in {describe_store(config)}")
 
 
@@ -167,7 +167,11 @@ def tell_of_default(config: Path | None) -> None:
 
 
 def require_known(
-    registry: ToolRegistry, *, namespace: str | Iterable[str] | None = None, tag: str | Iterable[str] | None = None
+    registry: ToolRegistry,
+    config: Path | None,
+    *,
+    namespace: str | Iterable[str] | None = None,
+    tag: str | Iterable[str] | None = None,
 ) -> None:
     """Refuse a namespace or tag that no tool has, with similar ones."""
     for what, asked, known in (
@@ -176,4 +180,4 @@ def require_known(
     ):
         for name in (asked,) if isinstance(asked, str) else asked or ():
             if name not in known:
-                raise NotFoundError(describe_missing(what, name, sorted(known), "tools"))
+                raise NotFoundError(describe_missing(what, name, sorted(known), write_command(config, "tools")))

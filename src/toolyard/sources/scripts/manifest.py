@@ -286,7 +286,8 @@ def create_manifest(path: AnyPath, *, hashed: bool = False, empty: bool = False)
     refused: dict[str, str] = {}
     with ScriptDirectory(path) as directory, _hold_lock(directory):
         if directory.stat(MANIFEST) is not None:
-            raise ManifestError(f"{directory.path / MANIFEST}: there is a manifest already; `toolyard manifest add`")
+            add = f"toolyard manifest add {directory.path} FILE"
+            raise ManifestError(f"{directory.path / MANIFEST}: there is a manifest already; `{add}` allows more")
         allow: dict[str, str | None] = {}
         for name in [] if empty else filter(is_script, directory.names()):
             problem = name_problem(name)
