@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from toolyard.serving.idempotency import Idempotency
+from toolyard.serving.idempotency import Idempotency, KeyedRequest
 from toolyard.serving.stored_answers import StoredAnswer
 from toolyard.sessions.records import open_records
 
@@ -43,7 +43,8 @@ class Requests:
             await asyncio.sleep(0.001 * (number % 4))
             return StoredAnswer(status=200, body=b"%d:%d:%d" % (number, os.getpid(), time.monotonic_ns()))
 
-        response = await self.once.answer("ann", f"k{number}", b"d", make, repeatable=False, interrupted=interrupted)
+        request = KeyedRequest(owner="ann", key=f"k{number}", digest=b"d", make=make, interrupted=interrupted)
+        response = await self.once.answer(request)
         return response.body.decode()
 
     async def tell(self, numbers):

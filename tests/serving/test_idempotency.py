@@ -13,7 +13,7 @@ from waiting import SOON, Clock
 from toolyard.model.errors import SessionBusyError, SessionError
 from toolyard.serving import idempotency as once_module
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.idempotency import Idempotency
+from toolyard.serving.idempotency import Idempotency, KeyedRequest
 from toolyard.serving.stored_answers import StoredAnswer
 from toolyard.sessions.records import open_records
 
@@ -59,7 +59,8 @@ class Server:
         self.once = Idempotency(self.records, **options)
 
     def ask(self, tool, key="k", digest=b"d", *, repeatable=False, owner="ann"):
-        return self.once.answer(owner, key, digest, tool, repeatable=repeatable, interrupted=lambda: INTERRUPTED)
+        options = {"owner": owner, "key": key, "digest": digest, "repeatable": repeatable}
+        return self.once.answer(KeyedRequest(**options, make=tool, interrupted=lambda: INTERRUPTED))
 
     def asks(self, tool, *args, **options):
         return asyncio.create_task(self.ask(tool, *args, **options))
@@ -75,7 +76,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(once_module, "_PROBE", 0.05)
+    monkeypatch.setattr(once_module, "_PROBE_SECONDS", 0.05)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -125,7 +126,7 @@ async def test_a_duplicate_meanwhile_waits_for_the_first(server):
     tool.go.set()
     assert (await first).body == (await second).body == b"run 1"
     assert REPLAYED in (await second).headers and REPLAYED not in (await first).headers
-    assert (tool.runs, server.once.running) == (1, 0)
+    assert (tool.runs, server.once._running) == (1, {})
 
 
 @pytest.mark.parametrize("who", [0, 1])
@@ -151,7 +152,7 @@ async def test_what_nobody_waits_for_is_still_stored(server):
     asked.cancel()
     await asyncio.wait([asked])
     tool.go.set()
-    await seen(lambda: not server.once.running)
+    await seen(lambda: not server.once._running)
     assert (await server.ask(tool)).body == b"run 1"
     assert tool.runs == 1
 
@@ -194,14 +195,14 @@ async def leave_early(server, tool):
 async def test_an_error_that_nobody_waits_for_is_logged(server, caplog):
     await leave_early(server, Tool(waits=True, error=ValueError("a bug")))
     with caplog.at_level(logging.ERROR):
-        await seen(lambda: not server.once.running)
+        await seen(lambda: not server.once._running)
     assert "after its client had gone" in caplog.text
 
 
 async def test_a_refusal_that_nobody_waits_for_is_no_matter_for_the_log(server, caplog):
     asked = await leave_early(server, Tool(waits=True, error=HttpFault(400, "request.invalid_body", "no")))
     with caplog.at_level(logging.DEBUG):
-        await seen(lambda: not server.once.running)
+        await seen(lambda: not server.once._running)
         gc.collect()
     assert asked.cancelled() and not caplog.records
 
@@ -377,7 +378,7 @@ async def test_a_claim_that_could_not_be_withdrawn_is_withdrawn_later(sqlite_pla
 async def test_a_claim_of_which_nobody_knows_whether_it_was_stored_was_not_acted_on(
     postgres_place, monkeypatch, remembered
 ):
-    monkeypatch.setattr(once_module, "_MOST_UNSETTLED", remembered)
+    monkeypatch.setattr(once_module, "_MAX_UNSETTLED", remembered)
     server, tool = Server(postgres_place), Tool()
     await server.ask(Tool(), "other")
     dsn = server.store._address._dsn
@@ -450,7 +451,7 @@ async def test_closing_does_not_wait_for_another_process(pair):
 async def test_what_could_not_be_stored_is_stored_when_the_store_is_back(sqlite_place):
     server = Server(sqlite_place)
     await server.ask(Tool())
-    server.once._unsettled[once_module.KeySlot("ann", "x")] = (b"", None)
+    server.once._unsettled["ann", "x"] = (b"", None)
     server.fail()
     with pytest.raises(SessionError):
         await server.once.poll()

@@ -11,7 +11,7 @@ from waiting import SOON
 from conftest import examples
 from toolyard.serving import idempotency as once_module
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.idempotency import Idempotency
+from toolyard.serving.idempotency import Idempotency, KeyedRequest
 from toolyard.serving.stored_answers import StoredAnswer
 from toolyard.sessions.records import open_records
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -52,7 +52,7 @@ class Machine(RuleBasedStateMachine):
         self.runner.run(self._begin(memory))
 
     async def _begin(self, memory):
-        once_module._PROBE = 0.0
+        once_module._PROBE_SECONDS = 0.0
         self.live = [Server(self.path) for _ in range(1 if memory else 2)]
         self.dead = []
         self.runs = []
@@ -81,9 +81,8 @@ class Machine(RuleBasedStateMachine):
             return outcome
 
         self.asked.setdefault(key, set()).add(digest)
-        asking = server.once.answer(
-            "ann", key, digest, make, repeatable=key.startswith("r"), interrupted=lambda: INTERRUPTED
-        )
+        options = {"owner": "ann", "key": key, "digest": digest, "repeatable": key.startswith("r")}
+        asking = server.once.answer(KeyedRequest(**options, make=make, interrupted=lambda: INTERRUPTED))
         server.asked.append((key, digest, asyncio.create_task(asking)))
         await self._quiet()
 
@@ -156,7 +155,7 @@ class Machine(RuleBasedStateMachine):
 
     def _stray(self, server):
         """Work under way that no run explains: it is about to become one, or to end."""
-        return any(not self._goes_on(slot.name) for slot in server.once._running)
+        return any(not self._goes_on(name) for _, name in server.once._running)
 
     def _check(self, key, digest, task):
         if task.cancelled():

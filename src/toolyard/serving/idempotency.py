@@ -23,8 +23,9 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from toolyard.loop.threads import wait_uncancelled
@@ -54,16 +55,16 @@ from toolyard.serving.stored_answers import (
 from toolyard.sessions.records import Records
 from toolyard.sessions.store.group_commit import StoreFailing
 
-KEEP = 24 * 3600.0
+KEEP_SECONDS = 24 * 3600.0
 """Seconds that an answer is kept."""
 
 _KIND, _HOLDER = "answer", "holder"
-_POLL = 0.02
-_POLL_MOST = 0.25
-_PROBE = 1.0
+_MIN_PAUSE = 0.02
+_MAX_PAUSE = 0.25
+_PROBE_SECONDS = 1.0
 """Seconds between checks whether the process that holds a claim is still alive."""
-_MOST_UNSETTLED = 10_000
-_SWEEP = 600.0
+_MAX_UNSETTLED = 10_000
+_SWEEP_SECONDS = 600.0
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -76,22 +77,30 @@ _NOTHING_RAN = (
 )
 
 
-class KeySlot(NamedTuple):
-    """Where the entry of an idempotency key is stored."""
+Slot = tuple[str, str]
+"""Where the entry of an idempotency key is stored: owner and name."""
+
+
+class KeyedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request with an idempotency key."""
 
     owner: str
-    name: str
-
-
-class KeyedRequest(NamedTuple):
-    """One request with an idempotency key; the fields are the arguments of `Idempotency.answer`."""
-
-    slot: KeySlot
+    key: str
     digest: bytes
+    """Identifies the request: a different one under the same key is a 409."""
     make: Callable[[], Awaitable[StoredAnswer]]
-    repeatable: bool
+    """Runs it. If it raises an error which says that nothing ran, the key stays unused."""
     interrupted: Callable[[], StoredAnswer]
+    """The permanent answer if it may have been cut short and must not run twice."""
+    repeatable: bool = False
+    """Whether it may run twice without harm."""
     resume: Callable[[bytes], None] | None = None
+    """Takes an `unfinished` answer, which is not replayed; then `make` is called again."""
+
+    @property
+    def slot(self) -> Slot:
+        """Where its entry is stored."""
+        return self.owner, stored_name(self.key)
 
 
 class KeyedWork:
@@ -119,24 +128,24 @@ class KeyedWork:
             self.waiting -= 1
 
 
-async def carry_out(job: KeyedRequest, claim: bytes) -> tuple[StoredAnswer, bytes | None, BaseException | None]:
+async def run_request(request: KeyedRequest, claim: bytes) -> tuple[StoredAnswer, bytes | None, BaseException | None]:
     """Run the request. Return the answer, the entry to store (None to withdraw the claim), and the error, if any."""
     earlier = read_entry(claim).unfinished
-    if earlier and job.resume is not None:
-        job.resume(earlier)
+    if earlier and request.resume is not None:
+        request.resume(earlier)
     try:
-        response = await job.make()
+        response = await request.make()
     except _NOTHING_RAN as error:
         return StoredAnswer(), None, error
     except asyncio.CancelledError:
-        if job.repeatable:
+        if request.repeatable:
             return StoredAnswer(), None, make_stopping()
-        response = job.interrupted()
+        response = request.interrupted()
     except Exception as error:  # noqa: BLE001 - raised again, once the store knows that something may have run
-        if job.repeatable:
+        if request.repeatable:
             return StoredAnswer(), None, error
-        return StoredAnswer(), encode_entry(replace(job.interrupted(), digest=job.digest)), error
-    return response, encode_entry(replace(response, digest=job.digest)), None
+        return StoredAnswer(), encode_entry(replace(request.interrupted(), digest=request.digest)), error
+    return response, encode_entry(replace(response, digest=request.digest)), None
 
 
 async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, BaseException | None]:
@@ -153,7 +162,7 @@ class Idempotency:
         self,
         records: Records,
         *,
-        keep: float = KEEP,
+        keep: float = KEEP_SECONDS,
         patience: float = 90.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -161,47 +170,32 @@ class Idempotency:
         self._keep = keep
         self._patience = patience
         self._monotonic = monotonic
-        self._running: dict[KeySlot, KeyedWork] = {}
-        self._unsettled: dict[KeySlot, tuple[bytes, bytes | None]] = {}
+        self._running: dict[Slot, KeyedWork] = {}
+        self._unsettled: dict[Slot, tuple[bytes, bytes | None]] = {}
         """Finished requests whose outcome is not stored yet: the claim, and the entry to replace it (None: delete)."""
         self._name = secrets.token_hex(12)
-        self._signing_on: asyncio.Task[None] | None = None
+        self._locking: asyncio.Task[bool] | None = None
         self._claims = 0
-        self._sweep_at = monotonic() + _SWEEP
+        self._sweep_at = monotonic() + _SWEEP_SECONDS
         self._closing = False
 
-    async def answer(
-        self,
-        owner: str,
-        key: str,
-        digest: bytes,
-        make: Callable[[], Awaitable[StoredAnswer]],
-        *,
-        repeatable: bool,
-        interrupted: Callable[[], StoredAnswer],
-        resume: Callable[[bytes], None] | None = None,
-    ) -> StoredAnswer:
-        """Return the answer of `make`, which is called only if it was not called for this key before.
+    async def answer(self, request: KeyedRequest) -> StoredAnswer:
+        """Return the answer of `request.make`, which is called only if it was not called for this key before.
 
-        `digest` identifies the request: a different one under the same key is a 409. `repeatable` says that the request
-        may run twice without harm; one that may not, and may have been cut short, gets `interrupted()` as its permanent
-        answer. If `make` raises an error which says that nothing ran, the key stays unused. If this task is cancelled,
-        the work goes on, and its answer is kept for the next request with the key. An `unfinished` answer is not
-        replayed: it is passed to `resume`, and `make` is called again.
+        If this task is cancelled, the work goes on, and its answer is kept for the next request with the key.
         """
-        slot = KeySlot(owner, stored_name(key))
-        work = self._running.get(slot)
+        work = self._running.get(request.slot)
         first = work is None
         if work is None:
-            work = self._begin(KeyedRequest(slot, digest, make, repeatable, interrupted, resume))
-        elif work.digest != digest:
+            work = self._begin(request)
+        elif work.digest != request.digest:
             raise make_key_conflict()
         response = await work.wait()
         return response if first else mark_replayed(response)
 
     async def poll(self) -> None:
         """Keep the lock of this process, retry outcomes that could not be stored, and delete old answers."""
-        if self._signing_on is not None and not await self._records.aholds(_HOLDER, "", self._name):
+        if self._locking is not None and not await self._records.aholds(_HOLDER, "", self._name):
             # Another process may hold it for a moment to probe it; the next poll gets it then.
             await self._records.ahold(_HOLDER, "", self._name)
         for slot in list(self._unsettled):
@@ -228,45 +222,40 @@ class Idempotency:
             await self.poll()
         except SessionError as error:
             log.warning("not all that is known of idempotency keys could be stored: %s", error)
-        if self._signing_on is not None:
+        if self._locking is not None:
             with suppress(SessionError):  # released with the process at the latest
                 await self._records.arelease(_HOLDER, "", self._name)
 
-    @property
-    def running(self) -> int:
-        """The number of running requests."""
-        return len(self._running)
-
-    def _begin(self, job: KeyedRequest) -> KeyedWork:
+    def _begin(self, request: KeyedRequest) -> KeyedWork:
         if self._closing:
             raise make_stopping()
         # A separate task, so that it continues when no request waits for it any more.
-        work = KeyedWork(job.digest, asyncio.get_running_loop().create_task(self._run(job)))
-        self._running[job.slot] = work
+        work = KeyedWork(request.digest, asyncio.get_running_loop().create_task(self._run(request)))
+        self._running[request.slot] = work
         # Without a waiting request its exception is never retrieved; `_run` has logged what matters.
         work.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return work
 
-    async def _run(self, job: KeyedRequest) -> StoredAnswer:
+    async def _run(self, request: KeyedRequest) -> StoredAnswer:
         try:
-            return await self._carry_out_once(job)
+            return await self._run_once(request)
         except Exception as failure:
-            if not self._running[job.slot].waiting and not isinstance(failure, HttpFault):
+            if not self._running[request.slot].waiting and not isinstance(failure, HttpFault):
                 log.exception("a request failed after its client had gone")
             raise
         finally:
-            del self._running[job.slot]
+            del self._running[request.slot]
 
-    async def _carry_out_once(self, job: KeyedRequest) -> StoredAnswer:
-        claim, cancelled = await finish_uncancelled(self._claim(job))
+    async def _run_once(self, request: KeyedRequest) -> StoredAnswer:
+        claim, cancelled = await finish_uncancelled(self._claim(request))
         if isinstance(claim, StoredAnswer):
             return claim
         is_stopping = cancelled is not None or self._closing
-        carried_out = (StoredAnswer(), None, make_stopping()) if is_stopping else await carry_out(job, claim)
-        response, entry, error = carried_out
-        self._unsettled[job.slot] = (claim, entry or withdraw_claim(claim))
+        outcome = (StoredAnswer(), None, make_stopping()) if is_stopping else await run_request(request, claim)
+        response, entry, error = outcome
+        self._unsettled[request.slot] = (claim, entry or withdraw_claim(claim))
         try:
-            stored, _ = await finish_uncancelled(self._settle(job.slot))
+            stored, _ = await finish_uncancelled(self._settle(request.slot))
         except SessionError as failure:
             log.warning("what came of a request cannot be stored yet: %s", failure)
             raise (make_unrecorded() if error is None else error) from failure
@@ -275,48 +264,48 @@ class Idempotency:
         # Another process may have stored an answer already; that one counts.
         return response if stored is None else mark_replayed(stored)
 
-    async def _claim(self, job: KeyedRequest) -> bytes | StoredAnswer:
+    async def _claim(self, request: KeyedRequest) -> bytes | StoredAnswer:
         """Store a claim and return it, or return the stored answer. Waits while another process has the claim."""
-        _, entry = self._unsettled.get(job.slot, (b"", None))
+        _, entry = self._unsettled.get(request.slot, (b"", None))
         self._claims += 1
-        who = f"{self._name}.{self._claims}"
+        claim_id = f"{self._name}.{self._claims}"
         try:
-            if job.slot in self._unsettled:
+            if request.slot in self._unsettled:
                 # Store the outcome of an earlier request with the key first.
-                await self._settle(job.slot)
+                await self._settle(request.slot)
                 entry = None
-            await self._sign_on()
-            return await self._put_claim(job, who)
+            await self._lock_name()
+            return await self._put_claim(request, claim_id)
         except SessionError as error:
             # A commit whose reply was lost may have stored the claim, and no process will act on it: withdraw it later.
-            if len(self._unsettled) < _MOST_UNSETTLED:
-                self._unsettled.setdefault(job.slot, (encode_entry(StoredAnswer(job.digest, who)), None))
+            if len(self._unsettled) < _MAX_UNSETTLED:
+                self._unsettled.setdefault(request.slot, (encode_entry(StoredAnswer(request.digest, claim_id)), None))
             raise (make_store_unavailable() if entry is None else make_unrecorded()) from error
 
-    async def _put_claim(self, job: KeyedRequest, who: str) -> bytes | StoredAnswer:
-        mine = encode_entry(StoredAnswer(job.digest, who))
+    async def _put_claim(self, request: KeyedRequest, claim_id: str) -> bytes | StoredAnswer:
+        mine = encode_entry(StoredAnswer(request.digest, claim_id))
         give_up = self._monotonic() + self._patience
-        probe_at, pause = float("-inf"), _POLL
+        probe_at, pause = float("-inf"), _MIN_PAUSE
         value: bytes | None = None
         while True:
             # Write only if there was no entry: this loop may run often.
-            if value is None and await self._records.aput(_KIND, *job.slot, mine, new=True):
+            if value is None and await self._records.aput(_KIND, *request.slot, mine, new=True):
                 return mine
-            value = await self._records.aget(_KIND, *job.slot)
+            value = await self._records.aget(_KIND, *request.slot)
             if value is None:
                 continue
             entry = read_entry(value)
-            if entry.claim is None and entry.unfinished and entry.digest == job.digest:
-                over = await self._claim_over(job, value, entry, who)
-                if over is not None:
-                    return over
+            if entry.claim is None and entry.unfinished and entry.digest == request.digest:
+                renewed = await self._renew_claim(request, value, entry, claim_id)
+                if renewed is not None:
+                    return renewed
                 continue
-            if entry.claim is None or entry.digest != job.digest:
-                return replay_answer(entry, job.digest)
+            if entry.claim is None or entry.digest != request.digest:
+                return replay_answer(entry, request.digest)
             now = self._monotonic()
             if now >= probe_at:
-                probe_at = now + _PROBE
-                taken = await self._take_over(job, value, entry, who)
+                probe_at = now + _PROBE_SECONDS
+                taken = await self._take_over(request, value, entry, claim_id)
                 if taken is not None:
                     return taken
             if self._closing:
@@ -324,10 +313,10 @@ class Idempotency:
             if now >= give_up:
                 raise make_in_progress()
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, _POLL_MOST)
+            pause = min(pause * 1.5, _MAX_PAUSE)
 
     async def _take_over(
-        self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str
+        self, request: KeyedRequest, value: bytes, found: StoredAnswer, claim_id: str
     ) -> bytes | StoredAnswer | None:
         """Take over a claim whose process has died: return a new claim, or the `interrupted` answer.
 
@@ -338,19 +327,21 @@ class Idempotency:
         again = holder == self._name
         if not again and not await self._is_dead(holder):
             return None
-        if again or job.repeatable:
-            return await self._claim_over(job, value, found, who)
-        response = job.interrupted()
-        entry = encode_entry(replace(response, digest=job.digest, guess=True))
-        return mark_replayed(response) if await self._records.areplace(_KIND, *job.slot, value, entry) else None
+        if again or request.repeatable:
+            return await self._renew_claim(request, value, found, claim_id)
+        response = request.interrupted()
+        entry = encode_entry(replace(response, digest=request.digest, guess=True))
+        return mark_replayed(response) if await self._records.areplace(_KIND, *request.slot, value, entry) else None
 
-    async def _claim_over(self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str) -> bytes | None:
+    async def _renew_claim(
+        self, request: KeyedRequest, value: bytes, found: StoredAnswer, claim_id: str
+    ) -> bytes | None:
         """Replace the entry found with a claim that keeps its results so far; None if another process was faster."""
-        mine = encode_entry(replace(found, digest=job.digest, claim=who))
+        mine = encode_entry(replace(found, digest=request.digest, claim=claim_id))
         try:
-            return mine if await self._records.areplace(_KIND, *job.slot, value, mine) else None
+            return mine if await self._records.areplace(_KIND, *request.slot, value, mine) else None
         except SessionError:
-            self._unsettled[job.slot] = (mine, withdraw_claim(mine))
+            self._unsettled[request.slot] = (mine, withdraw_claim(mine))
             raise
 
     async def _is_dead(self, holder: str) -> bool:
@@ -359,7 +350,7 @@ class Idempotency:
         await self._records.arelease(_HOLDER, "", holder)
         return True
 
-    async def _settle(self, slot: KeySlot) -> StoredAnswer | None:
+    async def _settle(self, slot: Slot) -> StoredAnswer | None:
         """Replace the claim with its outcome. Return the answer of another process if that one is kept instead.
 
         Raises if the store fails; the outcome then stays in `_unsettled` for another try.
@@ -376,7 +367,7 @@ class Idempotency:
             del self._unsettled[slot]
         return stored
 
-    async def _store(self, slot: KeySlot, claim: bytes, entry: bytes) -> StoredAnswer | None:
+    async def _store(self, slot: Slot, claim: bytes, entry: bytes) -> StoredAnswer | None:
         while not await self._records.areplace(_KIND, *slot, claim, entry):
             # Another process took this one for dead, or an earlier write succeeded but its reply was lost.
             value = await self._records.aget(_KIND, *slot)
@@ -392,17 +383,14 @@ class Idempotency:
             claim = value
         return None
 
-    async def _sign_on(self) -> None:
-        if self._signing_on is None or (self._signing_on.done() and self._signing_on.exception() is not None):
-            self._signing_on = asyncio.get_running_loop().create_task(self._hold_name())
-        await asyncio.shield(self._signing_on)
-
-    async def _hold_name(self) -> None:
-        await self._records.ahold(_HOLDER, "", self._name)
+    async def _lock_name(self) -> None:
+        if self._locking is None or (self._locking.done() and self._locking.exception() is not None):
+            self._locking = asyncio.get_running_loop().create_task(self._records.ahold(_HOLDER, "", self._name))
+        await asyncio.shield(self._locking)
 
     async def _sweep(self) -> None:
         """Delete old answers, by the clock of the records, which does not jump when the machine's clock is set."""
         now = self._monotonic()
         if now >= self._sweep_at:
-            self._sweep_at = now + _SWEEP
+            self._sweep_at = now + _SWEEP_SECONDS
             await self._records.aexpire(_KIND, self._records.clock() - self._keep)

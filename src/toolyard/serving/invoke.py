@@ -19,7 +19,7 @@ from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Interrupted
 from toolyard.model.tool import Effects
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.idempotency import Idempotency
+from toolyard.serving.idempotency import Idempotency, KeyedRequest
 from toolyard.serving.identity import NOBODY, Caller, Principal
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.result_view import find_approval_id
@@ -191,10 +191,15 @@ class Invoker:
             caller.unfinished = tuple(map(ToolResult.from_dict, msgspec.json.decode(unfinished or b"[]")))
 
         answer = await self._idempotency.answer(
-            *(caller.principal.owner or "", key, digest, make_stored),
-            repeatable=repeatable,
-            interrupted=lambda: StoredAnswer.of(interrupted(_INTERRUPTED.info)),
-            resume=resume,
+            KeyedRequest(
+                owner=caller.principal.owner or "",
+                key=key,
+                digest=digest,
+                make=make_stored,
+                interrupted=lambda: StoredAnswer.of(interrupted(_INTERRUPTED.info)),
+                repeatable=repeatable,
+                resume=resume,
+            )
         )
         # The answer may be from another request with the key.
         resume(answer.unfinished)
