@@ -94,7 +94,7 @@ class V0Invocation(Shape):
 
 
 class V0Metrics(Shape):
-    """Metrics of a call."""
+    """The metrics of a call."""
 
     latency_ms: Count
 
@@ -119,7 +119,7 @@ class HealthCheck(Shape):
 
 
 class Health(Shape):
-    """State of the server."""
+    """The state of the server."""
 
     status: Literal["ok", "degraded", "down"]
     time: DateTime
@@ -134,7 +134,7 @@ class Probe(Shape):
 
 
 class VersionInfo(Shape):
-    """Version of the server."""
+    """The version of the server."""
 
     service_name: str
     service_version: str
@@ -215,7 +215,7 @@ class LooseCallsBody(CallsBody):
 
 
 class Results(Shape):
-    """Results in the order of the calls."""
+    """The results, in the order of the calls."""
 
     results: list[ToolResult]
 

@@ -31,7 +31,7 @@ from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape, or
 
 
 class ArpResourceRef(Shape):
-    """Reference to a resource."""
+    """A reference to a resource."""
 
     type: str
     id: str
@@ -40,7 +40,7 @@ class ArpResourceRef(Shape):
 
 
 class ArpMetadata(Shape):
-    """Labels and notes."""
+    """The labels and annotations of a tool."""
 
     labels: dict[str, str] | UnsetType = UNSET
     annotations: dict[str, str] | UnsetType = UNSET
@@ -77,7 +77,7 @@ class ArpInvocation(Shape):
 
 
 class ArpErrorCause(Shape):
-    """Cause of an error."""
+    """The cause of an error."""
 
     message: str
     code: str | UnsetType = UNSET
@@ -97,14 +97,14 @@ class ArpError(Shape):
 
 
 class ArpErrorEnvelope(Shape):
-    """Response to a refused request, in the format of ARP v1."""
+    """The body of every error response, in the format of ARP v1."""
 
     error: ArpError
     extensions: Extensions | UnsetType = UNSET
 
 
 class ArpResult(Shape):
-    """Result of a call, in the format of ARP v1."""
+    """The result of a call, in the format of ARP v1."""
 
     invocation_id: str
     ok: bool

@@ -69,21 +69,21 @@ _CALLED: dict[str, Any] = {
 
 
 class SessionBody(Shape):
-    """A new session; without an id, the server generates one."""
+    """A session to open; without an id, the server generates one."""
 
     session_id: SessionId | UnsetType = UNSET
     initial_state: Annotated[Json, Meta(extra_json_schema=initial_schema())] | UnsetType = UNSET
 
 
 class ForkBody(Shape):
-    """A fork of a session, with all of its entries or the first `at`."""
+    """A fork to make of a session, with all of its entries or the first `at`."""
 
     session_id: SessionId | UnsetType = UNSET
     at: Count | UnsetType = UNSET
 
 
 class SessionView(Shape):
-    """Summary of a session. `state_hash` is equal for equal history and engine state."""
+    """A session in summary. `state_hash` is equal for equal history and engine state."""
 
     session_id: str
     entries: Count
@@ -92,7 +92,7 @@ class SessionView(Shape):
 
 
 class SessionLine(Shape):
-    """An item of the list of sessions."""
+    """A session in the list."""
 
     session_id: str
     entries: Count
@@ -107,14 +107,14 @@ class SessionListing(Shape):
 
 
 class StateView(Shape):
-    """History and engine state, usable as `initial_state` of another session."""
+    """The history and engine state of a session, usable as `initial_state` of another one."""
 
     state: Json
     state_hash: str
 
 
 class HistoryEntry(Shape):
-    """One call and its result; when it was recorded and its duration in seconds, if known."""
+    """A call and its result; `at` and `took` (seconds) are left out if unknown."""
 
     seq: Annotated[int, Meta(ge=1)]
     tool_call: Json
@@ -124,14 +124,14 @@ class HistoryEntry(Shape):
 
 
 class WorldView(Shape):
-    """World of a session; equal worlds have equal hashes, whatever calls led to them."""
+    """The world of a session; equal worlds have equal hashes, whatever calls led to them."""
 
     world: Json
     world_hash: str
 
 
 class ChangeLine(Shape):
-    """One difference between two worlds; values named in `shortened` are only the beginning of their JSON text."""
+    """A difference between two worlds; values named in `shortened` are only the beginning of their JSON text."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
@@ -143,7 +143,7 @@ class ChangeLine(Shape):
 
 
 class DiffView(Shape):
-    """Differences between two worlds; `left_out` counts changes that are not listed."""
+    """The differences between two worlds; `left_out` counts changes that are not listed."""
 
     equal: bool
     changes: list[ChangeLine]
@@ -151,7 +151,7 @@ class DiffView(Shape):
 
 
 class HistoryPage(Shape):
-    """Part of a history, oldest first; `next` is the `after` of the next page."""
+    """A page of a history, oldest first; `next` is the `after` of the next page."""
 
     entries: list[HistoryEntry]
     next: Count | UnsetType = UNSET
