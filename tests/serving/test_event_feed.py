@@ -40,7 +40,7 @@ class Reader:
             self.place = self.feed.newest
             self.read.append("missed")
             self.last = self.feed.write_id(self.place)
-        chunk, self.place = self.feed.take(self.principal, self.place)
+        chunk, self.place = self.feed.read_chunk(self.principal, self.place)
         for block in chunk.decode().split("\n\n")[:-1]:
             lines = dict(line.split(": ", 1) for line in block.split("\n"))
             self.last = lines["id"]
@@ -66,7 +66,7 @@ def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, pr
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module in (journal, sql_journal, event_feed):
             patch.setattr(module, "KEPT_EVENTS", 6)
-        patch.setattr(event_feed, "_CHUNK", 3)
+        patch.setattr(event_feed, "_CHUNK_EVENTS", 3)
         store = SqliteStore(Path(folder) / "s.db") if kind == "sqlite" else None
         engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
         engine.keep_journal(CallLogOptions())
@@ -78,7 +78,7 @@ def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, pr
             if store is not None:
                 store.write(flush_rows())
             while (found := feed.journal.read_events(feed.newest))[0]:
-                feed._take(*found)
+                feed._append(*found)
 
         gone = False
         for step in steps:
@@ -127,7 +127,7 @@ def test_what_is_trimmed_before_a_feed_that_began_empty_has_read_it_is_told_as_m
         feed.journal.tell("call.ended", "", "n", {"number": number})
     store.write(flush_rows())
     store.write(TrimLog("events", 5, 100, AffectedRows()))
-    feed._take(*feed.journal.read_events(feed.newest))
+    feed._append(*feed.journal.read_events(feed.newest))
     reader.look()
     assert reader.read == ["missed"]
     engine.close()
@@ -138,11 +138,11 @@ def test_a_chunk_is_written_once_for_all_who_see_the_same():
     feed = EventFeed(Toolyard(engine.tool_registry, engine))
     asyncio.run(feed.join())
     feed.journal.tell("call.ended", "ann", "n", {"number": 1})
-    feed._take(*feed.journal.read_events(0))
-    first, _ = feed.take(ANN, 0)
-    again, _ = feed.take(Principal("ann", "again", read_scopes(["*:execute"])), 0)
+    feed._append(*feed.journal.read_events(0))
+    first, _ = feed.read_chunk(ANN, 0)
+    again, _ = feed.read_chunk(Principal("ann", "again", read_scopes(["*:execute"])), 0)
     assert first is again and b'"number":1' in first
-    assert feed.take(Principal("bob", "bob", read_scopes(["*:execute"])), 0) == (b"", 1)
+    assert feed.read_chunk(Principal("bob", "bob", read_scopes(["*:execute"])), 0) == (b"", 1)
     engine.close()
 
 

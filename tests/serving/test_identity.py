@@ -48,12 +48,12 @@ def test_a_key_that_another_process_made_lets_in_within_two_looks(tmp_path):
             elsewhere = keys.KeyRing(open_records(store))
             _, token = elsewhere.create("new", scopes.ALL)
             assert until(lambda: yard.get("/v1/tools", token=token).status == 200)
-            form = {"key": token, "form_token": yard.service.keys.notes().mark_form("")}
+            form = {"key": token, "form_token": yard.service.keys.sign_ins().mark_form("")}
             sent = {"content-type": "application/x-www-form-urlencoded", "origin": yard.url}
             answer = yard.post("/console/sign-in", urlencode(form).encode(), headers=sent)
             assert (answer.status, answer.headers["location"]) == (303, "/console")
             name = answer.headers["set-cookie"].partition("=")[0]
-            note = elsewhere.sign(elsewhere.find(token))
+            note = elsewhere.sign_in(elsewhere.find(token))
             assert yard.get("/console/connect", headers={"cookie": f"{name}={note}"}).status == 200
         assert yard.get("/v1/tools", token=f"ty_{'a' * 12}_{'b' * 43}").error["code"] == "auth.invalid"
 

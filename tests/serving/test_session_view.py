@@ -111,7 +111,7 @@ def sessions(request, tmp_path):
 
 
 async def begun(quota, sessions, owner, name):
-    async with quota.place(owner):
+    async with quota.reserve(owner):
         sessions.open(name, owner=owner)
 
 
@@ -148,7 +148,7 @@ async def test_one_that_is_being_begun_is_counted_and_owners_that_begin_none_are
     quota = SessionQuota(all_of_them, 1)
 
     async def hold():
-        async with quota.place("ann"):
+        async with quota.reserve("ann"):
             await asyncio.sleep(0)
             all_of_them.open("one", owner="ann")
 
@@ -156,7 +156,7 @@ async def test_one_that_is_being_begun_is_counted_and_owners_that_begin_none_are
     assert (first, type(second)) == (None, HttpFault)
     del first, second
     gc.collect()
-    assert not quota._beginning
+    assert not quota._locks
     all_of_them.close()
 
 

@@ -22,7 +22,7 @@ def test_processes_that_start_at_once_agree_on_one_secret(tmp_path):
     def make(store):
         records = open_records(store)
         begin.wait()
-        made.append(SignIns.of(records))
+        made.append(SignIns.load(records))
         records.close()
 
     threads = [threading.Thread(target=make, args=(store,)) for store in stores]
@@ -47,7 +47,7 @@ class Ring:
 
     def signed(self, **options):
         key, token = self.keys.create("someone", read_scopes(["*:*"]), **options)
-        return key, self.keys.sign(self.keys.find(token))
+        return key, self.keys.sign_in(self.keys.find(token))
 
 
 def test_a_sign_in_lasts_twelve_hours():
@@ -74,7 +74,7 @@ def test_nobody_is_believed_while_the_store_does_not_answer():
     seen = [0.0]
     keys = KeyRing(MemoryRecords(), monotonic=lambda: seen[0])
     _, token = keys.create("someone", read_scopes(["*:*"]))
-    note = keys.sign(keys.find(token))
+    note = keys.sign_in(keys.find(token))
     seen[0] = 60.0
     with pytest.raises(HttpFault) as refused:
         keys.find_by_sign_in(note)
@@ -87,7 +87,7 @@ def test_without_a_key_or_a_note_there_is_no_sign_in():
         ring.keys.find_by_sign_in(None)
     assert refused.value.code == "auth.missing"
     with pytest.raises(ValueError, match="key"):
-        ring.keys.sign(NOBODY)
+        ring.keys.sign_in(NOBODY)
 
 
 @given(st.text(max_size=100) | st.from_regex(r"[A-Za-z0-9]{12}\.[0-9]{1,12}\.[A-Za-z0-9_-]{43}", fullmatch=True))

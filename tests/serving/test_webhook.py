@@ -89,7 +89,7 @@ def receiving(*statuses):
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(webhook, "_PAUSES", (0.0, 0.01, 0.01))
+    monkeypatch.setattr(webhook, "_RETRY_PAUSES", (0.0, 0.01, 0.01))
 
 
 @contextmanager
@@ -176,8 +176,8 @@ def test_after_three_tries_it_stands_in_health_and_log_without_secrets_until_the
 
 
 def test_a_receiver_that_never_answers_delays_no_call_and_what_does_not_fit_is_counted(monkeypatch, caplog):
-    monkeypatch.setattr(webhook, "MOST_WAITING", 2)
-    monkeypatch.setattr(webhook, "_LAST_CHANCE", 0.01)
+    monkeypatch.setattr(webhook, "MAX_WAITING", 2)
+    monkeypatch.setattr(webhook, "_DRAIN_SECONDS", 0.01)
     with receiving() as receiver:
         receiver.blocked = threading.Event()
         with bank(receiver.url) as yard:
@@ -225,7 +225,7 @@ def test_a_server_that_stops_sends_what_waits_and_says_what_it_could_not(monkeyp
             held = [hold(yard, amount) for amount in (1, 2, 3)]
         assert receiver.ids == held
         assert caplog.records == []
-        monkeypatch.setattr(webhook, "_LAST_CHANCE", 0.01)
+        monkeypatch.setattr(webhook, "_DRAIN_SECONDS", 0.01)
         receiver.blocked = threading.Event()
         with bank(receiver.url) as yard:
             held = [hold(yard, amount) for amount in (1, 2)]
@@ -236,7 +236,7 @@ def test_a_server_that_stops_sends_what_waits_and_says_what_it_could_not(monkeyp
 
 @pytest.mark.parametrize("url", ["https://10.1.2.3/in", "https://127.0.0.1/in", "https://[fd00::1]/in"])
 def test_an_address_that_the_guard_refuses_is_not_tried_again_and_stands_in_health(url, monkeypatch, caplog):
-    monkeypatch.setattr(webhook, "_PAUSES", (0.0, SOON))
+    monkeypatch.setattr(webhook, "_RETRY_PAUSES", (0.0, SOON))
     with bank(url) as yard:
         held = hold(yard)
         until(lambda: health(yard))

@@ -30,7 +30,7 @@ from toolyard.cli.yard import config_path, open_registry, read_named
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.names import glob_matcher, nearest
 from toolyard.serving.identity import KeyLimits
-from toolyard.serving.keys import POLL, ApiKey, KeyRing
+from toolyard.serving.keys import POLL_SECONDS, ApiKey, KeyRing
 from toolyard.serving.scopes import Scopes, read_scopes
 from toolyard.sessions.records import open_records
 
@@ -122,8 +122,8 @@ def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
 
 
 def _let_servers_see() -> None:
-    # Servers poll every POLL seconds; the second period allows for the poll itself.
-    time.sleep(2 * POLL)
+    # Servers poll every POLL_SECONDS; the second period allows for the poll itself.
+    time.sleep(2 * POLL_SECONDS)
 
 
 def _find_named(ring: KeyRing, name: str) -> str:

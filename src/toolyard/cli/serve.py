@@ -275,7 +275,7 @@ def _with_mcp(block: ServerBlock, flags: Mapping[str, Any]) -> ServerBlock:
 
 async def _serve_stdio(service: Service, reading: int, writing: int) -> None:
     from toolyard.serving.mcp.stdio import serve_stdio
-    from toolyard.serving.service import reload_sources, settle_memory
+    from toolyard.serving.service import freeze_memory, reload_sources
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -289,7 +289,7 @@ async def _serve_stdio(service: Service, reading: int, writing: int) -> None:
 
     loop.add_signal_handler(signal.SIGHUP, reload)
     await service.start()
-    settle_memory()
+    freeze_memory()
     try:
         await serve_stdio(service.mcp, reading, writing, stop)
     finally:

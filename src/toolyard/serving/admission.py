@@ -23,8 +23,7 @@ from toolyard.serving.identity import KeyLimits, Principal
 
 Clock = Callable[[], float]
 
-_BUSY_RETRY = 1
-_BYTES = 16 * 1024
+_BYTES_PER_REQUEST = 16 * 1024
 """Body bytes that count as one more request against the rate limit."""
 
 
@@ -72,7 +71,7 @@ class Admission:
         self._concurrency = max_running if concurrency is None else concurrency
         self._clock = clock
         self._tenants: dict[str | None, Tenant] = {}
-        self._ring: dict[Tenant, None] = {}
+        self._next_tenants: dict[Tenant, None] = {}
         """Principals with queued requests and concurrency to spare, in the order in which they get the next places."""
         self._queued: set[Tenant] = set()
         """Principals with queued requests."""
@@ -94,7 +93,7 @@ class Admission:
         """Charge the principal's rate for the size of a body: reading a large one delays all other requests."""
         tenant = self._tenants.get(principal.key_id)
         if tenant is not None and tenant.bucket is not None:
-            tenant.bucket.charge(size / _BYTES)
+            tenant.bucket.charge(size / _BYTES_PER_REQUEST)
 
     def try_place(self, principal: Principal) -> bool:
         """True if the request got a place, False if it must `wait`; raises `HttpFault` 429 if the queue is full."""
@@ -146,23 +145,22 @@ class Admission:
             self.leave(principal)
             return
         loop = asyncio.get_running_loop()
+        release = self.leave
         if self.aside < self.max_running:
             self._step_aside(principal)
-            over_at_last = self._leave_aside
-        else:
-            over_at_last = self.leave
+            release = self._leave_aside
 
-        def one_less() -> None:
+        def count_down() -> None:
             left.pop()
             if not left:
-                over_at_last(principal)
+                release(principal)
 
-        def over(_: Future[Any]) -> None:
+        def on_done(_: Future[Any]) -> None:
             with suppress(RuntimeError):  # the loop is closed, so no request waits for a place
-                loop.call_soon_threadsafe(one_less)
+                loop.call_soon_threadsafe(count_down)
 
         for work in list(left):
-            work.add_done_callback(over)
+            work.add_done_callback(on_done)
 
     def _step_aside(self, principal: Principal) -> None:
         tenant = self._tenants[principal.key_id]
@@ -186,7 +184,7 @@ class Admission:
             self.waiting -= 1
             if not tenant.queue:
                 self._queued.discard(tenant)
-                self._ring.pop(tenant, None)
+                self._next_tenants.pop(tenant, None)
 
     def _offer_places(self, tenant: Tenant) -> None:
         """Hand out places after one became free or the principal may hold another."""
@@ -196,13 +194,13 @@ class Admission:
 
     def _enlist(self, tenant: Tenant) -> None:
         if tenant.queue and tenant.running < tenant.concurrency:
-            self._ring.setdefault(tenant)
+            self._next_tenants.setdefault(tenant)
 
     def _hand_out_places(self) -> None:
-        ring = self._ring
-        while ring and self.running < self.max_running:
-            tenant = next(iter(ring))
-            del ring[tenant]
+        ready = self._next_tenants
+        while ready and self.running < self.max_running:
+            tenant = next(iter(ready))
+            del ready[tenant]
             while tenant.queue:
                 turn = tenant.queue.popleft()
                 self.waiting -= 1
@@ -298,4 +296,4 @@ def _make_rate_limited(pause: float) -> HttpFault:
 
 def _make_overloaded() -> HttpFault:
     words = "the server is at its limit of requests; this one was not processed"
-    return make_overloaded(words, _BUSY_RETRY, details={"retry_after": _BUSY_RETRY})
+    return make_overloaded(words, 1, details={"retry_after": 1})

@@ -29,9 +29,9 @@ from toolyard.serving.scopes import Scopes
 from toolyard.serving.served_names import TOOL_ID, CurrentNames
 
 T = TypeVar("T")
-Shows = Callable[[Tool], bool]
+IsVisible = Callable[[Tool], bool]
 
-_MOST = 256
+_MAX_CACHED = 256
 
 
 class Visibility:
@@ -43,7 +43,7 @@ class Visibility:
     def __init__(self, policy: Policy | None) -> None:
         self._policy = policy
 
-    def filter_for(self, principal: Principal) -> Shows | None:
+    def filter_for(self, principal: Principal) -> IsVisible | None:
         """Return a predicate that is true for visible tools; None if all are visible."""
         policy, keys = self._policy, principal.policy_keys
         if policy is None:
@@ -54,7 +54,7 @@ class Visibility:
         """True if the principal's calls of the tool need approval, at least in some sessions."""
         return self._policy is not None and self._policy.may_ask(tool, principal.policy_keys)
 
-    def slot(self, principal: Principal) -> tuple[Scopes, tuple[str, ...]]:
+    def cache_key(self, principal: Principal) -> tuple[Scopes, tuple[str, ...]]:
         """Return a cache key that is equal for callers who see the same tools of a catalog."""
         looks_at_keys = self._policy is not None and self._policy.looks_at_keys
         return principal.scopes, principal.policy_keys if looks_at_keys else ()
@@ -65,7 +65,7 @@ class SnapshotCache:
 
     def __init__(self) -> None:
         self._kept: tuple[object, dict[object, Any]] = (None, {})
-        self._putting = threading.Lock()
+        self._lock = threading.Lock()
 
     def get(self, snapshot: object, key: object) -> Any:
         """Return the value cached under the key for exactly this snapshot, or None."""
@@ -74,12 +74,12 @@ class SnapshotCache:
 
     def put(self, snapshot: object, key: object, value: Any) -> None:
         """Cache a value; another snapshot replaces everything. Thread-safe."""
-        with self._putting:
+        with self._lock:
             known, kept = self._kept
             if known is not snapshot:
                 kept = {}
                 self._kept = (snapshot, kept)
-            if len(kept) >= _MOST:
+            if len(kept) >= _MAX_CACHED:
                 del kept[next(iter(kept))]
             kept[key] = value
 
@@ -101,19 +101,19 @@ class CatalogView:
         if shows is None:
             return snapshot.tools
         # Cached: checking the policy for ten thousand tools is slow.
-        return self.keep(principal, "visible", lambda snapshot: list(filter(shows, snapshot.tools)), snapshot)
+        return self.compute_cached(principal, "visible", lambda snapshot: list(filter(shows, snapshot.tools)), snapshot)
 
-    def filter_visible(self, principal: Principal, snapshot: Snapshot) -> Shows | None:
+    def filter_visible(self, principal: Principal, snapshot: Snapshot) -> IsVisible | None:
         """Return a predicate, true for the tools of this snapshot that the caller may see; None if all are visible."""
         tools = self.list_visible(principal, snapshot)
         shown = None if tools is snapshot.tools else set(map(id, tools))
         return None if shown is None else lambda tool: id(tool) in shown
 
-    def keep(
+    def compute_cached(
         self, principal: Principal, key: object, make: Callable[[Snapshot], T], snapshot: Snapshot | None = None
     ) -> T:
         """Return `make(snapshot)`, cached per snapshot and shared by all callers who see the same tools."""
-        snapshot, slot = snapshot or self.registry.snapshot, (key, self.visibility.slot(principal))
+        snapshot, slot = snapshot or self.registry.snapshot, (key, self.visibility.cache_key(principal))
         kept: T | None = self.cache.get(snapshot, slot)
         if kept is None:
             kept = make(snapshot)
@@ -131,11 +131,11 @@ class CatalogView:
             body = msgspec.json.encode(make(snapshot))
             return body, f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
 
-        if self.cache.get(self.registry.snapshot, (key, self.visibility.slot(principal))) is None:
-            await asyncio.to_thread(self.keep, principal, key, write)
-        body, tag = self.keep(principal, key, write)
+        if self.cache.get(self.registry.snapshot, (key, self.visibility.cache_key(principal))) is None:
+            await asyncio.to_thread(self.compute_cached, principal, key, write)
+        body, tag = self.compute_cached(principal, key, write)
         wanted = request.headers.get("if-none-match")
-        if wanted is not None and _names_tag(tag, wanted):
+        if wanted is not None and _matches_etag(tag, wanted):
             return Response(status_code=304, headers={"etag": tag})
         return JsonResponse(body, headers={"etag": tag})
 
@@ -176,13 +176,13 @@ class CatalogView:
         spell = names.tool_id if by_id else names.spell_name
         tools = self.list_visible(principal, names.snapshot)
         bare = name.removeprefix(TOOL_ID) if by_id else name
-        homes = list(dict.fromkeys(spell(tool.qualified_name) for tool in tools if tool.name == bare))
-        if len(homes) > 1:
+        candidates = list(dict.fromkeys(spell(tool.qualified_name) for tool in tools if tool.name == bare))
+        if len(candidates) > 1:
             return HttpFault(
                 404,
                 "tool.not_found",
-                f"{show(name)} is in several namespaces; say which: {', '.join(homes)}",
-                details={"candidates": homes},
+                f"{show(name)} is in several namespaces; say which: {', '.join(candidates)}",
+                details={"candidates": candidates},
             )
         spelt = dict.fromkeys(names.spell_name(tool.qualified_name) for tool in tools)
         near = [f"{TOOL_ID}{known}" if by_id else known for known in closest(bare, spelt)]
@@ -204,6 +204,6 @@ def show_native(tool: Tool, **marks: Any) -> dict[str, Any]:
     }
 
 
-def _names_tag(tag: str, wanted: str) -> bool:
+def _matches_etag(tag: str, wanted: str) -> bool:
     """True if the `If-None-Match` header lists the ETag; a proxy may have made it a weak one."""
     return wanted.strip() == "*" or tag in (item.strip().removeprefix("W/") for item in wanted.split(","))

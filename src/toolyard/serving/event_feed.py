@@ -20,8 +20,8 @@ from toolyard.model.report import SourceReport
 from toolyard.serving.identity import Principal
 from toolyard.serving.streams import write_event
 
-_EXPIRY_LOOK = 60.0
-_CHUNK = 200
+_EXPIRY_SECONDS = 60.0
+_CHUNK_EVENTS = 200
 """The most events written to a reader at once."""
 _STATE_EVENTS = {"ok": "source.recovered", "stale": "source.died", "failed": "source.died"}
 
@@ -60,7 +60,7 @@ class EventFeed:
         now = time.monotonic()
         if now >= self._next_expiry:
             # Set first: `_record_approval` may bring it forward for a call that is held in the meantime.
-            self._next_expiry = now + _EXPIRY_LOOK
+            self._next_expiry = now + _EXPIRY_SECONDS
             seconds = await self._sessions.in_thread(self._approvals.settle_expired)
             self._next_expiry = min(self._next_expiry, time.monotonic() + seconds)
 
@@ -71,7 +71,7 @@ class EventFeed:
                 found = await self._sessions.off_loop(lambda: self.journal.read_events(self.newest))
                 if not found[0]:
                     break
-                self._take(*found)
+                self._append(*found)
 
     @property
     def newest(self) -> int:
@@ -84,7 +84,7 @@ class EventFeed:
         async with self._filling:
             if not self._is_current:
                 recent = await self._sessions.off_loop(self.journal.read_recent_events)
-                self._take(recent, follows=False)
+                self._append(recent, follows=False)
                 self._is_current = True
                 if len(recent) < KEPT_EVENTS:
                     # The journal has dropped no event yet, so the list is complete.
@@ -110,7 +110,7 @@ class EventFeed:
         """False if the event after that place is no longer in the list, or the place is in the future."""
         return self._floor <= place <= self.newest
 
-    def take(self, principal: Principal, place: int) -> tuple[bytes, int]:
+    def read_chunk(self, principal: Principal, place: int) -> tuple[bytes, int]:
         """Return the encoded events after `place` that the principal may see, and the place they reach to.
 
         Cached for all readers with the same place and rights.
@@ -119,7 +119,7 @@ class EventFeed:
         chunk = self._chunks.get((slot, place))
         if chunk is None:
             begin = bisect_right(self._events, place, key=lambda event: event.id)
-            events = self._events[begin : begin + _CHUNK]
+            events = self._events[begin : begin + _CHUNK_EVENTS]
             shown = [
                 write_event(event.to_json(), kind=event.kind, id=self.write_id(event.id))
                 for event in events
@@ -143,13 +143,13 @@ class EventFeed:
         self._news.set()
         self._news = asyncio.Event()
 
-    def _take(self, fresh: list[Event], follows: bool) -> None:
+    def _append(self, fresh: list[Event], follows: bool) -> None:
         if not follows:
             # There may be a gap between the old events and these; a reader in it has missed some.
             self._events = []
             self._floor = fresh[0].id - 1 if fresh else 0
         self._events += fresh
-        if len(self._events) > KEPT_EVENTS + _CHUNK:
+        if len(self._events) > KEPT_EVENTS + _CHUNK_EVENTS:
             self._floor = self._events[-KEPT_EVENTS - 1].id
             del self._events[:-KEPT_EVENTS]
         self._chunks = {}
@@ -159,11 +159,11 @@ class EventFeed:
         snapshot = self._registry.snapshot
         if snapshot is self._snapshot:
             return
-        begun, before, self._snapshot = self._snapshot is not None, self._sources, snapshot
+        is_first, before, self._snapshot = self._snapshot is None, self._sources, snapshot
         self._sources = {source.source: source for source in snapshot.report.sources}
         for name, source in self._sources.items():
             known = before.get(name)
-            if not begun or known == source:
+            if is_first or known == source:
                 continue
             kind = "source.changed" if known is None or known.state == source.state else _STATE_EVENTS[source.state]
             # The reason is in the report, which only admins may read.

@@ -25,9 +25,9 @@ from toolyard.serving.sign_ins import SignIns
 from toolyard.sessions.records import Records
 from toolyard.sessions.store.tables import Record
 
-POLL = 0.2
+POLL_SECONDS = 0.2
 """Seconds between polls of the store, and so the delay with which other processes see a new or a revoked key."""
-PATIENCE = 5.0
+STALE_SECONDS = 5.0
 """Seconds without a successful poll after which no key is accepted."""
 SIGN_IN_SECONDS = 12 * 3600
 """Lifetime of a sign-in in seconds."""
@@ -68,7 +68,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyRing:
-    """All API keys. A server must `poll` a few times a second; after `PATIENCE` seconds without, no key is accepted."""
+    """All API keys. A server must `poll` a few times a second; after `STALE_SECONDS` without, no key is accepted."""
 
     def __init__(
         self,
@@ -82,8 +82,7 @@ class KeyRing:
         self._monotonic = monotonic
         self._keys: dict[str, tuple[ApiKey, Principal]] = {}
         self._version = -1
-        self._seen = float("-inf")
-        self.every = POLL
+        self._loaded_at = float("-inf")
         self._lock = threading.Lock()
         self._sign_ins: SignIns | None = None
         self.required = False
@@ -96,7 +95,7 @@ class KeyRing:
 
         `expires` is a Unix time.
         """
-        _check(name, scopes, expires, limits or KeyLimits(), self._clock())
+        _check_new_key(name, scopes, expires, limits or KeyLimits(), self._clock())
         secret = secrets.token_urlsafe(32)
         while True:
             # Only letters and digits, so that an id never looks like a command-line option.
@@ -119,7 +118,7 @@ class KeyRing:
         self.load()
         return sorted((key for key, _ in self._keys.values()), key=lambda key: (key.created, key.id))
 
-    def usable(self) -> int:
+    def count_usable(self) -> int:
         """Return the number of keys that are accepted now, as of the last poll."""
         return sum(map(self.is_usable, self._keys))
 
@@ -129,7 +128,7 @@ class KeyRing:
         return found is not None and found[0].state(self._clock()) == "usable"
 
     def revoke(self, key_id: str) -> ApiKey | None:
-        """Revoke a key permanently; None if there is none with that id. Other processes see it after `POLL` seconds."""
+        """Revoke a key permanently; None if there is none with that id. Other processes see it after `POLL_SECONDS`."""
         while True:
             value = self._records.get(_KIND, "", key_id)
             if value is None:
@@ -156,25 +155,25 @@ class KeyRing:
             _refuse("no such API key")
         return self._require_usable(found)
 
-    def sign(self, principal: Principal) -> str:
-        """Return a sign-in note, valid for `SIGN_IN_SECONDS` seconds, so that a browser need not store the key."""
+    def sign_in(self, principal: Principal) -> str:
+        """Return a sign-in note, valid for `SIGN_IN_SECONDS`, so that a browser need not store the key."""
         if principal.key_id is None:
             raise ValueError("only the holder of a key signs in")
-        return self.notes().sign(principal.key_id, int(self._clock()) + SIGN_IN_SECONDS)
+        return self.sign_ins().sign(principal.key_id, int(self._clock()) + SIGN_IN_SECONDS)
 
     def find_by_sign_in(self, note: str | None) -> Principal:
         """Return the principal of a sign-in note, or raise as `find` does. Revoking a key ends its sign-ins."""
         if note is None:
             raise HttpFault(401, "auth.missing", "sign in with an API key first", headers=(_CHALLENGE,))
         self._check_freshness()
-        read = self.notes().read(note)
+        read = self.sign_ins().read(note)
         found = None if read is None else self._keys.get(read[0])
         if read is None or found is None or self._clock() >= read[1]:
             _refuse("this sign-in has ended; sign in again")
         return self._require_usable(found)
 
     def _check_freshness(self) -> None:
-        if self._monotonic() - self._seen > PATIENCE:
+        if self._monotonic() - self._loaded_at > STALE_SECONDS:
             message = "API keys cannot be checked now, because their store does not answer; try again"
             raise HttpFault(503, "auth.unavailable", message, retry_after=1)
 
@@ -187,32 +186,32 @@ class KeyRing:
 
     def load(self) -> None:
         """Read the keys from the store; `SessionError` if that fails. Blocks, so do not call it on the event loop."""
-        self.notes()
-        seen = self._monotonic()
+        self.sign_ins()
+        now = self._monotonic()
         version = self._records.version(_KIND)
-        self._take(version, self._records.all(_KIND), seen)
+        self._replace_keys(version, self._records.all(_KIND), now)
 
     async def poll(self) -> None:
         """Reload the keys if they have changed; `SessionError` if the store fails (`find` refuses once that lasts)."""
         # The time before the query: changes made while it runs may not be in its result.
-        seen = self._monotonic()
+        now = self._monotonic()
         version = await self._records.aversion(_KIND)
         if version != self._version:
-            self._take(version, await self._records.aall(_KIND), seen)
-        self._seen = seen
+            self._replace_keys(version, await self._records.aall(_KIND), now)
+        self._loaded_at = now
 
-    def notes(self) -> SignIns:
+    def sign_ins(self) -> SignIns:
         """Return the signer of sign-in notes; all processes with this store share its secret. The first call blocks."""
         if self._sign_ins is None:
-            self._sign_ins = SignIns.of(self._records)
+            self._sign_ins = SignIns.load(self._records)
         return self._sign_ins
 
-    def _take(self, version: int, records: Iterable[Record], seen: float) -> None:
+    def _replace_keys(self, version: int, records: Iterable[Record], now: float) -> None:
         keys: dict[str, tuple[ApiKey, Principal]] = {}
-        any_there = False
+        has_keys = False
         for record in records:
             # An unreadable key counts too: the operator meant to require keys.
-            any_there = True
+            has_keys = True
             try:
                 key = _decode(record.value)
                 principal = Principal(key.id, key.name, read_scopes(key.scopes), key.limits)
@@ -221,14 +220,14 @@ class KeyRing:
                 log.warning("API key %s cannot be read and is not accepted: %s", record.name, error)
                 continue
             keys[key.id] = (key, principal)
-        self.required = self.required or any_there
+        self.required = self.required or has_keys
         with self._lock:
             # Two threads may have loaded at once; keep the later version.
             if version >= self._version:
-                self._keys, self._version, self._seen = keys, version, seen
+                self._keys, self._version, self._loaded_at = keys, version, now
 
 
-def _check(name: str, scopes: Scopes, expires: float | None, limits: KeyLimits, now: float) -> None:
+def _check_new_key(name: str, scopes: Scopes, expires: float | None, limits: KeyLimits, now: float) -> None:
     if not name or len(name) > 100 or not name.isprintable():
         raise ConfigError(f"a key's name is 1 to 100 printable characters, not {name!r}")
     if not scopes.grants:

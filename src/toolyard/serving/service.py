@@ -26,7 +26,7 @@ from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
 from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.invoke import Invoker
-from toolyard.serving.keys import KeyRing
+from toolyard.serving.keys import POLL_SECONDS, KeyRing
 from toolyard.serving.loaded_catalog import LoadedCatalog
 from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
@@ -78,9 +78,9 @@ class BackgroundTasks:
             await asyncio.sleep(every if wait is None else wait)
 
 
-_READS = 8
-_LARGE_BODIES = 16
-_SHOWN = 20
+_MAX_READS = 8
+_MAX_LARGE_BODIES = 16
+_MAX_PROBLEMS = 20
 
 
 class Service:
@@ -107,9 +107,9 @@ class Service:
             *(block.max_requests, block.max_waiting), rate=block.rate, burst=block.burst, concurrency=block.concurrency
         )
         """Limits requests that run tools."""
-        self.reads = Admission(_READS, block.max_waiting)
+        self.reads = Admission(_MAX_READS, block.max_waiting)
         """Limits expensive reads, independently of `admission`."""
-        self.body_budget = BodyBudget(_LARGE_BODIES * block.max_body_bytes)
+        self.body_budget = BodyBudget(_MAX_LARGE_BODIES * block.max_body_bytes)
         self.metrics = _make_metrics(yard, self.admission) if block.metrics else None
         self.quota = SessionQuota(engine.sessions, block.sessions_per_key)
         self.idempotency = Idempotency(self.records)
@@ -140,7 +140,7 @@ class Service:
         yield "answers", 1.0, self.idempotency.poll
         yield "mcp", 0.05, self.mcp.poll
         yield "events", 0.2, self.events.poll
-        yield "keys", self.keys.every, self.keys.poll
+        yield "keys", POLL_SECONDS, self.keys.poll
         if self.records.shared:
             yield "other processes", 0.2, self.loaded.follow_others
         if self.webhook is not None:
@@ -231,7 +231,7 @@ async def reload_sources(loaded: LoadedCatalog) -> None:
         _log.warning("%s", line)
 
 
-def settle_memory() -> None:
+def freeze_memory() -> None:
     """Exempt all objects loaded so far from garbage collection, and collect less often. Call once, before serving."""
     gc.collect()
     gc.freeze()
@@ -243,6 +243,6 @@ def list_problems(report: LoadReport) -> list[str]:
     """Return a line for each source and definition that is not served, with the reason."""
     lines = [f"{source.source}: {source.state}: {source.error}" for source in report.sources if source.state != "ok"]
     lines += [f"{item.where}: left out: {item.reason}" for item in report.rejected]
-    if len(lines) > _SHOWN:
-        lines = [*lines[:_SHOWN], f"... and {len(lines) - _SHOWN:,} more; GET /v1/report lists all"]
+    if len(lines) > _MAX_PROBLEMS:
+        lines = [*lines[:_MAX_PROBLEMS], f"... and {len(lines) - _MAX_PROBLEMS:,} more; GET /v1/report lists all"]
     return lines

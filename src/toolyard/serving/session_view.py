@@ -81,15 +81,15 @@ class SessionQuota:
     def __init__(self, sessions: Sessions, most: int) -> None:
         self._sessions = sessions
         self._limit = most
-        self._beginning: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def place(self, owner: str | None) -> AsyncIterator[None]:
+    async def reserve(self, owner: str | None) -> AsyncIterator[None]:
         """Enter before creating a session; raises `HttpFault` 429 at the owner's limit. Without an owner, no limit."""
         if owner is None:
             yield
             return
-        async with self._beginning.setdefault(owner, asyncio.Lock()):
+        async with self._locks.setdefault(owner, asyncio.Lock()):
             if await self._sessions.off_loop(lambda: self._sessions.count(owner)) >= self._limit:
                 raise HttpFault(
                     429,

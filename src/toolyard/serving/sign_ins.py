@@ -27,7 +27,7 @@ class SignIns:
         self._secret = secret
 
     @classmethod
-    def of(cls, records: Records) -> SignIns:
+    def load(cls, records: Records) -> SignIns:
         """Create one with the secret in the records, which the first process generates. Blocks on the store."""
         while True:
             secret = records.get(_SECRET_KIND, "", _SECRET_NAME)

@@ -26,11 +26,11 @@ from toolyard.serving.approval_view import write_approval
 
 NAME = "approvals webhook"
 """Its key in `failing`."""
-MOST_WAITING = 256
-_PAUSES = (0.0, 1.0, 5.0)
+MAX_WAITING = 256
+_RETRY_PAUSES = (0.0, 1.0, 5.0)
 """Seconds before each attempt."""
 _TIMEOUT = 10.0
-_LAST_CHANCE = 3.0
+_DRAIN_SECONDS = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -48,11 +48,11 @@ class Webhook:
         self._waiting: deque[Approval] = deque()
         self._idle = asyncio.Event()
         self._lock = threading.Lock()
-        self._lost = 0
-        self._lost_until = 0.0
+        self._unsent = 0
+        self._unsent_until = 0.0
         """When the last approval that could not be sent expires; until then the failure is reported."""
         self.clock = time.time
-        approvals.listeners.append(self._take)
+        approvals.listeners.append(self._enqueue)
 
     async def send_waiting(self) -> None:
         """Send the queued events; those that cannot be sent are counted in `failing` until they have expired."""
@@ -69,39 +69,39 @@ class Webhook:
     async def drain(self) -> None:
         """Accept no more events, and wait a short time for `send_waiting` to send the queued ones."""
         with suppress(ValueError):
-            self._approvals.listeners.remove(self._take)
+            self._approvals.listeners.remove(self._enqueue)
         self._idle.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), _LAST_CHANCE)
+            await asyncio.wait_for(self._idle.wait(), _DRAIN_SECONDS)
         for approval in list(self._waiting):
-            self._lose(approval, "Stopped", "the server stops")
+            self._report_unsent(approval, "Stopped", "the server stops")
 
-    def _take(self, approval: Approval) -> None:
+    def _enqueue(self, approval: Approval) -> None:
         if approval.state != "pending":
             return
         with self._lock:
-            fits = len(self._waiting) < MOST_WAITING
+            fits = len(self._waiting) < MAX_WAITING
             if fits:
                 self._waiting.append(approval)
         if not fits:
-            self._lose(approval, "QueueFull", f"{MOST_WAITING} others wait to be sent")
+            self._report_unsent(approval, "QueueFull", f"{MAX_WAITING} others wait to be sent")
 
-    def _lose(self, approval: Approval, kind: str, why: str) -> None:
+    def _report_unsent(self, approval: Approval, kind: str, why: str) -> None:
         with self._lock:
-            self._lost += 1
-            self._lost_until = max(self._lost_until, approval.expires)
-            self._failing[NAME] = f"{kind}; {self._lost:,} not sent"
+            self._unsent += 1
+            self._unsent_until = max(self._unsent_until, approval.expires)
+            self._failing[NAME] = f"{kind}; {self._unsent:,} not sent"
         _log.warning("%s: approval %s was not sent: %s", NAME, approval.id, why)
 
     def _forget_expired(self) -> None:
         with self._lock:
-            if NAME in self._failing and self.clock() >= self._lost_until:
-                self._lost = 0
+            if NAME in self._failing and self.clock() >= self._unsent_until:
+                self._unsent = 0
                 del self._failing[NAME]
 
     async def _deliver(self, client: GuardedClient, approval: Approval) -> None:
         body = msgspec.json.encode({"event": "approval.created", "approval": write_approval(approval)})
-        for pause in _PAUSES:
+        for pause in _RETRY_PAUSES:
             await asyncio.sleep(pause)
             try:
                 await self._post(client, approval.id, body)
@@ -110,7 +110,7 @@ class Webhook:
                 fault = error
             if isinstance(fault, Blocked):
                 break
-        self._lose(approval, type(fault).__name__, str(fault))
+        self._report_unsent(approval, type(fault).__name__, str(fault))
 
     async def _post(self, client: GuardedClient, approval_id: str, body: bytes) -> None:
         timestamp = str(int(self.clock()))

@@ -150,15 +150,15 @@ class Keys:
             return Principal("mnopqrstuvwx", "visitor", Scopes((Grant("desk", frozenset({"list"})),)))
         raise HttpFault(401, "auth.invalid", "no such API key")
 
-    def notes(self):
+    def sign_ins(self):
         return SignIns(bytes(32))
 
-    def sign(self, principal):
+    def sign_in(self, principal):
         return f"{principal.key_id}.note"
 
     def find_by_sign_in(self, note):
         for token in (TOKEN, LOOKING):
-            if note == self.sign(self.find(token)):
+            if note == self.sign_in(self.find(token)):
                 return self.find(token)
         raise HttpFault(401, "auth.missing", "sign in first")
 

@@ -23,7 +23,7 @@ def there(tmp_path):
 
 def post(one, path, fields, cookie=None):
     headers = {"origin": one.url, "content-type": FORM}
-    fields = {**fields, "form_token": one.service.keys.notes().mark_form((cookie or "=").partition("=")[2])}
+    fields = {**fields, "form_token": one.service.keys.sign_ins().mark_form((cookie or "=").partition("=")[2])}
     return one.ask("POST", path, urlencode(fields).encode(), headers={**headers, "cookie": cookie})
 
 

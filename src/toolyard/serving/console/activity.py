@@ -180,7 +180,7 @@ async def _open_session(service: Service, request: Request, form: Mapping[str, s
     principal = caller_of(request).principal
     check_may_open_session(principal)
     session_id = form.get("session_id", "").strip() or secrets.token_urlsafe(9)
-    async with service.quota.place(principal.owner):
+    async with service.quota.reserve(principal.owner):
         await service.yard.tool_engine.asetup(session_id, owner=principal.owner, **options)
     return redirect(request, item_path("sessions", session_id))
 

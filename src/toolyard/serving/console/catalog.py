@@ -17,7 +17,7 @@ from toolyard.model.call import Notify
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.catalog_view import CatalogView, Shows
+from toolyard.serving.catalog_view import CatalogView, IsVisible
 from toolyard.serving.console.rendering import PageView, first_line
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import query_str, read_count
@@ -73,10 +73,10 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     filters = {name: value for name in _FACETS if (value := query_str(request, name))}
     nearest = query_str(request, "fit") == "nearest"
     principal = caller_of(request).principal
-    by_name = catalog.keep(principal, "console rows", partial(_make_rows, catalog, principal))
+    by_name = catalog.compute_cached(principal, "console rows", partial(_make_rows, catalog, principal))
     rows = by_name.values()
     # Cached, because users page through one list.
-    found, names, facets = catalog.keep(
+    found, names, facets = catalog.compute_cached(
         *(principal, ("console facets", *filters.items())),
         lambda _: (kept := _filter_rows(rows, filters), {row.name for row in kept}, _count_facets(rows, filters)),
     )
@@ -229,10 +229,10 @@ async def show_graph(service: Service, request: Request) -> Data:
     namespace, catalog = query_str(request, "namespace") or "", service.catalog
     principal = caller_of(request).principal
     list_edges = partial(_list_edges, catalog.visibility.filter_for(principal), namespace)
-    return await asyncio.to_thread(catalog.keep, principal, ("console graph", namespace), list_edges)
+    return await asyncio.to_thread(catalog.compute_cached, principal, ("console graph", namespace), list_edges)
 
 
-def _list_edges(shows: Shows | None, namespace: str, snapshot: Snapshot) -> Data:
+def _list_edges(shows: IsVisible | None, namespace: str, snapshot: Snapshot) -> Data:
     from toolyard.insight.dataflow.artifact import Dataflow
     from toolyard.insight.graph import GraphOptions, select_graph
 

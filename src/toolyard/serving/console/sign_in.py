@@ -49,7 +49,7 @@ class BrowserSignIn:
 
     def make_token(self, scope: Scope) -> str:
         """The CSRF token for forms shown in response to this request."""
-        return self._keys.notes().mark_form(self.read_cookie(scope) or "")
+        return self._keys.sign_ins().mark_form(self.read_cookie(scope) or "")
 
     def read_form(self, request: Request) -> dict[str, str]:
         """The fields of a submitted form; 403 unless its token belongs to this sign-in."""
@@ -69,7 +69,7 @@ def sign_cookie(keys: KeyRing, token: str) -> str:
     """The cookie value for a key; `HttpFault` 401 if the key is not valid."""
     if not _KEY.fullmatch(token):
         raise HttpFault(401, "auth.invalid", "a key begins with ty_ and is one long word")
-    return keys.sign(keys.find(token))
+    return keys.sign_in(keys.find(token))
 
 
 def _read_fields(request: Request) -> dict[str, str]:

@@ -205,7 +205,7 @@ async def _begin_session(server: McpEndpoint, context: RequestContext, wanted: s
     principal, engine = context.caller.principal, server.yard.tool_engine
     check_may_open_session(principal)
     session_id = secrets.token_urlsafe(18) if wanted is UNSET else wanted
-    async with server.quota.place(principal.owner):
+    async with server.quota.reserve(principal.owner):
         await engine.asetup(session_id, owner=principal.owner, **options)
     return _make_result("", await describe_session(engine.sessions, principal.owner, session_id))
 

@@ -213,7 +213,7 @@ class ToolListing:
         """One page, as the result of `tools/list`."""
         if cursor is not None and type(cursor) is not str:
             raise RpcFault(INVALID_PARAMS, "cursor must be text")
-        cache, slot = self._catalog.cache, ("mcp", self._catalog.visibility.slot(principal), cursor, stateless)
+        cache, slot = self._catalog.cache, ("mcp", self._catalog.visibility.cache_key(principal), cursor, stateless)
         body: bytes | None = cache.get(names.snapshot, slot)
         if body is None:
             async with Place(self._reads, principal):
@@ -253,4 +253,4 @@ class ToolListing:
                 digest.update(f"{names.spell_tool(tool)}\0{tool.definition_hash}\0".encode())
             return VisibleTools(tools, digest.digest())
 
-        return self._catalog.keep(principal, "mcp tools", find, names.snapshot)
+        return self._catalog.compute_cached(principal, "mcp tools", find, names.snapshot)

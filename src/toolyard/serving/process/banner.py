@@ -35,7 +35,7 @@ def write_banner(service: Service, url: str) -> str:
         )
     keys = service.keys
     if keys.required:
-        usable = keys.usable()
+        usable = keys.count_usable()
         lines.append(f"API keys are required; {usable:,} {'is' if usable == 1 else 'are'} usable now")
         authorized = ' -H "Authorization: Bearer $TOOLYARD_KEY"'
     else:

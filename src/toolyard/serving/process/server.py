@@ -27,7 +27,7 @@ from toolyard.serving.process.listening import BACKLOG, Address, address_of, lis
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 from toolyard.serving.process.workers import notify_systemd
 from toolyard.serving.request_log import capture_logs
-from toolyard.serving.service import Service, build_service, reload_sources, settle_memory
+from toolyard.serving.service import Service, build_service, freeze_memory, reload_sources
 
 _RECORDING_SECONDS = 5.0
 """Seconds for cancelled calls to be recorded and answered."""
@@ -92,7 +92,7 @@ def _collect_hangups() -> Iterator[list[int]]:
 
 def check_exposure(service: Service, address: Address) -> None:
     """Raise `ConfigError` if other machines can connect and there is no usable API key."""
-    if address.is_private or service.keys.usable():
+    if address.is_private or service.keys.count_usable():
         return
     where = "a sqlite or postgres `sessions` block in the config, and then " if not service.records.shared else ""
     raise ConfigError(
@@ -143,7 +143,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start accepting connections, then call `ready`."""
         await super().startup(sockets)
-        settle_memory()
+        freeze_memory()
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._read_lifeline)
         self._ready()

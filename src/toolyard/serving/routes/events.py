@@ -57,13 +57,13 @@ class EventRoutes:
                 await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
                 last = caller.headers.get(b"last-event-id")
                 place = feed.find_place(query_str(request, "after") if last is None else last.decode("latin-1"))
-                await self._tell(request, send, place, over)
+                await self._send_events(request, send, place, over)
                 await send({"type": "http.response.body", "body": b""})
         finally:
             feed.leave()
             self._subscribers.leave(subscriber)
 
-    async def _tell(self, request: Request, send: Send, place: int | None, over: list[bool]) -> None:
+    async def _send_events(self, request: Request, send: Send, place: int | None, over: list[bool]) -> None:
         feed, principal = self._feed, caller_of(request).principal
         body = write_event(retry=RETRY_MS)
         while not over[0]:
@@ -71,13 +71,13 @@ class EventRoutes:
                 # Continue with the newest: sending the rest would hide the gap.
                 place = feed.newest
                 body += write_event(_MISSED, kind="events.missed", id=feed.write_id(place))
-            chunk, reached = feed.take(principal, place)
+            chunk, reached = feed.read_chunk(principal, place)
             # Send the id without an event, so that a client that reconnects does not get `events.missed` because of
             # events it may not see.
             body += chunk or (write_event(id=feed.write_id(reached)) if body else b"")
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-            waits, place, body = reached == place, reached, b""
-            if waits:
+            is_current, place, body = reached == place, reached, b""
+            if is_current:
                 await feed.wait(HEARTBEAT_SECONDS)
                 body = b"" if over[0] or feed.newest > place else write_event(id=feed.write_id(place))

@@ -34,7 +34,7 @@ _WITH_KEY = {
     429: "Too many requests (`Retry-After` says when to try again), or more sessions than a key may have.",
 }
 _WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The body is not JSON."}
-_SAID = {
+_DESCRIPTIONS = {
     200: "Success.",
     201: "Created.",
     202: "Held: the call needs approval first; nothing has run.",
@@ -77,12 +77,12 @@ class OpenApiRoute:
 def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]:
     """The OpenAPI document; `keys` says whether requests need a key."""
     shown = [route for route in routes if route.shown and not route.is_page]
-    types = sorted({kind for route in shown for kind in _types(route)}, key=repr)
+    types = sorted({kind for route in shown for kind in _list_types(route)}, key=repr)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
-    of = dict(zip(types, schemas, strict=True))
+    schema_of = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in shown:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of, keys)
+        paths.setdefault(route.path, {})[route.method.lower()] = _write_operation(route, schema_of, keys)
     made: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -91,50 +91,50 @@ def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]
             "description": "Tools for agents: the catalog, calls, and sessions. `/arp` speaks ARP v1.",
         },
         "paths": paths,
-        "components": {"schemas": _completed(components)},
+        "components": {"schemas": _add_checks(components)},
     }
     if keys:
         made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     return made
 
 
-def _types(route: Operation) -> list[Any]:
+def _list_types(route: Operation) -> list[Any]:
     kinds = [ErrorEnvelope, ArpErrorEnvelope, route.body]
     for answer in route.answers.values():
-        kinds += _several(answer)
+        kinds += _as_list(answer)
     return [kind for kind in kinds if kind is not None and not isinstance(kind, str)]
 
 
-def _several(answer: Any) -> list[Any]:
+def _as_list(answer: Any) -> list[Any]:
     return list(answer) if isinstance(answer, tuple) else [answer]
 
 
-def _operation(route: Operation, of: Mapping[Any, Any], keys: bool) -> dict[str, Any]:
+def _write_operation(route: Operation, schema_of: Mapping[Any, Any], keys: bool) -> dict[str, Any]:
     made: dict[str, Any] = {
         "summary": route.summary,
         "description": inspect.getdoc(route.handler) or "",
         "operationId": f"{route.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', route.path).rstrip('_')}",
-        "parameters": [*_path_parameters(route), *_query_parameters(route), *_header_parameters(route)],
-        "responses": {str(status): answer for status, answer in sorted(_responses(route, of).items())},
+        "parameters": [*_list_path_parameters(route), *_list_query_parameters(route), *_list_header_parameters(route)],
+        "responses": {str(status): answer for status, answer in sorted(_list_responses(route, schema_of).items())},
     }
     if route.body is not None:
         made["requestBody"] = {
             "required": route.body_needed,
-            "content": {"application/json": {"schema": of[route.body]}},
+            "content": {"application/json": {"schema": schema_of[route.body]}},
         }
     if keys and route.access == "key":
         made["security"] = [{"key": []}]
     return made
 
 
-def _path_parameters(route: Operation) -> list[dict[str, Any]]:
+def _list_path_parameters(route: Operation) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _BRACES.findall(route.path)
     ]
 
 
-def _query_parameters(route: Operation) -> list[dict[str, Any]]:
+def _list_query_parameters(route: Operation) -> list[dict[str, Any]]:
     made = []
     for parameter in route.query:
         schema = {"type": "array", "items": parameter.schema} if parameter.repeatable else parameter.schema
@@ -142,7 +142,7 @@ def _query_parameters(route: Operation) -> list[dict[str, Any]]:
     return made
 
 
-def _header_parameters(route: Operation) -> list[dict[str, Any]]:
+def _list_header_parameters(route: Operation) -> list[dict[str, Any]]:
     found = [_PREFER] if route.runs else []
     if not route.idempotent:
         return found
@@ -161,7 +161,7 @@ _EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in 
 """Schema of one event of a stream: OpenAPI tools apply the schema to each event."""
 
 
-def _responses(route: Operation, of: Mapping[Any, Any]) -> dict[int, dict[str, Any]]:
+def _list_responses(route: Operation, schema_of: Mapping[Any, Any]) -> dict[int, dict[str, Any]]:
     envelope = ArpErrorEnvelope if route.path.startswith("/arp") else ErrorEnvelope
     refusals = dict(_ALWAYS)
     if route.access == "key":
@@ -174,18 +174,18 @@ def _responses(route: Operation, of: Mapping[Any, Any]) -> dict[int, dict[str, A
     for status in sorted({*refusals, *route.answers}):
         kinds: list[Any] = [envelope] if status in refusals else []
         if status in route.answers:
-            kinds = [*(kind for kind in _several(route.answers[status]) if kind not in kinds), *kinds]
-        made[status] = _response(refusals.get(status) or _SAID[status], kinds, of)
+            kinds = [*(kind for kind in _as_list(route.answers[status]) if kind not in kinds), *kinds]
+        made[status] = _write_response(refusals.get(status) or _DESCRIPTIONS[status], kinds, schema_of)
     return made
 
 
-def _response(said: str, kinds: list[Any], of: Mapping[Any, Any]) -> dict[str, Any]:
+def _write_response(description: str, kinds: list[Any], schema_of: Mapping[Any, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "description": said,
+        "description": description,
         "headers": {"X-Request-Id": {"schema": {"type": "string"}, "required": True}},
     }
     texts = [kind for kind in kinds if isinstance(kind, str)]
-    schemas = [of[kind] for kind in kinds if kind is not None and not isinstance(kind, str)]
+    schemas = [schema_of[kind] for kind in kinds if kind is not None and not isinstance(kind, str)]
     if texts:
         kind = texts[0].partition(";")[0]
         made["content"] = {kind: {"schema": _EVENT if kind == "text/event-stream" else {"type": "string"}}}
@@ -195,7 +195,7 @@ def _response(said: str, kinds: list[Any], of: Mapping[Any, Any]) -> dict[str, A
     return made
 
 
-def _completed(components: dict[str, Any]) -> dict[str, Any]:
+def _add_checks(components: dict[str, Any]) -> dict[str, Any]:
     """Add constraints that types check in code, which their generated schemas lack."""
     invocation = components["ArpInvocation"]
     return {

@@ -23,7 +23,7 @@ from toolyard.serving.wire_types import ErrorEnvelope, Health, Probe, ReportView
 from toolyard.sessions.records import Records
 
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
-_PATIENCE = 1.0
+_STORE_SECONDS = 1.0
 _STATES = {"ok": "ok", "stale": "degraded", "failed": "down"}
 
 
@@ -48,7 +48,7 @@ class OperationsRoutes:
         self._strict = strict
 
     @operation("GET /livez", "Whether the process answers", answers={200: Probe}, access="open")
-    async def show_life(self, request: Request) -> Response:
+    async def show_liveness(self, request: Request) -> Response:
         """Checks only that the event loop runs."""
         return JsonResponse({"status": "ok"})
 
@@ -58,8 +58,8 @@ class OperationsRoutes:
     async def show_readiness(self, request: Request) -> Response:
         """Checks that the store responds and, on a `strict` server, that every source is available. Gives no reason."""
         sources = self._loaded.registry.report.sources if self._strict else ()
-        away = any(source.state != "ok" for source in sources)
-        if away or any(check["status"] != "ok" for check in await self._check_store()):
+        is_unavailable = any(source.state != "ok" for source in sources)
+        if is_unavailable or any(check["status"] != "ok" for check in await self._check_store()):
             raise HttpFault(503, "server.not_ready", "not now; GET /v1/health says how the server is", retryable=True)
         return JsonResponse({"status": "ok"})
 
@@ -68,16 +68,15 @@ class OperationsRoutes:
     async def show_health(self, request: Request) -> Response:
         """State of the store and of every source. Failures degrade the server; they do not stop it."""
         # This needs no key, so source names, which may be paths or URLs, are hidden on servers with keys.
-        told = not self._keys.required
-        checks = [
-            _check_source(source, place, told) for place, source in enumerate(self._loaded.registry.report.sources)
-        ]
+        shows_details = not self._keys.required
+        sources = self._loaded.registry.report.sources
+        checks = [_check_source(source, number, shows_details) for number, source in enumerate(sources)]
         checks += await self._check_store()
         # A copy, since other threads write to it.
         failing = dict(self._failing)
         checks += [{"name": name, "status": "degraded", "message": kind} for name, kind in failing.items()]
         extensions: dict[str, Any] = {"toolyard.sandbox": self._loaded.sandbox}
-        if told:
+        if shows_details:
             registry = self._loaded.registry
             extensions |= {"toolyard.tools": len(registry), "toolyard.generation": registry.generation}
         return JsonResponse(
@@ -93,7 +92,7 @@ class OperationsRoutes:
         if not self._records.shared:
             return []
         try:
-            await asyncio.wait_for(self._records.aversion("key"), _PATIENCE)
+            await asyncio.wait_for(self._records.aversion("key"), _STORE_SECONDS)
         except (SessionError, TimeoutError):
             return [{"name": "store", "status": "down", "message": "the store does not answer"}]
         return [{"name": "store", "status": "ok"}]
@@ -128,13 +127,14 @@ class OperationsRoutes:
         return Response(await asyncio.to_thread(self._metrics.text), media_type=_METRICS)
 
 
-def _check_source(source: SourceReport, place: int, told: bool) -> dict[str, Any]:
-    check: dict[str, Any] = {"name": source.source if told else f"source-{place}", "status": _STATES[source.state]}
+def _check_source(source: SourceReport, number: int, shows_details: bool) -> dict[str, Any]:
+    name = source.source if shows_details else f"source-{number}"
+    check: dict[str, Any] = {"name": name, "status": _STATES[source.state]}
     if source.state != "ok":
         check["message"] = f"the source is {source.state}; GET /v1/report says why"
     elif source.rejected and not source.loaded:
         check |= {"status": "degraded", "message": "nothing of the source could be loaded; GET /v1/report says why"}
-    if told:
+    if shows_details:
         check["details"] = {"loaded": source.loaded, "rejected": len(source.rejected)}
     return check
 

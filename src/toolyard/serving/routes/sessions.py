@@ -199,7 +199,7 @@ class SessionRoutes:
         owner = caller_of(request).principal.owner
 
         async def make() -> Response:
-            async with self._quota.place(owner):
+            async with self._quota.reserve(owner):
                 await self._engine.asetup(session_id, owner=owner, **options)
             return JsonResponse(await describe_session(self._engine.sessions, owner, session_id), 201)
 
