@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -155,13 +156,12 @@ class Files:
 
     def __init__(self, document: Any, path: Path | None, root: Path | None, max_bytes: int, notes: Notes) -> None:
         self.roots: dict[str, Any] = {MAIN: document}
-        self.problems: dict[tuple[str, str], str] = {}
-        """Why references could not be followed, by file and reference."""
         self._path = path.resolve() if path is not None else None
         self._root = root.resolve() if root is not None else None
         self._left = max_bytes
         self._notes = notes
-        self._known: dict[tuple[str, str], ResolvedRef | None] = {}
+        self._known: dict[tuple[str, str], ResolvedRef | str] = {}
+        """Targets of references by file and reference, or why there is none."""
         self._anchors: dict[str, dict[str, Any]] = {}
         self._hops = 0
 
@@ -197,23 +197,19 @@ class Files:
             for key, value in here.node.items():
                 if key != "$ref" and key not in beside:
                     beside[key], files[key] = value, here.file
-            found = self.follow(ref, here.file)
-            if found is None:
-                raise LookupError(self.problems[here.file, ref])
-            here = found
+            here = self.follow(ref, here.file)
         if type(here.node) is dict and "$ref" in here.node:
             raise LookupError("it is not text")
         if beside and type(here.node) is dict:
             return ResolvedRef({**here.node, **beside}, here.file, files)
         return here
 
-    def follow(self, ref: str, file: str = MAIN) -> ResolvedRef | None:
-        """The target of `ref`; None, with an entry in `problems`, if there is none."""
+    def follow(self, ref: str, file: str = MAIN) -> ResolvedRef:
+        """The target of `ref`; `LookupError` says why it cannot be found."""
         key = (file, ref)
         if key not in self._known:
             # Until it is resolved, another visit means a cycle.
-            self._known[key] = None
-            self.problems[key] = CIRCULAR
+            self._known[key] = CIRCULAR
             address, _, fragment = ref.partition("#")
             self._hops += 1
             try:
@@ -221,12 +217,14 @@ class Files:
                     raise LookupError(f"it leads through more than {_MAX_HOPS} others")
                 name = self._open_file(address, file) if address else file
                 self._known[key] = self._walk_pointer(name, fragment)
-                del self.problems[key]
             except LookupError as error:
-                self.problems[key] = str(error.args[0])
+                self._known[key] = str(error.args[0])
             finally:
                 self._hops -= 1
-        return self._known[key]
+        found = self._known[key]
+        if isinstance(found, str):
+            raise LookupError(found)
+        return found
 
     def _walk_pointer(self, name: str, fragment: str) -> ResolvedRef:
         here = ResolvedRef(self.roots[name], name)
@@ -288,8 +286,10 @@ class Files:
 def list_parameters(listed: ResolvedRef, files: Files) -> Iterator[ResolvedRef]:
     """The parameters in a list; a reference to another list is expanded."""
     for item in listed.node if type(listed.node) is list else ():
-        ref = item.get("$ref") if type(item) is dict else None
-        shared = files.follow(ref, listed.file) if type(ref) is str else None
+        shared: ResolvedRef | None = None
+        if type(item) is dict and type(item.get("$ref")) is str:
+            with suppress(LookupError):  # noted when the parameter is read
+                shared = files.follow(item["$ref"], listed.file)
         if shared is not None and type(shared.node) is list:
             yield from [ResolvedRef(entry, shared.file) for entry in shared.node]
         else:

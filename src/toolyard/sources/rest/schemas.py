@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.sources.rest.document import MAIN, UNEXPECTED_FORM, Files, Notes, ResolvedRef
+from toolyard.sources.rest.document import CIRCULAR, MAIN, UNEXPECTED_FORM, Files, Notes, ResolvedRef
 from toolyard.sources.rest.keywords import COMBINED, KEYWORDS, allow_null, read_combined, read_type_of
 
 Node = dict[str, Any]
@@ -335,22 +335,22 @@ class Schemas:
 
     def _read_reference(self, raw: Node, ref: str, depth: int) -> Any:
         part = self._part
-        target = self._links.get(ref) or self._find_component(ref, part.file)
         out: Node = {}
-        if target is not None:
+        try:
+            target = self._links.get(ref) or self._find_component(ref, part.file)
+        except LookupError as error:
+            self.notes.at(raw, f"reference {ref[:200]!r} cannot be followed, anything is allowed: {error.args[0]}")
+        else:
             self._links[ref] = target
             part.refs[target.name] = target
             out["$ref"] = "#/$defs/" + target.name
             if depth == 0 or len(raw) > 1:
                 part.inline = [*part.inline, target]
-        else:
-            why = self._files.problems.get((part.file, ref), "it leads to no schema")
-            self.notes.at(raw, f"reference {ref[:200]!r} cannot be followed, anything is allowed: {why}")
         if len(raw) > 1:
             self._read_siblings(raw, out, depth)
             if raw.get("nullable") is True or raw.get("x-nullable") is True:
                 part.count += 2
-                return {"anyOf": [out, {"type": "null"}]} if target is not None else out
+                return {"anyOf": [out, {"type": "null"}]} if "$ref" in out else out
         return out
 
     def _read_siblings(self, raw: Node, out: Node, depth: int) -> None:
@@ -368,33 +368,26 @@ class Schemas:
                 self._part.directed = True
                 out[key] = True
 
-    def _find_component(self, ref: str, file: str) -> SchemaPart | None:
+    def _find_component(self, ref: str, file: str) -> SchemaPart:
+        """The component that a reference leads to; `LookupError` says why there is none."""
         found = self._compositions.opened_target(ref, file) or self._files.follow(ref, file)
-        if found is not None and type(found.node) is dict and len(found.node) == 1 and "$ref" in found.node:
-            found, ref = self._follow_aliases(found, ref, file)
-        if found is None or not isinstance(found.node, (dict, bool)):
-            return None
+        passed: set[int] = set()
+        while type(found.node) is dict and len(found.node) == 1 and "$ref" in found.node:
+            # A component that is only a reference to the actual one.
+            ref = found.node["$ref"]
+            if id(found.node) in passed or type(ref) is not str:
+                raise LookupError(CIRCULAR)
+            passed.add(id(found.node))
+            found = self._files.follow(ref, found.file)
         node = found.node
+        if not isinstance(node, (dict, bool)):
+            raise LookupError("it leads to no schema")
         known = self._by_node.get(id(node)) if type(node) is dict else None
         if known is None:
             known = SchemaPart(self._name_component(ref), node, found.file)
             self._by_node[id(node)] = known
             self._pending.append(known)
         return known
-
-    def _follow_aliases(self, found: ResolvedRef, ref: str, file: str) -> tuple[ResolvedRef | None, str]:
-        """Follow a component that is only a reference to the actual one; None in a cycle."""
-        seen: set[int] = set()
-        here: ResolvedRef | None = found
-        onward = ref
-        while here is not None and type(here.node) is dict and len(here.node) == 1 and "$ref" in here.node:
-            if id(here.node) in seen or type(here.node["$ref"]) is not str:
-                self._files.problems[file, ref] = "it leads back to itself"
-                return None, ref
-            seen.add(id(here.node))
-            onward = here.node["$ref"]
-            here = self._files.follow(onward, here.file)
-        return here, onward
 
     def _name_component(self, ref: str) -> str:
         tail = ref.rpartition("/")[2]
