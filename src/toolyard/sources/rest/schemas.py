@@ -157,8 +157,6 @@ class Schemas:
         self._by_node: dict[int, SchemaPart] = {}
         self._names: set[str] = set()
         self._pending: list[SchemaPart] = []
-        self._by_reference: dict[tuple[str, str], SchemaPart] = {}
-        """Schemas of operations that consist of nothing but a reference."""
         self._part = SchemaPart("", None, MAIN)
         self._total = 0
         """The number of subschemas converted so far."""
@@ -168,12 +166,7 @@ class Schemas:
 
     def convert(self, raw: Any, file: str = MAIN) -> SchemaPart:
         """Convert a schema of an operation, with all components it refers to."""
-        ref = raw.get("$ref") if type(raw) is dict and len(raw) == 1 else None
-        if type(ref) is str and (file, ref) in self._by_reference:
-            return self._by_reference[file, ref]
         part = SchemaPart("", raw, file)
-        if type(ref) is str:
-            self._by_reference[file, ref] = part
         self._convert_part(part)
         while self._pending:
             self._convert_part(self._pending.pop())
