@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from warm_python import warm_toolyard
 
 from toolyard import ConfigError, MalformedSource, SourceUnavailable
-from toolyard.engines.replay.cassette import Cassette, Recording, call_key, nearest
+from toolyard.engines.replay.cassette import Cassette, Recording, call_key, find_nearest
 from toolyard.model.errors import CallError, ErrorInfo
 
 TEXT = st.one_of(
@@ -63,7 +63,7 @@ def test_whatever_is_added_is_read_again(tmp_path_factory, suffix, recordings):
     assert len(again) == len(recordings)
     assert all(same(one, other) for one, other in zip(again.recordings, recordings, strict=True))
     for number, recording in enumerate(recordings):
-        assert number in again.of_call(recording.key) and number in again.of_name(recording.name)
+        assert number in again.find(recording.key) and number in again.find(recording.name)
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=4))
@@ -105,7 +105,7 @@ def test_processes_write_to_one_cassette_without_tearing_it(tmp_path, suffix):
     cassette = Cassette.load(path)
     assert len(cassette) == 400
     for number in range(4):
-        results = [cassette.recordings[place].result for place in cassette.of_name(f"p{number}::t")]
+        results = [cassette.recordings[place].result for place in cassette.find(f"p{number}::t")]
         assert results == list(range(100))
 
 
@@ -140,7 +140,7 @@ def test_a_person_may_write_a_cassette(tmp_path):
     path = tmp_path / "tape.yaml"
     path.write_text("- name: weather::now\n  arguments: {city: Oslo}\n  result: {temperature: -3}\n")
     cassette = Cassette.load(path)
-    (number,) = cassette.of_call(call_key("weather::now", {"city": "Oslo"}))
+    (number,) = cassette.find(call_key("weather::now", {"city": "Oslo"}))
     assert cassette.recordings[number].play() == {"temperature": -3}
 
 
@@ -148,8 +148,8 @@ def test_the_nearest_recording_shares_the_most(tmp_path):
     cassette = Cassette(tmp_path / "t.jsonl")
     for arguments in ({"a": 1, "b": 2}, {"a": 1, "b": 3}, {"c": 1}):
         cassette.add(Recording(name="n::t", arguments=arguments, result=1))
-    assert nearest(cassette, "n::t", {"a": 0, "b": 3}) == {"a": 1, "b": 3}
-    assert nearest(cassette, "n::other", {}) is None
+    assert find_nearest(cassette, "n::t", {"a": 0, "b": 3}) == {"a": 1, "b": 3}
+    assert find_nearest(cassette, "n::other", {}) is None
 
 
 ONE = Recording(name="n::look", arguments={"place": "oslo"}, result={"a": [1, {"b": 2}]}, when="then", duration=0.25)

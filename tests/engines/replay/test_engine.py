@@ -358,7 +358,7 @@ def test_simulate_never_reaches_further_than_the_recorded_engine_would(tape):
         assert read.result == 1 and write.error_info.code == "tool.denied"
         assert engine.execute("s", [call("write")])[0].result == 2
         assert engine.simulate("s", [call("write"), call("read")])[0].result == 2
-        assert engine.behind.count == 2
+        assert engine.recorded_engine.count == 2
     with ReplayToolEngine(registry, cassette=tape) as engine:
         assert not engine.reaches_out
         engine.setup("s")

@@ -33,9 +33,9 @@ JSONL = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
 _MAX_BYTES = 1024 * 1024 * 1024
 _MAX_DEPTH = 600
-_OWN_END = re.compile(rb"\n  duration: [0-9][-+.e0-9]*\n\Z")
+_OWN_LAST = re.compile(rb"\n  duration: [0-9][-+.e0-9]*\n\Z")
 _OWN_FIRST, _OWN_SECOND = b"- name: ", b"  when: "
-_LONGEST_END = 64
+_LAST_BYTES = 64
 _LARGE = 20_000
 _WIDEST = 2**31 - 1
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:::?[A-Za-z_][A-Za-z0-9_]*)*")
@@ -46,7 +46,7 @@ def read_items(path: Path) -> Iterator[tuple[str, Any]]:
     """Each recording as plain data, with its location for messages."""
     data = read_bytes(path, max_bytes=_MAX_BYTES)
     # Leave out an incomplete recording whose writer was interrupted.
-    data = data[: _find_joint(lambda start, end: data[start:end], len(data), path)[0]]
+    data = data[: _find_append_position(lambda start, end: data[start:end], len(data), path)[0]]
     if path.suffix.lower() in YAML:
         items = parse_yaml(data, what=str(path), max_depth=_MAX_DEPTH)
         if items is not None and not isinstance(items, list):
@@ -68,7 +68,7 @@ def append_item(path: Path, item: dict[str, Any]) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed
         size = os.fstat(descriptor).st_size
-        whole, between = _find_joint(lambda start, end: os.pread(descriptor, end - start, start), size, path)
+        whole, between = _find_append_position(lambda start, end: os.pread(descriptor, end - start, start), size, path)
         if between is None:
             raise OSError("it is not a list with each recording behind a '-' at the start of a line")
         if whole < size:
@@ -85,14 +85,14 @@ def append_item(path: Path, item: dict[str, Any]) -> None:
 _Read = Callable[[int, int], bytes]
 
 
-def _find_joint(read: _Read, size: int, path: Path) -> tuple[int, bytes | None]:
+def _find_append_position(read: _Read, size: int, path: Path) -> tuple[int, bytes | None]:
     """The length without an incomplete last item, and the separator before the next one; None if none may be added.
 
     A last line without a line feed may have been edited by hand, so that alone does not make it incomplete.
     """
     if path.suffix.lower() in YAML:
-        return _yaml_joint(read, size, path)
-    start = _behind_last(b"\n", read, size)
+        return _yaml_append_position(read, size, path)
+    start = _find_behind_last(b"\n", read, size)
     rest = read(start, size)
     if not rest.strip():
         return size, b""
@@ -104,16 +104,18 @@ def _find_joint(read: _Read, size: int, path: Path) -> tuple[int, bytes | None]:
         return start, b""
 
 
-def _yaml_joint(read: _Read, size: int, path: Path) -> tuple[int, bytes | None]:
-    end = read(max(size - _LONGEST_END, 0), size)
-    if not size or _OWN_END.search(end):
+def _yaml_append_position(read: _Read, size: int, path: Path) -> tuple[int, bytes | None]:
+    end = read(max(size - _LAST_BYTES, 0), size)
+    if not size or _OWN_LAST.search(end):
         return size, b""
-    start = _behind_last(b"\n-", read, size)
+    start = _find_behind_last(b"\n-", read, size)
     start -= 1 if start else 0
     rest = read(start, size)
     feed = b"" if rest.endswith(b"\n") else b"\n"
     before = _parse_items(rest, path)
-    if _is_own(rest) and not (before and isinstance(before[-1], dict) and before[-1].get("duration") is not None):
+    if _begins_own_item(rest) and not (
+        before and isinstance(before[-1], dict) and before[-1].get("duration") is not None
+    ):
         return start, b""
     after = _parse_items(rest + feed + b"- 0\n", path)
     return size, feed if before is not None and after == [*before, 0] else None
@@ -127,14 +129,14 @@ def _parse_items(text: bytes, path: Path) -> list[Any] | None:
     return items if isinstance(items, list) else [] if items is None else None
 
 
-def _is_own(text: bytes) -> bool:
+def _begins_own_item(text: bytes) -> bool:
     """True if the text begins, as far as it goes, like an item that `_dump_yaml` wrote: with `name` and `when`."""
     first, _, rest = text.partition(b"\n")
     begun = len(rest) < len(_OWN_SECOND) and _OWN_SECOND.startswith(rest)
     return first[: len(_OWN_FIRST)] == _OWN_FIRST[: len(first)] and (begun or rest.startswith(_OWN_SECOND))
 
 
-def _behind_last(mark: bytes, read: _Read, size: int) -> int:
+def _find_behind_last(mark: bytes, read: _Read, size: int) -> int:
     """The position after the last mark; 0 if there is none."""
     end = size
     while end > 0:
@@ -218,6 +220,10 @@ def call_key(name: str, arguments: dict[str, Any]) -> str:
     return digest(name, arguments)
 
 
+ALL = ""
+"""The key of all recordings of a cassette."""
+
+
 class Cassette:
     """The recordings of one file, in order. Added recordings are written immediately."""
 
@@ -227,12 +233,9 @@ class Cassette:
             raise ConfigError(f"cassette {path}: its name must end in .jsonl or .yaml, which say how it is written")
         self.recordings: list[Recording] = []
         self._lock = threading.Lock()
-        self.order: list[int] = []
-        """Numbers of the recordings that were executed, not simulated."""
-        self._calls: dict[str, list[int]] = {}
-        self._names: dict[str, list[int]] = {}
-        self._rehearsed: dict[str, list[int]] = {}
-        self._rehearsed_names: dict[str, list[int]] = {}
+        self._executed: dict[str, list[int]] = {}
+        """Numbers of the recordings of a tool, of a call (by `call_key`), and of all; without simulated calls."""
+        self._simulated: dict[str, list[int]] = {}
 
     @classmethod
     def load(cls, path: str | Path) -> Cassette:
@@ -254,32 +257,28 @@ class Cassette:
             append_item(self.path, recording.to_dict())
             return self._index_recording(recording)
 
-    def of_call(self, key: str) -> list[int]:
-        """Numbers of the recordings of that call, in order; those of simulations if it was never executed."""
-        return self._calls.get(key) or self.rehearsed(key)
+    def find(self, key: str) -> list[int]:
+        """Numbers of the recordings of a tool or of a call, in order; of simulations if it was never executed."""
+        return self.find_executed(key) or self.find_simulated(key)
 
-    def rehearsed(self, key: str) -> list[int]:
-        """Numbers of the simulations of that call."""
-        return self._rehearsed.get(key, [])
+    def find_executed(self, key: str) -> list[int]:
+        """Numbers of the executed calls of a tool, of those with that `call_key`, or of `ALL`."""
+        return self._executed.get(key, [])
 
-    def of_name(self, name: str) -> list[int]:
-        """Numbers of the recordings of that tool, in order; those of simulations if it was never executed."""
-        return self._names.get(name) or self._rehearsed_names.get(name, [])
+    def find_simulated(self, key: str) -> list[int]:
+        """Numbers of the simulated calls of a tool, of those with that `call_key`, or of `ALL`."""
+        return self._simulated.get(key, [])
 
     def names(self) -> list[str]:
         """All tools in the cassette, sorted."""
-        return sorted(self._names.keys() | self._rehearsed_names.keys())
+        return sorted({recording.name for recording in self.recordings})
 
     def _index_recording(self, recording: Recording) -> int:
         number = len(self.recordings)
         self.recordings.append(recording)
-        calls, names = self._calls, self._names
-        if recording.simulated is True:
-            calls, names = self._rehearsed, self._rehearsed_names
-        else:
-            self.order.append(number)
-        calls.setdefault(recording.key, []).append(number)
-        names.setdefault(recording.name, []).append(number)
+        index = self._simulated if recording.simulated is True else self._executed
+        for key in (recording.key, recording.name, ALL):
+            index.setdefault(key, []).append(number)
         return number
 
 
@@ -293,7 +292,7 @@ def _read_recording(item: Any, where: str) -> Recording:
     return recording
 
 
-class Moved(msgspec.Struct, frozen=True, omit_defaults=True):
+class MovedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A call that is not in the cassette, or a recorded call that its tool no longer accepts."""
 
     name: str
@@ -303,7 +302,7 @@ class Moved(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangedTool(msgspec.Struct, frozen=True):
     """A tool whose definition differs from the recorded one."""
 
     name: str
@@ -318,8 +317,8 @@ class Drift(msgspec.Struct, frozen=True):
     cassette: str
     recordings: int
     never_played: list[Recording] = []
-    arguments_changed: list[Moved] = []
-    definitions_changed: list[Changed] = []
+    arguments_changed: list[MovedCall] = []
+    definitions_changed: list[ChangedTool] = []
 
     @property
     def ok(self) -> bool:
@@ -344,9 +343,9 @@ class Drift(msgspec.Struct, frozen=True):
         return said
 
 
-def nearest(cassette: Cassette, name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
+def find_nearest(cassette: Cassette, name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     """The recorded arguments of that tool that are most similar to these; None if there are none."""
-    found = [cassette.recordings[number].arguments for number in cassette.of_name(name)[:1000]]
+    found = [cassette.recordings[number].arguments for number in cassette.find(name)[:1000]]
 
     def count_shared(other: dict[str, Any]) -> int:
         return sum(2 if other[key] == arguments[key] else 1 for key in other.keys() & arguments.keys())
@@ -356,27 +355,27 @@ def nearest(cassette: Cassette, name: str, arguments: dict[str, Any]) -> dict[st
 
 def drift_of(cassette: Cassette, registry: ToolRegistry) -> Drift:
     """Drift that can be found without calls: tools that changed or are gone, and arguments no longer accepted."""
-    changed: dict[tuple[str, str], Changed] = {}
-    moved: list[Moved] = []
+    changed: dict[tuple[str, str], ChangedTool] = {}
+    moved: list[MovedCall] = []
     snapshot = registry.snapshot
     for recording in cassette.recordings:
         name, known = recording.name, recording.definition_hash
         try:
             hashes = [candidate.tool.definition_hash for candidate in find_overloads(snapshot, name)]
         except UnknownToolError:
-            changed[name, known] = Changed(name, known, None)
+            changed[name, known] = ChangedTool(name, known, None)
             continue
         if known and known not in hashes:
-            changed[name, known] = Changed(name, known, hashes[0])
+            changed[name, known] = ChangedTool(name, known, hashes[0])
         try:
             bind(snapshot, ToolCall(name, recording.arguments))
         except InvalidArguments as error:
-            if not _only_hidden(recording.arguments, error):
-                moved.append(Moved(name, recording.arguments, reason=str(error)))
+            if not _is_only_redacted(recording.arguments, error):
+                moved.append(MovedCall(name, recording.arguments, reason=str(error)))
     return Drift(str(cassette.path), len(cassette), [], moved, list(changed.values()))
 
 
-def _only_hidden(arguments: dict[str, Any], error: InvalidArguments) -> bool:
+def _is_only_redacted(arguments: dict[str, Any], error: InvalidArguments) -> bool:
     """True if all violations, for any one overload, are at redacted values."""
     details = error.info.details
     return any(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
@@ -22,7 +21,16 @@ from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import plain_answer
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.replay.cassette import Cassette, Changed, Drift, Moved, Recording, call_key, nearest
+from toolyard.engines.replay.cassette import (
+    ALL,
+    Cassette,
+    ChangedTool,
+    Drift,
+    MovedCall,
+    Recording,
+    call_key,
+    find_nearest,
+)
 from toolyard.loop.threads import loop_runs_here
 from toolyard.model.call import Content, ToolCall
 from toolyard.model.errors import (
@@ -52,9 +60,8 @@ if TYPE_CHECKING:
 ReplayMode = Literal["replay", "record", "auto", "passthrough"]
 ReplayMatch = Literal["arguments", "strict", "fifo"]
 
-_EVERYTHING = ""
-_MOST_MISSES = 1000
-_NEVER_PLAYED = frozenset(kind.code for kind in (Denied, Interrupted, InvalidArguments, NoEngine, UnknownToolError))
+_MAX_MISSES = 1000
+_UNPLAYED_CODES = frozenset(kind.code for kind in (Denied, Interrupted, InvalidArguments, NoEngine, UnknownToolError))
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,24 +130,24 @@ class ReplayToolEngine(ToolEngine):
         self.mode: ReplayMode = mode
         self.match: ReplayMatch = match
         self.repeat = repeat
-        self.behind = engine
+        self.recorded_engine = engine
         self.reaches_out = mode != "replay" and engine is not None and engine.reaches_out
         self.cassette = _open_cassette(expand_place(cassette, "cassette"), mode)
         self._alone: Counter[str] = Counter()
         """Number of calls without a session, by slot."""
         self._lock = threading.Lock()
         self._played: set[int] = set()
-        self._misses: dict[str, Moved] = {}
-        self._changed: dict[tuple[str, str], Changed] = {}
+        self._misses: dict[str, MovedCall] = {}
+        self._changed: dict[tuple[str, str], ChangedTool] = {}
         if engine is not None:
             self._live = self._keep_part(engine.as_part())
-            engine.joined(cast(ToolEngine, _Behind(self, engine)))
+            engine.joined(cast(ToolEngine, _OuterEngine(self, engine)))
             self._hide_secrets(engine.secrets)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets of the recorded engine."""
-        return () if self.behind is None else self.behind.secrets
+        return () if self.recorded_engine is None else self.recorded_engine.secrets
 
     def blocks(self, tool: Tool) -> bool:
         """False: on an event loop `answer` returns a coroutine instead of blocking."""
@@ -148,7 +155,7 @@ class ReplayToolEngine(ToolEngine):
 
     def takes(self, tool: Tool) -> bool:
         """True if the recorded engine takes the tool, or if no engine is needed."""
-        return self.behind is None or self.mode == "replay" or self.behind.takes(tool)
+        return self.recorded_engine is None or self.mode == "replay" or self.recorded_engine.takes(tool)
 
     def drift(self) -> Drift:
         """Differences between the calls so far and the cassette: not played, not found, or changed."""
@@ -157,7 +164,7 @@ class ReplayToolEngine(ToolEngine):
                 recording
                 for number, recording in enumerate(self.cassette.recordings)
                 if number not in self._played
-                and (recording.simulated is not True or number in self.cassette.of_call(recording.key))
+                and (recording.simulated is not True or number in self.cassette.find(recording.key))
             ]
             moved, changed = list(self._misses.values()), list(self._changed.values())
         return Drift(str(self.cassette.path), len(self.cassette), unplayed, moved, changed)
@@ -166,18 +173,18 @@ class ReplayToolEngine(ToolEngine):
         """The recorded result, or the engine's; on an event loop possibly a coroutine for it."""
         if self.mode == "passthrough":
             return drive_or_await(self._live_flow(invocation, None))
-        asked = Recording(name=invocation.tool.qualified_name, arguments=self._redact_value(invocation.arguments))
+        wanted = Recording(name=invocation.tool.qualified_name, arguments=self._redact_value(invocation.arguments))
         if self.mode != "record":
-            number = self._find_due(invocation, asked)
+            number = self._find_next(invocation, wanted)
             if number is not None:
                 return self._play_recording(number, invocation)
             if self.mode == "replay":
-                raise self._note_miss(asked)
-        return drive_or_await(self._live_flow(invocation, asked))
+                raise self._note_miss(wanted)
+        return drive_or_await(self._live_flow(invocation, wanted))
 
     def _redact_value(self, value: Any) -> Any:
         known = self._root._path.redactor.value(value)
-        return known if self.behind is None else self.behind._path.redactor.value(known)
+        return known if self.recorded_engine is None else self.recorded_engine._path.redactor.value(known)
 
     def _count_before(self, invocation: Invocation, slot: str) -> int:
         """How many calls of that slot were played before in the session; requires the session's turn."""
@@ -196,7 +203,7 @@ class ReplayToolEngine(ToolEngine):
         if slot is None:
             return
         # An error that is not in the recording was raised before the cassette was reached, so nothing was played.
-        if info is None or info.code not in _NEVER_PLAYED or self._is_recorded(info, slot, counts[slot]):
+        if info is None or info.code not in _UNPLAYED_CODES or self._is_recorded(info, slot, counts[slot]):
             counts[slot] += 1
 
     def _slot_of(self, entry: Entry) -> str | None:
@@ -205,8 +212,8 @@ class ReplayToolEngine(ToolEngine):
         if self.match == "fifo":
             return name
         if self.match == "strict":
-            return _EVERYTHING if self.cassette.of_name(name) else None
-        if not self.cassette.of_name(name):
+            return ALL if self.cassette.find(name) else None
+        if not self.cassette.find(name):
             return None
         try:
             bound = bind(self.tool_registry.snapshot, ToolCall(name, entry.tool_call.arguments))
@@ -216,27 +223,23 @@ class ReplayToolEngine(ToolEngine):
 
     def _is_recorded(self, info: ErrorInfo, slot: str, place: int) -> bool:
         """True if the recording at that place is this very error."""
-        numbers: Sequence[int] = self.cassette.of_name(slot) if self.match == "fifo" else self.cassette.of_call(slot)
-        if self.match == "strict":
-            numbers = self.cassette.order
+        numbers = self.cassette.find_executed(slot) if self.match == "strict" else self.cassette.find(slot)
         due = self.cassette.recordings[numbers[place]].error if place < len(numbers) else None
         return isinstance(due, ErrorInfo) and (due.code, due.message) == (info.code, info.message)
 
-    def _find_due(self, invocation: Invocation, asked: Recording) -> int | None:
+    def _find_next(self, invocation: Invocation, wanted: Recording) -> int | None:
         """The number of the recording to play next; None if there is none."""
         if self.match == "strict":
-            place = self._count_before(invocation, _EVERYTHING)
-            rehearsed = self.cassette.rehearsed(asked.key) if invocation.mode == "simulate" else []
-            due = [*self.cassette.order[place : place + 1], *rehearsed]
+            place = self._count_before(invocation, ALL)
+            due = self.cassette.find_executed(ALL)[place : place + 1]
+            if invocation.mode == "simulate":
+                due += self.cassette.find_simulated(wanted.key)
             hashes = ("", invocation.tool.definition_hash)
             recordings = self.cassette.recordings
-            fitting = [n for n in due if recordings[n].key == asked.key and recordings[n].definition_hash in hashes]
+            fitting = [n for n in due if recordings[n].key == wanted.key and recordings[n].definition_hash in hashes]
             return fitting[0] if fitting else None
-        if self.match == "fifo":
-            slot, numbers = asked.name, self.cassette.of_name(asked.name)
-        else:
-            slot = asked.key
-            numbers = self.cassette.of_call(slot)
+        slot = wanted.name if self.match == "fifo" else wanted.key
+        numbers = self.cassette.find(slot)
         if not numbers:
             return None
         if len(numbers) == 1 and self.repeat:
@@ -251,64 +254,64 @@ class ReplayToolEngine(ToolEngine):
         with self._lock:
             self._played.add(number)
             if recording.definition_hash not in ("", tool.definition_hash):
-                change = Changed(recording.name, recording.definition_hash, tool.definition_hash)
+                change = ChangedTool(recording.name, recording.definition_hash, tool.definition_hash)
                 self._changed[change.name, change.recorded] = change
         if isinstance(recording.fault, dict):
             invocation.fault = Fault(str(recording.fault.get("type")), int(recording.fault.get("rule", 0)))
         invocation.replayed = True
         return recording.play()
 
-    def _note_miss(self, asked: Recording) -> NoEngine:
-        near = nearest(self.cassette, asked.name, asked.arguments)
+    def _note_miss(self, wanted: Recording) -> NoEngine:
+        near = find_nearest(self.cassette, wanted.name, wanted.arguments)
         with self._lock:
-            if len(self._misses) < _MOST_MISSES:
-                self._misses.setdefault(asked.key, Moved(asked.name, asked.arguments, near))
+            if len(self._misses) < _MAX_MISSES:
+                self._misses.setdefault(wanted.key, MovedCall(wanted.name, wanted.arguments, near))
         what = "is not recorded" if near is None else "is not recorded with these arguments"
-        if self.cassette.of_call(asked.key):
+        if self.cassette.find(wanted.key):
             what = "is recorded, but not as the next call" if self.match == "strict" else "is not recorded that often"
         return NoEngine(
-            f"{asked.name} {what} in {self.cassette.path.name}",
+            f"{wanted.name} {what} in {self.cassette.path.name}",
             hint="record it: mode auto adds what is missing, mode record adds every call",
             details={} if near is None else {"recorded_arguments": near},
         )
 
-    def _live_flow(self, invocation: Invocation, asked: Recording | None) -> Flow:
-        """Let the engine answer, and record the outcome if `asked` is given."""
-        answerer, faults, asked = self._engine_behind(invocation, asked)
+    def _live_flow(self, invocation: Invocation, wanted: Recording | None) -> Flow:
+        """Let the engine answer, and record the outcome if `wanted` is given."""
+        answerer, faults, wanted = self._choose_engine(invocation, wanted)
         began = time.perf_counter()
         with behind_a_cassette(invocation):
             try:
                 value = yield from answer_flow(answerer, invocation, faults, on_loop=loop_runs_here())
             except CallError as error:
-                self._keep_outcome(asked, invocation, began, error=error.info, unforeseen=is_own_exception(error))
+                self._keep_outcome(wanted, invocation, began, error=error.info, unforeseen=is_own_exception(error))
                 raise
             except BaseException as error:
                 # A cancellation at the deadline may arrive here before the timeout is reported.
                 if type(error).__name__ == "CancelledError" and invocation.remaining == 0.0:
-                    self._keep_outcome(asked, invocation, began, error=deadline_error(invocation).info)
+                    self._keep_outcome(wanted, invocation, began, error=deadline_error(invocation).info)
                 raise
-            return self._keep_value(asked, invocation, began, value, answerer)
+            return self._keep_value(wanted, invocation, began, value, answerer)
 
-    def _engine_behind(
-        self, invocation: Invocation, asked: Recording | None
+    def _choose_engine(
+        self, invocation: Invocation, wanted: Recording | None
     ) -> tuple[Answerer, FaultPlan | None, Recording | None]:
         """The engine that answers, its fault plan, and the recording to add, if any."""
-        if self.behind is None:
+        if self.recorded_engine is None:
             raise NoEngine(f"nothing here answers {invocation.tool.qualified_name}")
         live = self._live.route(invocation.tool)
         if invocation.mode == "execute":
-            return live, live.settings.faults, asked
+            return live, live.settings.faults, wanted
         simulator = live.simulator(invocation.tool, current_simulation() is not False)
         if simulator is not live:
             invocation.simulated_by = simulator.name
         # Record a simulation only if nothing is recorded yet, and only if the live engine itself ran it.
-        known = asked is not None and self.cassette.of_call(asked.key)
-        return simulator, live.settings.faults, None if known or simulator is not live else asked
+        known = wanted is not None and self.cassette.find(wanted.key)
+        return simulator, live.settings.faults, None if known or simulator is not live else wanted
 
     def _keep_value(
-        self, asked: Recording | None, invocation: Invocation, began: float, value: Any, answerer: Answerer
+        self, wanted: Recording | None, invocation: Invocation, began: float, value: Any, answerer: Answerer
     ) -> Any:
-        if asked is None:
+        if wanted is None:
             return value
         content: Any = UNSET
         inner = value
@@ -316,12 +319,12 @@ class ReplayToolEngine(ToolEngine):
             inner, blocks = value.result, value.kept
             content = UNSET if blocks is None else blocks
         plain = plain_answer(inner, invocation, answerer.settings.max_result_bytes)[0]
-        self._keep_outcome(asked, invocation, began, result=plain, content=content)
+        self._keep_outcome(wanted, invocation, began, result=plain, content=content)
         # Values such as generators can be consumed only once, so return the copy.
         return value if type(value) is Content else plain
 
-    def _keep_outcome(self, asked: Recording | None, invocation: Invocation, began: float, **outcome: Any) -> None:
-        if asked is None:
+    def _keep_outcome(self, wanted: Recording | None, invocation: Invocation, began: float, **outcome: Any) -> None:
+        if wanted is None:
             return
         if isinstance(info := outcome.get("error"), ErrorInfo):
             if self.mode == "auto" and invocation.fault is None and (info.retryable or info.code == Denied.code):
@@ -333,7 +336,7 @@ class ReplayToolEngine(ToolEngine):
             if isinstance(outcome["content"], list):
                 outcome["content"] = self._redact_value(outcome["content"])
         made = structs.replace(
-            asked,
+            wanted,
             simulated=UNSET if invocation.mode == "execute" else True,
             fault=UNSET if invocation.fault is None else invocation.fault.told,
             definition_hash=invocation.tool.definition_hash,
@@ -353,7 +356,7 @@ class ReplayToolEngine(ToolEngine):
             self._played.add(number)
 
 
-class _Behind:
+class _OuterEngine:
     """The outer engine as seen by the recorded engine: it owns the tools that are routed to the cassette."""
 
     def __init__(self, front: ReplayToolEngine, engine: ToolEngine) -> None:
