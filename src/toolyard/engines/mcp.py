@@ -206,8 +206,7 @@ class MCPToolEngine(OutwardEngine):
                 hint="name it by its URL, by 'stdio: ' and its command, or by the namespace of its tools",
             )
         if server not in self._hidden:
-            for secret in secrets_of(server):
-                self._root._path.redactor.add(secret)
+            self._root._hide_secrets(secrets_of(server))
             self._hidden.add(server)
         return binding, server
 

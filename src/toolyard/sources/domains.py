@@ -11,7 +11,6 @@ import importlib
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -23,6 +22,7 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import entry_points_of
 from toolyard.schema.normalise import Change
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.sources.python import import_existing
 
 DEFAULT_DOMAINS = ("core",)
 DOMAINS_VARIABLE = "TOOL_REGISTRY_DOMAINS"
@@ -147,7 +147,7 @@ def _load_domain(domain: str) -> tuple[str, Sequence[Any]]:
 def _find_domain(domain: str) -> tuple[str, Any]:
     """The namespace of a domain, and the module or other object that provides its tools."""
     if domain.isidentifier():
-        shipped = _import_module(f"{_SHIPPED}.{domain}")
+        shipped = import_existing(f"{_SHIPPED}.{domain}")
         if shipped is not None:
             return domain, shipped
     targets = {value for name, value in entry_points_of(_GROUP) if name == domain}
@@ -162,21 +162,10 @@ def _find_domain(domain: str) -> tuple[str, Any]:
             raise MalformedSource(f"the entry point of {domain} is {show(target)}; write module or module:object")
         return domain, EntryPoint(domain, target, _GROUP).load()
     if all(part.isidentifier() for part in domain.split(".")):
-        module = _import_module(domain)
+        module = import_existing(domain)
         if module is not None:
             return domain.rpartition(".")[2], module
     raise MalformedSource(_explain_unknown(domain))
-
-
-def _import_module(path: str) -> ModuleType | None:
-    """The module at that path; None if it does not exist."""
-    try:
-        return importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        # Only if this path itself is missing; a module whose own imports fail is broken.
-        if error.name is not None and f"{path}.".startswith(f"{error.name}."):
-            return None
-        raise
 
 
 def _explain_unknown(domain: str) -> str:

@@ -187,18 +187,23 @@ def _import_longest(path: str) -> Any:
     """`pkg.mod.Class` as well as `pkg.mod`: import the longest part that is a module, then get attributes."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
-        name = ".".join(parts[:length])
-        try:
-            found: Any = importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            # Only if this path itself is missing are the remaining parts attributes.
-            if length == 1 or error.name is None or not name.startswith(error.name):
-                raise
-            continue
-        for part in parts[length:]:
-            found = getattr(found, part)
-        return found
-    raise ModuleNotFoundError(f"no module named {path!r}")
+        found: Any = import_existing(".".join(parts[:length]))
+        if found is not None:
+            for part in parts[length:]:
+                found = getattr(found, part)
+            return found
+    raise ModuleNotFoundError(f"No module named {parts[0]!r}")
+
+
+def import_existing(path: str) -> ModuleType | None:
+    """The module at that path; None if it does not exist."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        # Only if this path itself is missing; a module whose own imports fail is broken.
+        if error.name is not None and f"{path}.".startswith(f"{error.name}."):
+            return None
+        raise
 
 
 def _list_chosen(target: Any, source: str) -> list[tuple[str, Any]]:
