@@ -30,7 +30,9 @@ def reasons(loader):
 def test_a_tool_of_an_mcp_server_that_names_another_namespace_is_refused():
     loader = MCPToolLoader(command="never-started", namespace="raw", namespaces="locked")
     tools = [{"name": "own", "inputSchema": {}}, {"name": "send", "inputSchema": {}, "namespace": "bank"}]
-    assert [tool.qualified_name for tool in loader._admit_tools(Listing(tools=tools, complete=True, notes=[]))] == ["raw::own"]
+    assert [tool.qualified_name for tool in loader._admit_tools(Listing(tools=tools, complete=True, notes=[]))] == [
+        "raw::own"
+    ]
     assert "claims the namespace 'bank'" in reasons(loader)[0]
 
 
