@@ -3,7 +3,7 @@
 from toolyard.parsing.files import read_bytes
 from toolyard.parsing.gc_pause import paused_gc
 from toolyard.parsing.json_text import iter_json_lines, parse_json
-from toolyard.parsing.lines import locate
+from toolyard.parsing.locations import locate
 from toolyard.parsing.yaml_text import parse_yaml
 
 __all__ = ["iter_json_lines", "locate", "parse_json", "parse_yaml", "paused_gc", "read_bytes"]

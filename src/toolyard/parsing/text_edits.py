@@ -20,7 +20,7 @@ from yaml.tokens import FlowEntryToken
 
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.parsing.json_text import parse_json
-from toolyard.parsing.lines import JsonItem, iter_items, pass_blanks
+from toolyard.parsing.locations import JsonItem, iter_items, pass_blanks
 
 Path = Sequence[str]
 
