@@ -27,7 +27,8 @@ import msgspec
 from toolyard.model.errors import DefinitionError, MalformedSource
 from toolyard.model.names import json_type, nearest, pointer_of
 from toolyard.parsing import parse_json
-from toolyard.schema.definition import find_name, looks_like_parameters, read_input
+from toolyard.schema.definition import find_name
+from toolyard.schema.parameters import looks_like_parameters, read_input
 from toolyard.sources.base import EXPLAINED, recognise_document
 
 _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations", "api_list", "function")

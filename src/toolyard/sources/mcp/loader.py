@@ -24,9 +24,10 @@ from toolyard.parsing import paused_gc
 from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.common_options import McpServerOptions
-from toolyard.schema.definition import note_lost_parameters, read_effects, read_input, trim_name
+from toolyard.schema.definition import read_effects, trim_name
 from toolyard.schema.normalise import Change
 from toolyard.schema.options import read_arguments
+from toolyard.schema.parameters import note_lost_parameters, read_input
 from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.words.redactor import Redactor, credential_finder
 
