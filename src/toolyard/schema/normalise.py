@@ -15,6 +15,16 @@ import msgspec
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
 from toolyard.schema.compile import read_pattern
+from toolyard.schema.shapes import (
+    ANNOTATIONS,
+    COUNTS,
+    KEYWORDS,
+    NUMBERS,
+    TEXTS,
+    has_descriptions,
+    is_property_map,
+    read_parameter_item,
+)
 from toolyard.schema.subschemas import Path
 from toolyard.schema.typenames import join_fragments, read_default, read_described, read_flag, read_number, read_type
 
@@ -25,16 +35,6 @@ _MAX_NODES = 20_000
 """Likewise above the budget; it stops a schema with shared parts from expanding without limit."""
 
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
-_NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
-_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
-_ANNOTATIONS = frozenset({"default", "example", "examples", "const"})
-_TEXTS = frozenset({"title", "description", "format", "pattern", "$ref", "$id", "$comment"})
-
-_KEYWORDS = frozenset(
-    SCHEMA_MAPS | SCHEMA_LISTS | SCHEMA_SINGLES | {"default", "const", "example", "discriminator", "xml"}
-)
-"""Keywords whose value may be a mapping that contains 'type'."""
-
 _SPELLINGS: dict[str, tuple[str, type]] = {
     **dict.fromkeys(("desc", "help"), ("description", str)),
     **dict.fromkeys(("choices", "options", "allowed_values", "possible_values", "enum_values"), ("enum", list)),
@@ -44,26 +44,8 @@ _SPELLINGS: dict[str, tuple[str, type]] = {
 }
 """Other names of keywords in catalogs, with the type that the value must have."""
 
-ITEM_NAMES = ("name", "parameter", "param", "argument", "arg", "key", "field", "property")
-"""Keys that name the items of a parameter list."""
-
 _FLAGS = ("required", "optional")
 _FLAG_WORDS = {"true": True, "yes": True, "required": True, "false": False, "no": False, "optional": False}
-
-_KNOWN = (
-    _KEYWORDS
-    | _NUMBERS
-    | _COUNTS
-    | _ANNOTATIONS
-    | _TEXTS
-    | {"type", "required", "enum", "uniqueItems", "nullable", "optional", "deprecated", "readOnly", "writeOnly"}
-    | {"dependentRequired", "dependencies", "contentEncoding", "contentMediaType", "minContains", "maxContains"}
-    | {"strict", "externalDocs", "collectionFormat"}
-)
-"""Keys of a schema that are not reported as unknown."""
-
-_PLAUSIBLE_NAMES = frozenset({"items", "contains", "not", "if", "then", "else"})
-"""Keywords that catalogs also use as parameter names."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -109,7 +91,7 @@ class _Normaliser:
             self._note_change((), "bare property map wrapped as an object schema")
             schema = {"type": "object", "properties": schema}
         elif "properties" not in schema:
-            schema = self._read_texts(schema) if _is_described(schema) else self._gather_loose(schema)
+            schema = self._read_texts(schema) if has_descriptions(schema) else self._gather_loose(schema)
         result = self._normalise_node(schema, ())
         if is_input and result.get("type") != "object":
             result = self._object_root(result)
@@ -120,7 +102,7 @@ class _Normaliser:
         loose = [
             key
             for key, value in schema.items()
-            if key not in _KEYWORDS and not str(key).startswith("x-") and isinstance(value, dict) and "type" in value
+            if key not in KEYWORDS and not str(key).startswith("x-") and isinstance(value, dict) and "type" in value
         ]
         if not loose:
             return schema
@@ -153,7 +135,7 @@ class _Normaliser:
         self._note_change((), "parameter list rewritten as an object schema")
         properties: dict[str, Any] = {}
         for index, item in enumerate(items):
-            name, sub = _read_item(item)
+            name, sub = read_parameter_item(item)
             if name in properties:
                 raise InvalidSchemaError(f"parameter {name!r} is listed twice", pointer=f"/{index}")
             properties[name] = sub
@@ -186,7 +168,7 @@ class _Normaliser:
             if not isinstance(key, str):
                 self._note_change(path, f"key {key!r} written as text")
                 key = str(key)
-            if value is None and key not in _ANNOTATIONS and key != "enum":
+            if value is None and key not in ANNOTATIONS and key != "enum":
                 self._note_change((*path, key), "null removed")
                 continue
             self._normalise_keyword(out, key, value, (*path, key))
@@ -239,9 +221,9 @@ class _Normaliser:
             out[key] = self._read_enum(value, path)
         elif key == "examples" and not isinstance(value, list):
             out[key] = [self._note_value(path, value, "single value wrapped in a list")]
-        elif key in _NUMBERS or key in _COUNTS:
+        elif key in NUMBERS or key in COUNTS:
             out[key] = self._read_numeric(key, value, path)
-        elif key in _TEXTS and not isinstance(value, str):
+        elif key in TEXTS and not isinstance(value, str):
             raise _invalid(path, f"must be text, not {json_type(value)}")
         else:
             _refuse_non_finite(value, path)
@@ -313,7 +295,7 @@ class _Normaliser:
                 return self._note_value(path, fixed, f"text {value!r} read as a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise _invalid(path, "must be a finite number")
-        if key in _COUNTS and isinstance(value, float) and value.is_integer():
+        if key in COUNTS and isinstance(value, float) and value.is_integer():
             return int(value)
         return value
 
@@ -383,68 +365,11 @@ def _invalid(path: Path, problem: str) -> InvalidSchemaError:
     return InvalidSchemaError(f"{pointer}: {problem}", pointer=pointer)
 
 
-def _is_described(schema: dict[str, Any]) -> bool:
-    if all(str(key).startswith("x-") for key in schema):
-        return False  # annotations only, no properties
-    if has_typed_descriptions(schema):
-        return True
-    return _KNOWN.isdisjoint(schema) and all(isinstance(value, (str, dict)) for value in schema.values())
-
-
-def has_typed_descriptions(schema: dict[str, Any]) -> bool:
-    """Whether the schema maps names to sentences, some of which begin with a type, so its keys are not keywords."""
-    texts = [value for value in schema.values() if isinstance(value, str)]
-    named = not schema.keys() <= _KNOWN and (not isinstance(schema.get("type"), str) or len(schema["type"].split()) > 1)
-    return named and len(texts) == len(schema) and any(read_described(text) is not None for text in texts)
-
-
-def find_unknown_keys(schema: dict[str, Any]) -> list[str]:
-    """Keys of an input schema without properties that have no meaning in a schema or in any known dialect."""
-    if is_property_map(schema) or _is_described(schema):
-        return []
-    return [
-        key
-        for key, value in schema.items()
-        if not (key in _KNOWN or str(key).startswith(("x-", "$")) or (isinstance(value, dict) and "type" in value))
-    ]
-
-
-def _read_item(item: Any) -> tuple[str, Any]:
-    """Name and schema of an item of a parameter list: also a bare name, `{"city": {...}}`, and OpenAPI's `schema`."""
-    if isinstance(item, str):
-        return item, {}
-    if isinstance(item, dict):
-        key = next((key for key in ITEM_NAMES if isinstance(item.get(key), str)), None)
-        if key is not None:
-            inner = item["schema"] if isinstance(item.get("schema"), dict) else {}
-            rest = {other: value for other, value in item.items() if other != key and value is not inner}
-            return item[key], {**inner, **rest}
-        if len(item) == 1 and _KNOWN.isdisjoint(item):
-            return next((str(name), sub) for name, sub in item.items())
-    raise InvalidSchemaError("a list of parameters must hold mappings, each with a 'name'")
-
-
 def _is_value(value: Any, kind: type) -> bool:
     """True for a value of that type; a list must be non-empty and contain only scalars, as an enum does."""
     if kind is list and isinstance(value, list):
         return bool(value) and not any(isinstance(item, (dict, list)) for item in value)
     return isinstance(value, kind)
-
-
-def is_property_map(schema: dict[str, Any]) -> bool:
-    """True for `{"city": {"type": "string"}, ...}`: names mapped to schemas, without the enclosing object schema."""
-    if not all(isinstance(value, (dict, str)) for value in schema.values()):
-        return False
-    if any(isinstance(value, str) for value in schema.values()):
-        # {"city": "string"}: only type names, and no key is a keyword that takes text.
-        if schema.keys() & (_TEXTS | {"type", "$schema"}) or schema.keys() <= _ANNOTATIONS:
-            return False
-        return all(isinstance(value, dict) or read_type(value) is not None for value in schema.values())
-    # Only dicts: this shape is also that of a keyword that takes a schema or a map of schemas.
-    keywords = schema.keys() & (SCHEMA_MAPS | SCHEMA_SINGLES)
-    return keywords <= _PLAUSIBLE_NAMES | SCHEMA_MAPS and all(
-        isinstance(schema[key].get("type"), str) for key in keywords
-    )
 
 
 def _has_repeats(names: Any) -> bool:

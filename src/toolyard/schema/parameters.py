@@ -15,7 +15,8 @@ from typing import Any
 from toolyard.model.errors import DefinitionError, MalformedSource
 from toolyard.model.names import SCHEMA_MAPS, pointer_of
 from toolyard.parsing import parse_json
-from toolyard.schema.normalise import ITEM_NAMES, Change, find_unknown_keys, has_typed_descriptions, is_property_map
+from toolyard.schema.normalise import Change
+from toolyard.schema.shapes import ITEM_NAMES, find_unknown_keys, has_typed_descriptions, is_property_map
 from toolyard.schema.typenames import read_type
 
 INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema", "fn_schema")
