@@ -24,7 +24,7 @@ def lines(style, *writes):
 
 
 def one_request(log):
-    log.request("POST", "/v1/tools/{name}:invoke", 200, 0.0012, request_id="abc", key="ci", tool="core::echo")
+    log.log_request("POST", "/v1/tools/{name}:invoke", 200, 0.0012, request_id="abc", key="ci", tool="core::echo")
 
 
 def test_a_request_is_one_line_of_text():
@@ -54,8 +54,8 @@ def test_off_means_off():
     log = RequestLog("off")
     assert not log.enabled
     one_request(log)
-    log.event("started", port=1)
-    log.failure("abc", ValueError())
+    log.log_event("started", port=1)
+    log.log_failure("abc", ValueError())
     assert threading.active_count() == before
     log.close()
 
@@ -85,7 +85,7 @@ def test_a_failure_names_its_place_but_does_not_quote_what_the_exception_says():
         try:
             raise ValueError("the password is hunter2")
         except ValueError as error:
-            log.failure("abc", error)
+            log.log_failure("abc", error)
 
     [line] = lines("text", fail)
     assert "error=ValueError" in line and "test_request_log.py" in line and "hunter2" not in line
@@ -93,7 +93,7 @@ def test_a_failure_names_its_place_but_does_not_quote_what_the_exception_says():
 
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_events_are_lines_too(style):
-    [line] = lines(style, lambda log: log.event("reloaded", tools=3, source="a b"))
+    [line] = lines(style, lambda log: log.log_event("reloaded", tools=3, source="a b"))
     assert "reloaded" in line and "a b" in line
 
 

@@ -207,7 +207,7 @@ TOOLS_KEYS = ("registry", "engines", "enrichments")
 
 _BLOCKS = TOP_KEYS[1:]
 _CUTOFF = 0.75
-_DEFINES = frozenset(
+_DEFINITION_KEYS = frozenset(
     {
         *("name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema"),
         *("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns"),
@@ -260,7 +260,7 @@ def _is_source(item: Any) -> bool:
 
 
 def _is_definition(value: Any) -> bool:
-    return isinstance(value, dict) and not _DEFINES.isdisjoint(value)
+    return isinstance(value, dict) and not _DEFINITION_KEYS.isdisjoint(value)
 
 
 def _resembles_key(key: Any, names: Sequence[str]) -> bool:

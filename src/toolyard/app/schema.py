@@ -26,7 +26,7 @@ _IS_VARIABLE = {
 
 def config_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a config file, with the options of every loader, engine and enrichment."""
-    sources = {"type": "array", "items": _one_of(LOADERS, engine=True)}
+    sources = {"type": "array", "items": _plugins_schema(LOADERS, engine=True)}
     tools = {
         "type": "object",
         "additionalProperties": False,
@@ -36,12 +36,12 @@ def config_schema() -> dict[str, Any]:
             "engines": {
                 "type": ["object", "null"],
                 "propertyNames": {"minLength": 1, "not": {"enum": [EXECUTIONS, SETUP]}},
-                "additionalProperties": _one_of(ENGINES),
+                "additionalProperties": _plugins_schema(ENGINES),
                 "description": "Ways of answering calls, by a name that sources may give as their engine.",
             },
             "enrichments": {
                 "type": ["array", "null"],
-                "items": _one_of(ENRICHMENTS),
+                "items": _plugins_schema(ENRICHMENTS),
                 "description": "What is learned about the tools once they are loaded.",
             },
         },
@@ -105,7 +105,7 @@ def _with_variables(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [made, variable], **about}
 
 
-def _one_of(table: PluginTable[Any], *, engine: bool = False) -> dict[str, Any]:
+def _plugins_schema(table: PluginTable[Any], *, engine: bool = False) -> dict[str, Any]:
     """The schema of any plugin in the table, with exactly the options of its type."""
     cases = []
     for name in table.names():

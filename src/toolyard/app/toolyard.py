@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_WITH = "simulate_with"
-_BEHIND = "engine"
-_RECORDS = "replay"
+_SIMULATE_WITH = "simulate_with"
+_WRAPPED_ENGINE = "engine"
+_REPLAY = "replay"
 """The type of engine that wraps another one."""
-_BY_BINDING: dict[type, str] = {
+_DEFAULT_ENGINES: dict[type, str] = {
     PythonBinding: "python",
     RestBinding: "rest",
     McpBinding: "mcp",
@@ -235,12 +235,12 @@ def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], *
     with ExitStack() as undo:
         engines = make_named_engines(config, registry, undo)
         sources = engines_by_source(config, loaders, engines)
-        replacing = {binding: _find_replacement(kind, engines) for binding, kind in _BY_BINDING.items()}
+        replacing = {binding: _find_replacement(kind, engines) for binding, kind in _DEFAULT_ENGINES.items()}
         _warn_of_unused(config, engines, [*sources.values(), *replacing.values()])
         _warn_of_chosen_conditions(config)
         makers: dict[type, Callable[[], ToolEngine]] = {
             binding: partial(_make_built_in, kind, registry, engines, replacing[binding])
-            for binding, kind in _BY_BINDING.items()
+            for binding, kind in _DEFAULT_ENGINES.items()
         }
         engine: PythonToolEngine | MultiToolEngine
         if sources:
@@ -261,23 +261,23 @@ def make_named_engines(config: Config, registry: ToolRegistry, undo: ExitStack) 
     """Every engine by its name, in the order of the config; engines that others refer to are created first."""
     made: dict[str, ToolEngine] = {}
 
-    def make_one(name: str, asking: tuple[str, ...]) -> ToolEngine:
+    def make(name: str, referrers: tuple[str, ...]) -> ToolEngine:
         if name in made:
             return made[name]
         entry = config.engines[name]
         options = dict(entry.options)
         parts: dict[str, Any] = {"registry": registry, "name": name}
-        for option in (_WITH, _BEHIND) if entry.type == _RECORDS else (_WITH,):
+        for option in (_SIMULATE_WITH, _WRAPPED_ENGINE) if entry.type == _REPLAY else (_SIMULATE_WITH,):
             if options.get(option) is not None:
                 other = _find_engine_name(options.pop(option), f"{entry.where}.{option}", config)
-                _check_gain(other, option, entry, config, (*asking, name))
-                parts[option] = make_one(other, (*asking, name))
+                _check_reference(other, option, entry, config, (*referrers, name))
+                parts[option] = make(other, (*referrers, name))
         _check_not_wired(entry)
         made[name] = make_plugin(ENGINES, entry, config.base, given=options, made=parts)
         undo.callback(made[name].close)
         return made[name]
 
-    return {name: make_one(name, ()) for name in config.engines}
+    return {name: make(name, ()) for name in config.engines}
 
 
 def engines_by_source(
@@ -308,7 +308,7 @@ def _make_built_in(
     # Its state is kept under this name, so it must differ from those in the config.
     name = kind if kind not in engines else f"{kind} (built in)"
     engine: ToolEngine = get_tool_engine(kind, registry=registry, name=name)
-    if kind == _BY_BINDING[NoneType]:
+    if kind == _DEFAULT_ENGINES[NoneType]:
         from toolyard.engines.lm import LMToolEngine
 
         if isinstance(engine, LMToolEngine):
@@ -323,7 +323,7 @@ def _find_replacement(kind: str, engines: Mapping[str, ToolEngine]) -> ToolEngin
 
 
 def _warn_of_unused(config: Config, engines: Mapping[str, ToolEngine], used: list[ToolEngine | None]) -> None:
-    known = {*map(id, used), *map(id, _stand_ins_among(engines))}
+    known = {*map(id, used), *map(id, _list_referenced(engines))}
     for name, engine in engines.items():
         if id(engine) not in known:
             _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)
@@ -372,7 +372,7 @@ def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
     return found
 
 
-def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
+def _list_referenced(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
     """Engines that others simulate with or record."""
     for engine in engines.values():
         if isinstance(engine, EffectfulEngine) and engine.simulate_with is not None:
@@ -398,13 +398,13 @@ def _find_engine_name(name: Any, where: str, config: Config) -> str:
     raise ConfigError(f"{where}: no engine is called {name!r}; {suggest(name, config.engines, 'there are ')}")
 
 
-def _check_gain(other: str, option: str, entry: PluginEntry, config: Config, asking: tuple[str, ...]) -> None:
+def _check_reference(other: str, option: str, entry: PluginEntry, config: Config, referrers: tuple[str, ...]) -> None:
     """Refuse an engine that refers to itself, or a `simulate_with` engine that has one itself."""
-    if option == _WITH and config.engines[other].options.get(_WITH) is not None:
+    if option == _SIMULATE_WITH and config.engines[other].options.get(_SIMULATE_WITH) is not None:
         raise ConfigError(
             f"{entry.where}.{option}: {other!r} has effects itself, so it cannot simulate for another engine"
         )
-    if other in asking:
+    if other in referrers:
         raise ConfigError(f"{entry.where}.{option}: {other!r} refers back to itself, so no engine would answer")
 
 

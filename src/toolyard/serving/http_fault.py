@@ -41,7 +41,7 @@ class HttpFault(Exception):
         if retry_after is not None:
             self.headers += ((b"retry-after", b"%d" % retry_after),)
 
-    def envelope(self) -> dict[str, Any]:
+    def to_envelope(self) -> dict[str, Any]:
         """Return the response body. Empty fields are left out, since the wires do not allow null for them.
 
         The hint is put into `details`, because ARP allows no further field in an error.

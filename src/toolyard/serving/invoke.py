@@ -114,7 +114,7 @@ class Invoker:
         if self._metrics is not None:
             for result in results:
                 code = "ok" if result.error_info is None else result.error_info.code
-                self._metrics.call(result.name, mode, code, seconds / len(results))
+                self._metrics.count_call(result.name, mode, code, seconds / len(results))
 
     async def _list_held(self, caller: Caller, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the held calls, to run them again. Where the approval has expired, that becomes the call's result."""

@@ -32,7 +32,7 @@ OTHER = "other"
 """The label value for values over a limit or unknown."""
 
 SHARED_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-_FRESH = 10.0
+_ALIVE_SECONDS = 10.0
 """Seconds without a write after which a process is taken for dead, and its gauges are ignored."""
 
 _REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -47,9 +47,9 @@ GAUGES: dict[str, tuple[str, str]] = {
     "sessions": ("toolyard_sessions", "Open sessions."),
     "tools": ("toolyard_tools", "Tools in the registry, overloads included."),
 }
-"""For each name that `watch` takes: the exported name and its help text."""
+"""For each name that `watch_gauge` takes: the exported name and its help text."""
 
-_SAME_EVERYWHERE = frozenset({"tools", "sessions"})
+_SHARED_GAUGES = frozenset({"tools", "sessions"})
 """Gauges that are equal in all processes, which share the registry and the session store: not added up."""
 
 
@@ -76,9 +76,9 @@ class LabelledCounter:
     """Counts by all labels, and latencies by the first. `labels` gives the maximum number of values of each label."""
 
     def __init__(
-        self, name: str, words: str, timed_words: str, labels: Mapping[str, int], bounds: tuple[float, ...]
+        self, name: str, help_text: str, timed_help: str, labels: Mapping[str, int], bounds: tuple[float, ...]
     ) -> None:
-        self._name, self._words, self._timed_words = name, words, timed_words
+        self._name, self._help, self._timed_help = name, help_text, timed_help
         self._labels = dict(labels)
         self._bounds = bounds
         self._seen: dict[str, set[str]] = {label: set() for label in labels}
@@ -101,7 +101,7 @@ class LabelledCounter:
             seen.add(value)
         return value
 
-    def families(self, processes: Iterable[_Tallies]) -> Iterator[Metric]:
+    def collect(self, processes: Iterable[_Tallies]) -> Iterator[Metric]:
         """Return the sums over all processes as a Prometheus counter and histogram."""
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
@@ -111,11 +111,11 @@ class LabelledCounter:
             _add_tally(counts, key, tally)
             _add_tally(timed, key[:1], tally)
         labels = list(self._labels)
-        counter = CounterMetricFamily(f"{self._name}s", self._words, labels=labels)
+        counter = CounterMetricFamily(f"{self._name}s", self._help, labels=labels)
         for key, tally in sorted(counts.items()):
             counter.add_metric(key, sum(tally.buckets))
         yield counter
-        histogram = HistogramMetricFamily(f"{self._name}_seconds", self._timed_words, labels=labels[:1])
+        histogram = HistogramMetricFamily(f"{self._name}_seconds", self._timed_help, labels=labels[:1])
         names = [*map(str, self._bounds), "+Inf"]
         for key, tally in sorted(timed.items()):
             steps = zip(names, map(float, accumulate(tally.buckets)), strict=True)
@@ -156,24 +156,24 @@ class Metrics:
         )
         self._gauges: dict[str, Callable[[], float]] = {}
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count one response; `route` is the path template that matched, never the raw path."""
         self._requests.add((route, str(status)), seconds)
 
-    def call(self, tool: str, mode: str, code: str, seconds: float) -> None:
+    def count_call(self, tool: str, mode: str, code: str, seconds: float) -> None:
         """Count one call by its tool's qualified name; `code` is "ok" or the error code."""
         key = (tool, mode, code)
         if key not in self._calls.tallies and not self._known(tool):
             key = (OTHER, mode, code)
         self._calls.add(key, seconds)
 
-    def watch(self, name: str, read: Callable[[], float]) -> None:
+    def watch_gauge(self, name: str, read: Callable[[], float]) -> None:
         """Export the value of `read()` at the time of a scrape; `name` is a key of `GAUGES`."""
         if name not in GAUGES:
             raise ValueError(f"no gauge is called {name!r}; there are {', '.join(GAUGES)}")
         self._gauges[name] = read
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         """Return all metrics in the Prometheus text format. Thread-safe; takes milliseconds with a large catalog."""
         from prometheus_client import CollectorRegistry, generate_latest
 
@@ -189,15 +189,15 @@ class Metrics:
         """Yield the metric families; called by the Prometheus registry."""
         processes = list(self._read_processes())
         yield _info_family()
-        yield from self._requests.families(one.requests for one in processes)
-        yield from self._calls.families(one.calls for one in processes)
+        yield from self._requests.collect(one.requests for one in processes)
+        yield from self._calls.collect(one.calls for one in processes)
         yield from _gauge_families(processes, self._clock())
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, or the registry would collect everything once to learn the names."""
         return ()
 
-    def _counts(self) -> _Counts:
+    def _count_all(self) -> _Counts:
         return _Counts(
             list(self._requests.tallies.items()),
             list(self._calls.tallies.items()),
@@ -211,12 +211,12 @@ class Metrics:
         path = self.shared / f"toolyard-{os.getpid()}-{self._start}.json"
         new = path.with_suffix(".new")
         with self._writing:
-            new.write_bytes(msgspec.json.encode(self._counts()))
+            new.write_bytes(msgspec.json.encode(self._count_all()))
             new.replace(path)
 
     def _read_processes(self) -> Iterator[_Counts]:
         if self.shared is None:
-            yield self._counts()
+            yield self._count_all()
             return
         # Write first, so that a later scrape of another process never exports lower counts than this one.
         self.write_shared()
@@ -235,11 +235,11 @@ def _info_family() -> Metric:
 def _gauge_families(processes: list[_Counts], now: float) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
-    alive = [one.gauges for one in processes if now - one.at < _FRESH]
+    alive = [one.gauges for one in processes if now - one.at < _ALIVE_SECONDS]
     for name, (exported, help_text) in GAUGES.items():
         values = [gauges[name] for gauges in alive if name in gauges]
         if values:
-            value = max(values) if name in _SAME_EVERYWHERE else sum(values)
+            value = max(values) if name in _SHARED_GAUGES else sum(values)
             yield GaugeMetricFamily(exported, help_text, value=value)
 
 

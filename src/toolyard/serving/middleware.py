@@ -121,9 +121,9 @@ class RequestBoundary:
             await self._refuse(fault, scope, receive, send_safely)
         seconds = time.perf_counter() - began
         if self._metrics is not None:
-            self._metrics.request(caller.route, status, seconds)
+            self._metrics.count_request(caller.route, status, seconds)
         if self._log.enabled:
-            self._log.request(
+            self._log.log_request(
                 *(scope["method"], caller.route, status, seconds),
                 request_id=caller.request_id,
                 key=caller.principal.name,
@@ -145,7 +145,7 @@ class RequestBoundary:
     def _convert_error(self, error: BaseException, scope: Scope, caller: Caller) -> HttpFault:
         if isinstance(error, StoreFailing):
             # The message names files and servers: log it, but do not send it to the client.
-            self._log.event("store", request_id=caller.request_id, error=str(error))
+            self._log.log_event("store", request_id=caller.request_id, error=str(error))
             text = f"the store does not answer; the server's log has it as request {caller.request_id}"
             return HttpFault(503, "session.unavailable", text, retryable=scope["method"] in ("GET", "HEAD"))
         if isinstance(error, asyncio.CancelledError):
@@ -158,7 +158,7 @@ class RequestBoundary:
         return find_session_fault(error) or self._make_server_error(error, caller)
 
     def _make_server_error(self, error: BaseException, caller: Caller) -> HttpFault:
-        self._log.failure(caller.request_id, error)
+        self._log.log_failure(caller.request_id, error)
         return HttpFault(500, "server.error", f"the server failed; its log has it as request {caller.request_id}")
 
 
@@ -172,7 +172,7 @@ def find_request_id(headers: Mapping[bytes, bytes]) -> str:
 
 
 def _envelope(fault: HttpFault, scope: Scope) -> dict[str, object]:
-    envelope = fault.envelope()
+    envelope = fault.to_envelope()
     path: str = scope["path"]
     if not path.removeprefix(scope.get("root_path", "")).startswith("/arp"):
         envelope["error"] = {"schema_version": SCHEMA_VERSION, **envelope["error"]}

@@ -14,7 +14,7 @@ from toolyard.serving.http_fault import HttpFault
 
 _QUERY = "toolyard.query"
 _MAX_PARAMETERS = 100
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
 """The JSON syntax of numbers."""
 
 
@@ -41,6 +41,16 @@ class QueryParameter(msgspec.Struct, frozen=True):
         allowed = self.schema.get("enum")
         if allowed is not None and not set(values) <= set(allowed):
             raise _make_invalid_query(f"{self.name} must be one of {', '.join(allowed)}")
+
+
+MAX_PAGE = 1000
+CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page.")
+
+
+def limit_parameter(things: str) -> QueryParameter:
+    """Return the parameter that `query_limit` reads; `things` are what the pages consist of."""
+    schema = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}
+    return QueryParameter("limit", schema, f"{things} per page; default 100.")
 
 
 def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
@@ -74,7 +84,7 @@ def query_fraction(request: Request, name: str) -> float | None:
     text = query_str(request, name)
     if text is None:
         return None
-    if _NUMBER.fullmatch(text) and 0 <= float(text) <= 1:
+    if _JSON_NUMBER.fullmatch(text) and 0 <= float(text) <= 1:
         return float(text)
     raise _make_invalid_query(f"{name} must be a number from 0 to 1, such as 0.6")
 
@@ -88,6 +98,11 @@ def query_int(request: Request, name: str, least: int, most: int, default: int) 
     if number is None or not least <= number <= most:
         raise _make_invalid_query(f"{name} must be a whole number from {least} to {most}")
     return number
+
+
+def query_limit(request: Request, default: int = 100) -> int:
+    """Return the number of items on a page."""
+    return query_int(request, "limit", 1, MAX_PAGE, default)
 
 
 def read_count(text: str) -> int | None:

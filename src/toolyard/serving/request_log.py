@@ -54,7 +54,7 @@ class RequestLog:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def request(
+    def log_request(
         self,
         method: str,
         route: str,
@@ -78,17 +78,17 @@ class RequestLog:
                 "tool": tool,
                 "code": code,
             }
-            self._put("request", fields)
+            self._enqueue("request", fields)
 
-    def event(self, name: str, **fields: Value) -> None:
+    def log_event(self, name: str, **fields: Value) -> None:
         """Log something that is not a request: a start, a reload, a source that failed."""
         if self.enabled:
-            self._put(name, fields)
+            self._enqueue(name, fields)
 
-    def failure(self, request_id: str, error: BaseException) -> None:
+    def log_failure(self, request_id: str, error: BaseException) -> None:
         """Log the type and frames of an unexpected exception, but not its message, which may quote input."""
         if self.enabled:
-            self._put(
+            self._enqueue(
                 "failure", {"request_id": request_id, "error": type(error).__name__, "where": describe_frames(error)}
             )
 
@@ -101,7 +101,7 @@ class RequestLog:
         self._drain()
         self.enabled = False
 
-    def _put(self, name: str, fields: dict[str, Value]) -> None:
+    def _enqueue(self, name: str, fields: dict[str, Value]) -> None:
         if len(self._queue) >= MAX_QUEUED:
             self._dropped += 1
             return
@@ -147,7 +147,7 @@ class LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Log the record as one line."""
         error = record.exc_info[1] if record.exc_info else None
-        self._log.event(
+        self._log.log_event(
             "log",
             level=record.levelname.lower(),
             logger=record.name,

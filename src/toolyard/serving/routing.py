@@ -48,6 +48,8 @@ class Operation(msgspec.Struct, frozen=True):
     """The type of the JSON request body; None if there is no body."""
     answers: Mapping[int, Any] = {}
     """Response types by status: a tuple for several, None without a body, a string for a media type."""
+    errors: tuple[int, ...] = ()
+    """Statuses of its error responses, besides those that any operation has."""
     query: tuple[QueryParameter, ...] = ()
     verb: Verb | None = None
     """The verb that a key needs in some namespace; the handler checks the namespace."""

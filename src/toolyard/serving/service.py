@@ -183,11 +183,11 @@ def _make_webhook(engine: ToolEngine, block: ServerBlock, failing: dict[str, str
 
 def _make_metrics(yard: Toolyard, admission: Admission) -> Metrics:
     metrics = Metrics(yard.tool_registry.__contains__)
-    metrics.watch("running", lambda: admission.running)
-    metrics.watch("waiting", lambda: admission.waiting)
-    metrics.watch("aside", lambda: admission.aside)
-    metrics.watch("sessions", lambda: len(yard.tool_engine.sessions))
-    metrics.watch("tools", lambda: len(yard.tool_registry))
+    metrics.watch_gauge("running", lambda: admission.running)
+    metrics.watch_gauge("waiting", lambda: admission.waiting)
+    metrics.watch_gauge("aside", lambda: admission.aside)
+    metrics.watch_gauge("sessions", lambda: len(yard.tool_engine.sessions))
+    metrics.watch_gauge("tools", lambda: len(yard.tool_registry))
     return metrics
 
 

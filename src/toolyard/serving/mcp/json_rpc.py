@@ -66,8 +66,8 @@ class RpcFault(Exception):
 def refuse_request(fault: HttpFault) -> RpcFault:
     """Convert an `HttpFault` to a JSON-RPC error; status and headers are kept if the client may retry."""
     if fault.status not in _RETRYABLE:
-        return RpcFault(REFUSED, fault.message, fault.envelope())
-    refused = RpcFault(REFUSED, fault.message, fault.envelope(), status=fault.status)
+        return RpcFault(REFUSED, fault.message, fault.to_envelope())
+    refused = RpcFault(REFUSED, fault.message, fault.to_envelope(), status=fault.status)
     refused.headers = fault.headers
     return refused
 

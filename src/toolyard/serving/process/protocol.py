@@ -335,7 +335,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     def _write_refusal(self, fault: HttpFault) -> bytes:
         # The request id is known only if the head is complete.
         request_id = find_request_id(dict(self.scope["headers"]) if self._stage == "body" else {})
-        body = msgspec.json.encode(fault.envelope())
+        body = msgspec.json.encode(fault.to_envelope())
         headers = [
             *self.server_state.default_headers,
             *fault.headers,

@@ -61,7 +61,7 @@ def serve(
         check_exposure(service, address)
         limit = ConnectionLimit(raise_file_limit(block.max_connections))
         if service.metrics is not None:
-            service.metrics.watch("connections", lambda: len(limit.open))
+            service.metrics.watch_gauge("connections", lambda: len(limit.open))
         server = Server(
             *(_make_uvicorn_config(make_app(service), block, limit), service),
             ready=lambda: ready(address, write_banner(service, address.url)),

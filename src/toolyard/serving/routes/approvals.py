@@ -10,25 +10,25 @@ from starlette.responses import Response
 from toolyard.calls.approval import ApprovalState
 from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.invoke import read_wait_seconds
-from toolyard.serving.query import QueryParameter, query_int, query_str
+from toolyard.serving.query import CURSOR, QueryParameter, limit_parameter, query_limit, query_str
 from toolyard.serving.request_body import BODY, read_json
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody, ErrorEnvelope, or_default
+from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody, or_default
 
-_PAGE = 1000
 _QUERY = (
     QueryParameter("state", {"type": "string", "enum": list(get_args(ApprovalState))}, "Only approvals in this state."),
     QueryParameter("tool", {"type": "string", "minLength": 1}, "Only approvals of this tool, by its qualified name."),
     QueryParameter("session", {"type": "string", "minLength": 1}, "Only approvals of calls in this session."),
-    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Approvals per page; default 100."),
-    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page."),
+    limit_parameter("Approvals"),
+    CURSOR,
 )
 
 
-_ONE = "/v1/approvals/{approval_id}"
-_DECIDED: dict[str, Any] = {
+_APPROVAL_PATH = "/v1/approvals/{approval_id}"
+_DECISION_OPTIONS: dict[str, Any] = {
     "body": DecisionBody,
-    "answers": {200: ApprovalShape, 403: ErrorEnvelope, 409: ErrorEnvelope, 404: ErrorEnvelope},
+    "answers": {200: ApprovalShape},
+    "errors": (403, 404, 409),
     "body_needed": False,
 }
 
@@ -56,12 +56,12 @@ class ApprovalRoutes:
             state=query_str(request, "state"),
             tool=query_str(request, "tool"),
             session_id=query_str(request, "session"),
-            limit=query_int(request, "limit", 1, _PAGE, 100),
+            limit=query_limit(request),
             cursor=query_str(request, "cursor"),
         )
         return JsonResponse(page)
 
-    @operation(f"GET {_ONE}", "Get an approval", answers={200: ApprovalShape, 404: ErrorEnvelope})
+    @operation(f"GET {_APPROVAL_PATH}", "Get an approval", answers={200: ApprovalShape}, errors=(404,))
     async def show_approval(self, request: Request) -> Response:
         """The call, what it would change, and its outcome. `Prefer: wait=30` waits for the decision."""
         caller = caller_of(request)
@@ -70,7 +70,7 @@ class ApprovalRoutes:
         headers = {"preference-applied": f"wait={int(seconds)}"} if seconds else None
         return JsonResponse(shown, headers=headers)
 
-    @operation(f"POST {_ONE}:approve", "Approve a call", **_DECIDED)
+    @operation(f"POST {_APPROVAL_PATH}:approve", "Approve a call", **_DECISION_OPTIONS)
     async def approve(self, request: Request) -> Response:
         """The call may then run once.
 
@@ -78,7 +78,7 @@ class ApprovalRoutes:
         """
         return await self._decide(request, "approve")
 
-    @operation(f"POST {_ONE}:deny", "Deny a call", **_DECIDED)
+    @operation(f"POST {_APPROVAL_PATH}:deny", "Deny a call", **_DECISION_OPTIONS)
     async def deny(self, request: Request) -> Response:
         """Deny the call, and the same call sent again, until the approval would have expired."""
         return await self._decide(request, "deny")

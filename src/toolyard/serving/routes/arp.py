@@ -139,7 +139,8 @@ class ArpTools:
 
     @operation(
         *("GET /arp/v1/tools/{tool_id}", "Get a tool by its id"),
-        answers={200: ArpDefinition, 404: ArpErrorEnvelope, 409: ArpErrorEnvelope},
+        answers={200: ArpDefinition},
+        errors=(404, 409),
         query=(FINGERPRINT,),
         verb="list",
     )
@@ -155,7 +156,8 @@ class ArpTools:
     @operation(
         *("POST /arp/v1/tool-invocations", "Call a tool; a repeated invocation_id returns the first result"),
         body=ArpInvocation,
-        answers={200: ArpResult, 409: ArpErrorEnvelope},
+        answers={200: ArpResult},
+        errors=(409,),
         runs=True,
     )
     async def invoke(self, request: Request) -> Response:

@@ -15,11 +15,10 @@ from toolyard.engines.base import ToolEngine
 from toolyard.serving.cursors import Position, digest_json, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Principal
-from toolyard.serving.query import QueryParameter, query_int, query_str
+from toolyard.serving.query import QueryParameter, limit_parameter, query_limit, query_str
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.wire_types import CallLine, CallListing, ErrorEnvelope
+from toolyard.serving.wire_types import CallLine, CallListing
 
-_PAGE = 1000
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 512}
 _TIME = {"type": "string", "minLength": 1, "maxLength": 64, "format": "date-time"}
 _QUERY = (
@@ -34,7 +33,7 @@ _QUERY = (
     QueryParameter("since", _TIME, "Only calls that ended at this time or later."),
     QueryParameter("until", _TIME, "Only calls that ended before this time."),
     QueryParameter("errors", {"type": "string", "enum": ["true", "false"]}, "Only failed calls."),
-    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Calls per page; default 100."),
+    limit_parameter("Calls"),
     QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page, with the same filters."),
 )
 
@@ -47,7 +46,8 @@ class CallRoutes:
 
     @operation(
         *("GET /v1/calls", "List calls, newest first"),
-        answers={200: CallListing, 404: ErrorEnvelope},
+        answers={200: CallListing},
+        errors=(404,),
         query=_QUERY,
         heavy=True,
     )
@@ -55,7 +55,7 @@ class CallRoutes:
         """A short or even empty page may have a `next_cursor`. Keys without `*:admin` see their own calls only."""
         return JsonResponse(await self.find_page(request))
 
-    @operation("GET /v1/calls/{id}", "Get a call", answers={200: CallLine, 404: ErrorEnvelope})
+    @operation("GET /v1/calls/{id}", "Get a call", answers={200: CallLine}, errors=(404,))
     async def show_call(self, request: Request) -> Response:
         """A row of the call log: tool, times, status and session, without arguments and result."""
         return JsonResponse(await self.find_call(request))
@@ -64,7 +64,7 @@ class CallRoutes:
         """The response to `GET /v1/calls`, also used by the console; `usual` is the default of `limit`."""
         log = self._log()
         wanted = _read_filter(request)
-        limit = query_int(request, "limit", 1, _PAGE, usual)
+        limit = query_limit(request, usual)
         own = owner_seen_by(caller_of(request).principal)
         if own is not None:
             if wanted.owner not in (None, own):

@@ -170,6 +170,7 @@ def _list_responses(route: Operation, schema_of: Mapping[Any, Any]) -> dict[int,
         refusals[403] = _WITH_KEY[403]
     if route.body is not None or route.method == "POST":
         refusals |= _WITH_BODY
+    refusals |= {status: _DESCRIPTIONS[status] for status in route.errors if status not in refusals}
     made: dict[int, dict[str, Any]] = {}
     for status in sorted({*refusals, *route.answers}):
         kinds: list[Any] = [envelope] if status in refusals else []

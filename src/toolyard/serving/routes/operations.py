@@ -19,7 +19,7 @@ from toolyard.serving.loaded_catalog import LoadedCatalog
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.request_body import BODY
 from toolyard.serving.routing import JsonResponse, caller_of, operation
-from toolyard.serving.wire_types import ErrorEnvelope, Health, Probe, ReportView, VersionInfo
+from toolyard.serving.wire_types import Health, Probe, ReportView, VersionInfo
 from toolyard.sessions.records import Records
 
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -52,9 +52,7 @@ class OperationsRoutes:
         """Checks only that the event loop runs."""
         return JsonResponse({"status": "ok"})
 
-    @operation(
-        *("GET /readyz", "Whether calls can be answered"), answers={200: Probe, 503: ErrorEnvelope}, access="open"
-    )
+    @operation(*("GET /readyz", "Whether calls can be answered"), answers={200: Probe}, errors=(503,), access="open")
     async def show_readiness(self, request: Request) -> Response:
         """Checks that the store responds and, on a `strict` server, that every source is available. Gives no reason."""
         sources = self._loaded.registry.report.sources if self._strict else ()
@@ -118,13 +116,13 @@ class OperationsRoutes:
         await self._loaded.reload()
         return JsonResponse(self._loaded.registry.report.to_dict())
 
-    @operation("GET /metrics", "Metrics for Prometheus", answers={200: _METRICS, 404: ErrorEnvelope}, verb="admin")
+    @operation("GET /metrics", "Metrics for Prometheus", answers={200: _METRICS}, errors=(404,), verb="admin")
     async def show_metrics(self, request: Request) -> Response:
         """Counters and latencies in the text format; 404 if `server.metrics` is off."""
         if self._metrics is None:
             raise HttpFault(404, "route.not_found", "metrics are off here", hint="set server.metrics")
         check_admin(request)
-        return Response(await asyncio.to_thread(self._metrics.text), media_type=_METRICS)
+        return Response(await asyncio.to_thread(self._metrics.render), media_type=_METRICS)
 
 
 def _check_source(source: SourceReport, number: int, shows_details: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from toolyard.serving.registrations import Registrations
 from toolyard.serving.request_body import read_json
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.served_names import CurrentNames
-from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Registration
+from toolyard.serving.wire_types import McpTarget, Registered, Registration
 
 
 class RegistrationRoutes:
@@ -36,7 +36,8 @@ class RegistrationRoutes:
     @operation(
         *("PUT /v1/tools/{name}", "Register or replace a tool"),
         body=Registration,
-        answers={200: Registered, 201: Registered, 409: ErrorEnvelope, 503: ErrorEnvelope},
+        answers={200: Registered, 201: Registered},
+        errors=(409, 503),
         verb="admin",
     )
     async def put_tool(self, request: Request) -> Response:
@@ -67,7 +68,8 @@ class RegistrationRoutes:
 
     @operation(
         *("DELETE /v1/tools/{name}", "Remove a registered tool"),
-        answers={204: None, 404: ErrorEnvelope, 409: ErrorEnvelope, 503: ErrorEnvelope},
+        answers={204: None},
+        errors=(404, 409, 503),
         verb="admin",
     )
     async def delete_tool(self, request: Request) -> Response:

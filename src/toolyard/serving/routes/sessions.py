@@ -17,7 +17,7 @@ from toolyard.serving.cursors import digest_json, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, read_idempotency_key
-from toolyard.serving.query import QueryParameter, query_int, query_str
+from toolyard.serving.query import CURSOR, QueryParameter, limit_parameter, query_int, query_limit, query_str
 from toolyard.serving.request_body import read_json
 from toolyard.serving.result_view import make_approval_location
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
@@ -34,7 +34,6 @@ from toolyard.serving.wire_types import (
     CallsBody,
     Count,
     DateTime,
-    ErrorEnvelope,
     Json,
     LooseCallsBody,
     Results,
@@ -47,10 +46,9 @@ from toolyard.serving.wire_types import (
 from toolyard.sessions.state import initial_schema
 from toolyard.sessions.world_diff import hash_world, plain_world
 
-_PAGE = 1000
-_MOST_ENTRIES = 2**53
-_LIMIT = QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Entries per page; default 100.")
-_ENTRY = {"type": "integer", "minimum": 0, "maximum": _MOST_ENTRIES}
+_MAX_ENTRIES = 2**53
+_LIMIT = limit_parameter("Entries")
+_ENTRY = {"type": "integer", "minimum": 0, "maximum": _MAX_ENTRIES}
 _AFTER = QueryParameter("after", _ENTRY, "Only entries after this one.")
 _AT = QueryParameter("at", _ENTRY, "World after this entry; by default at the end.")
 _DIFF = (
@@ -58,11 +56,11 @@ _DIFF = (
     QueryParameter("at_a", _ENTRY, "First world: after this entry of the session."),
     QueryParameter("at_b", _ENTRY, "Second world: after this entry of the other session."),
 )
-_CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page.")
-_ONE = "/v1/sessions/{session_id}"
-_CALLED: dict[str, Any] = {
+_SESSION_PATH = "/v1/sessions/{session_id}"
+_CALL_OPTIONS: dict[str, Any] = {
     "body": CallsBody,
-    "answers": {200: Results, 202: Results, 404: ErrorEnvelope, 409: ErrorEnvelope},
+    "answers": {200: Results, 202: Results},
+    "errors": (404, 409),
     "runs": True,
     "idempotent": True,
 }
@@ -168,7 +166,8 @@ class SessionRoutes:
     @operation(
         *("POST /v1/sessions", "Open a session"),
         body=SessionBody,
-        answers={201: SessionView, 409: ErrorEnvelope},
+        answers={201: SessionView},
+        errors=(409,),
         idempotent=True,
     )
     async def create_session(self, request: Request) -> Response:
@@ -182,9 +181,10 @@ class SessionRoutes:
         return await self._begin(request, plain, session_id, initial_state=state)
 
     @operation(
-        *(f"POST {_ONE}/fork", "Fork a session"),
+        *(f"POST {_SESSION_PATH}/fork", "Fork a session"),
         body=ForkBody,
-        answers={201: SessionView, 404: ErrorEnvelope, 409: ErrorEnvelope},
+        answers={201: SessionView},
+        errors=(404, 409),
         idempotent=True,
     )
     async def fork_session(self, request: Request) -> Response:
@@ -205,12 +205,12 @@ class SessionRoutes:
 
         return await self._run_idempotent(request, plain, make)
 
-    @operation(f"POST {_ONE}/execute", "Run calls and record them", **_CALLED)
+    @operation(f"POST {_SESSION_PATH}/execute", "Run calls and record them", **_CALL_OPTIONS)
     async def execute_calls(self, request: Request) -> Response:
         """Each call that runs becomes an entry of the session. A repeated `call_id` returns the first result."""
         return await self._run_in_session(request, "execute")
 
-    @operation(f"POST {_ONE}/simulate", "Simulate calls", **_CALLED)
+    @operation(f"POST {_SESSION_PATH}/simulate", "Simulate calls", **_CALL_OPTIONS)
     async def simulate_calls(self, request: Request) -> Response:
         """The calls run in a temporary fork, so the session does not change."""
         return await self._run_in_session(request, "simulate")
@@ -218,7 +218,8 @@ class SessionRoutes:
     @operation(
         *("POST /v1/calls", "Run calls outside of any session"),
         body=LooseCallsBody,
-        answers={200: Results, 202: Results, 409: ErrorEnvelope},
+        answers={200: Results, 202: Results},
+        errors=(409,),
         runs=True,
         idempotent=True,
     )
@@ -266,28 +267,29 @@ class SessionRoutes:
             caller, read_idempotency_key(caller), find_digest, make, _answer_interrupted
         )
 
-    @operation(f"GET {_ONE}", "One session", answers={200: SessionView, 404: ErrorEnvelope})
+    @operation(f"GET {_SESSION_PATH}", "One session", answers={200: SessionView}, errors=(404,))
     async def show_session(self, request: Request) -> Response:
         """Number of entries, state hash, and time of last use."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await describe_session(self._engine.sessions, owner, path_value(request)))
 
-    @operation(*(f"GET {_ONE}/state", "State of a session"), answers={200: StateView, 404: ErrorEnvelope}, heavy=True)
+    @operation(f"GET {_SESSION_PATH}/state", "State of a session", answers={200: StateView}, errors=(404,), heavy=True)
     async def show_state(self, request: Request) -> Response:
         """Its history and the state of the engines, usable as `initial_state` of another session."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await read_state(self._engine, owner, path_value(request)))
 
     @operation(
-        *(f"GET {_ONE}/history", "History of a session"),
-        answers={200: HistoryPage, 404: ErrorEnvelope},
+        *(f"GET {_SESSION_PATH}/history", "History of a session"),
+        answers={200: HistoryPage},
+        errors=(404,),
         query=(_AFTER, _LIMIT),
         heavy=True,
     )
     async def show_history(self, request: Request) -> Response:
         """Calls and results, oldest first."""
-        limit = query_int(request, "limit", 1, _PAGE, 100)
-        after = query_int(request, "after", 0, _MOST_ENTRIES, 0)
+        limit = query_limit(request)
+        after = query_int(request, "after", 0, _MAX_ENTRIES, 0)
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner
 
         def read() -> dict[str, Any]:
@@ -300,8 +302,9 @@ class SessionRoutes:
         return JsonResponse(await sessions.off_loop(read))
 
     @operation(
-        *(f"GET {_ONE}/world", "World of a session"),
-        answers={200: WorldView, 404: ErrorEnvelope},
+        *(f"GET {_SESSION_PATH}/world", "World of a session"),
+        answers={200: WorldView},
+        errors=(404,),
         query=(_AT,),
         heavy=True,
     )
@@ -316,8 +319,9 @@ class SessionRoutes:
         return JsonResponse(await sessions.in_thread(read))
 
     @operation(
-        *(f"GET {_ONE}/diff", "Compare two worlds"),
-        answers={200: DiffView, 404: ErrorEnvelope},
+        *(f"GET {_SESSION_PATH}/diff", "Compare two worlds"),
+        answers={200: DiffView},
+        errors=(404,),
         query=_DIFF,
         heavy=True,
     )
@@ -332,11 +336,11 @@ class SessionRoutes:
         return JsonResponse(await sessions.in_thread(read))
 
     @operation(
-        *("GET /v1/sessions", "List your sessions"), answers={200: SessionListing}, query=(_LIMIT, _CURSOR), heavy=True
+        *("GET /v1/sessions", "List your sessions"), answers={200: SessionListing}, query=(_LIMIT, CURSOR), heavy=True
     )
     async def list_sessions(self, request: Request) -> Response:
         """The sessions that the key opened, ordered by id."""
-        limit = query_int(request, "limit", 1, _PAGE, 100)
+        limit = query_limit(request)
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner or ""
         digest, cursor = digest_json("sessions", owner), query_str(request, "cursor")
         place = ("",) if cursor is None else read_cursor(digest, cursor, tuple[str])
@@ -354,7 +358,7 @@ class SessionRoutes:
             page["next_cursor"] = write_cursor(digest, lines[limit - 1][0])
         return JsonResponse(page)
 
-    @operation(f"DELETE {_ONE}", "End a session", answers={204: None})
+    @operation(f"DELETE {_SESSION_PATH}", "End a session", answers={204: None})
     async def end_session(self, request: Request) -> Response:
         """Its history and state are deleted. Status 204 even if the session does not exist."""
         owner = caller_of(request).principal.owner
@@ -363,10 +367,10 @@ class SessionRoutes:
 
 
 def _query_entry(request: Request, name: str) -> int | None:
-    number = query_int(request, name, 0, _MOST_ENTRIES, -1)
+    number = query_int(request, name, 0, _MAX_ENTRIES, -1)
     return None if number < 0 else number
 
 
 def _answer_interrupted(info: ErrorInfo) -> Response:
     fault = HttpFault(500, info.code, info.message, hint=info.hint, details={"effect": info.effect})
-    return JsonResponse(fault.envelope(), fault.status)
+    return JsonResponse(fault.to_envelope(), fault.status)

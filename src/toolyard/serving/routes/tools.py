@@ -23,7 +23,15 @@ from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.invoke import Invoker, read_idempotency_key
-from toolyard.serving.query import QueryParameter, query_fraction, query_int, query_str, read_query
+from toolyard.serving.query import (
+    CURSOR,
+    QueryParameter,
+    limit_parameter,
+    query_fraction,
+    query_limit,
+    query_str,
+    read_query,
+)
 from toolyard.serving.request_body import read_json
 from toolyard.serving.result_view import collect_error_details, make_approval_location, wrap_result
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
@@ -31,7 +39,6 @@ from toolyard.serving.search import MAX_QUERY, MOST_HITS, CatalogHits, search_to
 from toolyard.serving.served_names import ServedNames
 from toolyard.serving.wire_types import (
     SCHEMA_VERSION,
-    ErrorEnvelope,
     NativeListing,
     ProviderListing,
     V0Definition,
@@ -42,8 +49,7 @@ from toolyard.serving.wire_types import (
     or_default,
 )
 
-_MOST = 1000
-_PLACE = re.compile(r"[0-9]{1,12}", re.ASCII)
+_OFFSET = re.compile(r"[0-9]{1,12}", re.ASCII)
 _TEXT = {"type": "string"}
 
 _QUERY = (
@@ -60,13 +66,13 @@ _QUERY = (
     QueryParameter(
         "threshold", {"type": "number", "minimum": 0, "maximum": 1}, "With `q`: minimum score of the best hit."
     ),
-    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _MOST}, "Tools per page; default 100."),
-    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page."),
+    limit_parameter("Tools"),
+    CURSOR,
 )
 FINGERPRINT = QueryParameter(
     "fingerprint", {"type": "string", "minLength": 1}, "Selects an overload; a prefix is enough."
 )
-_CALLED = dict.fromkeys(sorted({200, *CALL_STATUSES}), V0Result) | {409: (V0Result, ErrorEnvelope)}
+_CALL_ANSWERS = dict.fromkeys(sorted({200, *CALL_STATUSES}), V0Result)
 
 
 class ToolRoutes:
@@ -80,7 +86,8 @@ class ToolRoutes:
         "POST /v1/tools/{name}:invoke",
         "Call a tool",
         body=V0Invocation,
-        answers=_CALLED,
+        answers=_CALL_ANSWERS,
+        errors=(409,),
         query=(FINGERPRINT,),
         runs=True,
         idempotent=True,
@@ -112,7 +119,8 @@ class ToolRoutes:
 
     @operation(
         *("GET /v1/tools/{name}", "Get a tool"),
-        answers={200: V0Definition, 404: ErrorEnvelope, 409: ErrorEnvelope},
+        answers={200: V0Definition},
+        errors=(404, 409),
         query=(FINGERPRINT,),
         verb="list",
     )
@@ -149,9 +157,9 @@ class ToolRoutes:
     def _list_page(self, request: Request) -> Response:
         """The page of definitions that the query selects."""
         snapshot = self._catalog.registry.snapshot
-        limit = query_int(request, "limit", 1, _MOST, 100)
+        limit = query_limit(request)
         cursor = query_str(request, "cursor")
-        if cursor is not None and _PLACE.fullmatch(cursor) is None:
+        if cursor is not None and _OFFSET.fullmatch(cursor) is None:
             raise make_invalid_cursor()
         start = int(cursor or 0)
         found = self._filter_tools(request, snapshot, start + limit)
