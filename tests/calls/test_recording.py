@@ -103,7 +103,7 @@ def engine(store):
 
 
 def history(engine):
-    return len(engine.sessions.at_hand["s"].history)
+    return len(engine.sessions.in_memory["s"].history)
 
 
 def test_a_write_is_announced_before_it_runs_and_a_read_is_not(engine, store):
@@ -136,7 +136,7 @@ def test_a_store_that_cannot_take_the_announcement_keeps_the_call_from_running(e
         engine.execute("s", [call("write", x=1)])
     assert ran == []
     assert history(engine) == 0
-    assert not engine.sessions.at_hand["s"].gate.busy
+    assert not engine.sessions.in_memory["s"].gate.busy
     assert not store.held
 
 
@@ -145,7 +145,7 @@ async def test_nor_does_it_run_for_a_task(engine, store):
     with pytest.raises(SessionError, match="disk full at Intend"):
         await engine.aexecute("s", [call("write", x=1)])
     assert ran == []
-    assert not engine.sessions.at_hand["s"].gate.busy
+    assert not engine.sessions.in_memory["s"].gate.busy
 
 
 def test_what_the_store_could_not_take_is_not_acknowledged(engine, store):
@@ -154,7 +154,7 @@ def test_what_the_store_could_not_take_is_not_acknowledged(engine, store):
         engine.execute("s", [call("read", x=1)])
     assert history(engine) == 0
     assert not store.held
-    assert not engine.sessions.at_hand["s"].gate.busy
+    assert not engine.sessions.in_memory["s"].gate.busy
 
 
 async def test_nor_acknowledged_to_a_task(engine, store):
@@ -169,7 +169,7 @@ def test_a_session_the_store_cannot_create_is_not_there(engine, store):
     store.fails_on = (Create,)
     with pytest.raises(SessionError):
         engine.setup("t")
-    assert "t" not in engine.sessions.at_hand
+    assert "t" not in engine.sessions.in_memory
 
 
 def test_an_interrupted_write_is_recorded_even_so(engine, store):
@@ -294,7 +294,7 @@ def test_a_store_that_fails_does_not_free_a_session_in_which_a_tool_still_runs(s
     store.fails_on = (Append,)
     with pytest.raises(SessionError):
         engine.execute("s", [call("hang")], timeout=0.25)
-    gate = engine.sessions.at_hand["s"].gate
+    gate = engine.sessions.in_memory["s"].gate
     assert gate.busy
     hung.end.set()
     until(lambda: not gate.busy)

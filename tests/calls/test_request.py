@@ -4,7 +4,7 @@ import pytest
 from call_support import registry_of
 
 from toolyard import PythonToolEngine, ToolCall
-from toolyard.calls.batch import CallRequest, check_known, refusals
+from toolyard.calls.batch import CallRequest, check_known, list_refusals
 from toolyard.model.errors import StaleDefinition
 
 
@@ -102,11 +102,11 @@ def test_a_definition_the_caller_does_not_know_is_stale(engine):
 def test_refusals_are_told_call_by_call(engine):
     calls = [ToolCall(name, {"word": "x"}, name) for name in ("open::work", "hidden::work", "open::nope")]
     request = CallRequest(calls=calls, scope=Only({"open"}))
-    allowed, hidden, missing = refusals(engine.tool_registry.snapshot, request)
+    allowed, hidden, missing = list_refusals(engine.tool_registry.snapshot, request)
     assert allowed is None
     assert (hidden.call_id, hidden.error_info.code) == ("hidden::work", "tool.not_found")
     assert missing.error_info.code == "tool.not_found"
     everything = CallRequest(calls=calls)
-    assert refusals(engine.tool_registry.snapshot, everything) == [None, None, None]
+    assert list_refusals(engine.tool_registry.snapshot, everything) == [None, None, None]
     stale = CallRequest(calls=calls[:1], definitions=frozenset())
-    assert refusals(engine.tool_registry.snapshot, stale)[0].error_info.code == "catalog.stale"
+    assert list_refusals(engine.tool_registry.snapshot, stale)[0].error_info.code == "catalog.stale"

@@ -68,7 +68,7 @@ def service():
 def remote(service):
     with RemoteToolEngine(service.url) as engine:
         yield engine
-    for session in list(service.yard.tool_engine.sessions.at_hand):
+    for session in list(service.yard.tool_engine.sessions.in_memory):
         service.yard.tool_engine.teardown(session)
 
 

@@ -84,7 +84,7 @@ def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, pr
         for step in steps:
             if step[0] == "put":
                 for _ in range(step[2]):
-                    feed.journal.tell("call.ended", step[1], "n", {"number": len(put)})
+                    feed.journal.add_event("call.ended", step[1], "n", {"number": len(put)})
                     put.append(step[1])
             elif step[0] == "fill":
                 fill()
@@ -124,7 +124,7 @@ def test_what_is_trimmed_before_a_feed_that_began_empty_has_read_it_is_told_as_m
     asyncio.run(feed.join())
     reader = Reader(feed, ADMIN)
     for number in range(10):
-        feed.journal.tell("call.ended", "", "n", {"number": number})
+        feed.journal.add_event("call.ended", "", "n", {"number": number})
     store.write(flush_rows())
     store.write(TrimLog("events", 5, 100, AffectedRows()))
     feed._append(*feed.journal.read_events(feed.newest))
@@ -137,7 +137,7 @@ def test_a_chunk_is_written_once_for_all_who_see_the_same():
     engine = PythonToolEngine(ToolRegistry())
     feed = EventFeed(Toolyard(engine.tool_registry, engine))
     asyncio.run(feed.join())
-    feed.journal.tell("call.ended", "ann", "n", {"number": 1})
+    feed.journal.add_event("call.ended", "ann", "n", {"number": 1})
     feed._append(*feed.journal.read_events(0))
     first, _ = feed.read_chunk(ANN, 0)
     again, _ = feed.read_chunk(Principal("ann", "again", read_scopes(["*:execute"])), 0)
@@ -151,7 +151,7 @@ def test_a_reader_that_comes_while_another_has_the_list_filled_goes_on_where_it_
     engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
     feed = EventFeed(Toolyard(engine.tool_registry, engine))
     for number in range(5):
-        feed.journal.tell("call.ended", "", "n", {"number": number})
+        feed.journal.add_event("call.ended", "", "n", {"number": number})
     store.write(flush_rows())
 
     async def come_back():
@@ -173,14 +173,14 @@ async def test_who_has_read_in_another_process_goes_on_in_one_that_has_readers_a
     await two.join()
     reader = Reader(one, ADMIN)
     for number in range(3):
-        one.journal.tell("call.ended", "", "n", {"number": number})
+        one.journal.add_event("call.ended", "", "n", {"number": number})
     stores[0].write(flush_rows())
     await one._fill_list()
     reader.look()
     reader.feed = two
     await two.join()
     reader.come_back()
-    one.journal.tell("call.ended", "", "n", {"number": 3})
+    one.journal.add_event("call.ended", "", "n", {"number": 3})
     stores[0].write(flush_rows())
     await two._fill_list()
     reader.look()

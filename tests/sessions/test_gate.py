@@ -120,7 +120,7 @@ def test_a_newcomer_does_not_pass_those_in_line():
     # The place is given back by hand, so that nobody is handed it yet.
     gate.free.append(None)
     assert not gate.enter_at_once()
-    gate.hand_over()
+    gate.admit_waiters()
     thread.join(SOON)
     assert places(gate) == 1
 

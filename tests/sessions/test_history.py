@@ -104,7 +104,7 @@ def test_forking_without_appending_does_not_lengthen_the_line():
     history = made([b"a"])
     for _ in range(1000):
         history = history.fork()
-    assert len(history._line()) == 1
+    assert len(history._segments()) == 1
 
 
 def work_of(action):

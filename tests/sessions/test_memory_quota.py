@@ -130,7 +130,7 @@ def small_heap():
 def test_what_is_counted_is_what_is_held(steps):
     sessions = Sessions()
     for name, step, size in steps:
-        there = {session.key.session_id for session in sessions.at_hand.values()}
+        there = {session.key.session_id for session in sessions.in_memory.values()}
         if step == "drop":
             sessions.drop(name)
         elif step == "call" and name in there:
@@ -139,9 +139,9 @@ def test_what_is_counted_is_what_is_held(steps):
             sessions.open(name, fork_of=min(there) if step == "fork" and there else None)
     gc.collect()
     held = {}
-    for session in sessions.at_hand.values():
+    for session in sessions.in_memory.values():
         sessions.quota.measure(session)
-        for segment in session.history._line():
+        for segment in session.history._segments():
             held[id(segment.entries)] = sum(len(entry) for entry, *_ in segment.entries)
         held[id(session.history._tail)] = sum(len(entry) for entry, *_ in session.history._tail)
     assert sessions.quota.used == sum(held.values())

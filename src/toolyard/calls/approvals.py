@@ -35,7 +35,7 @@ from toolyard.model.errors import (
     UnknownApprovalError,
 )
 from toolyard.model.names import show
-from toolyard.sessions.records import Records, off_loop
+from toolyard.sessions.records import Records, async_twin
 
 KEEP = 30 * 86400.0
 """Seconds that a record is kept after its last change, and the maximum for `expires` in a rule."""
@@ -170,12 +170,12 @@ class Approvals:
         """The approval for this call, which becomes `used`; or the pending or denied one; None if it must be held."""
         while True:
             latest = self._latest(draft.binding)
-            if latest is None or not self._stands(latest):
+            if latest is None or not self._is_in_force(latest):
                 return None
             if latest.state != "approved":
                 return latest
             with suppress(ApprovalError):  # another caller claimed it first, or it has just expired
-                return self._change(latest.id, self._use, tell=False)
+                return self._change(latest.id, self._use, notify=False)
 
     def _use(self, approval: Approval) -> Approval:
         if approval.state != "approved":
@@ -185,7 +185,7 @@ class Approvals:
     def release(self, claimed: Approval) -> None:
         """Undo the caller's own `claim` of a call that never began. Listeners were not notified of the claim."""
         if claimed.state == "used" and claimed.outcome is None:
-            self._change(claimed.id, lambda one: replace(one, state="approved", used_at=None), tell=False)
+            self._change(claimed.id, lambda one: replace(one, state="approved", used_at=None), notify=False)
 
     def finish(self, claimed: Approval, outcome: Outcome) -> Approval:
         """Store the outcome of the call, and notify listeners that its approval was used."""
@@ -196,16 +196,16 @@ class Approvals:
         self._make_room(draft.owner)
         while True:
             latest = self._latest(draft.binding)
-            if latest is not None and self._stands(latest):
+            if latest is not None and self._is_in_force(latest):
                 return latest
             number = 1 if latest is None else int(latest.id.partition("-")[2]) + 1
             now = self._records.clock()
             held = replace(draft, id=f"{draft.binding}-{number}", created=now, expires=now + seconds)
             if self._records.put(_KIND, held.binding, str(number), _encode(held), new=True):
-                self._tell(held)
+                self._notify(held)
                 return held
 
-    def _stands(self, approval: Approval) -> bool:
+    def _is_in_force(self, approval: Approval) -> bool:
         """True if this approval still decides the call: it is pending, approved, or denied and not expired."""
         if approval.state == "denied":
             return self._records.clock() < approval.expires
@@ -214,7 +214,7 @@ class Approvals:
     def wait_for(self, approval_id: str, timeout: float, by: Decider = OPERATOR) -> Approval:
         """Block until the approval is decided or has expired; on timeout, return it as it is."""
         until = time.monotonic() + timeout
-        with self._enlist(approval_id) as waiter:
+        with self._add_waiter(approval_id) as waiter:
             while True:
                 approval = self.get(approval_id, by)
                 seconds = self._pause(approval, until)
@@ -228,7 +228,7 @@ class Approvals:
         import asyncio
 
         until = time.monotonic() + timeout
-        with self._enlist(approval_id) as waiter:
+        with self._add_waiter(approval_id) as waiter:
             decided = asyncio.wrap_future(waiter)
             while True:
                 approval = await self.aget(approval_id, by)
@@ -244,7 +244,7 @@ class Approvals:
         return min(until - time.monotonic(), _POLL, max(approval.expires - self._records.clock(), 0.001))
 
     @contextmanager
-    def _enlist(self, approval_id: str) -> Iterator[Future[None]]:
+    def _add_waiter(self, approval_id: str) -> Iterator[Future[None]]:
         waiter: Future[None] = Future()
         with self._lock:
             self._waiters.setdefault(approval_id, []).append(waiter)
@@ -256,7 +256,7 @@ class Approvals:
                 if not self._waiters[approval_id]:
                     del self._waiters[approval_id]
 
-    def _tell(self, approval: Approval) -> None:
+    def _notify(self, approval: Approval) -> None:
         if approval.state != "pending":
             with self._lock:
                 waiters = list(self._waiters.get(approval.id, ()))
@@ -270,13 +270,13 @@ class Approvals:
                 # The change is stored already; a failing listener must not make it look failed.
                 log.exception("a listener failed at approval %s", approval.id)
 
-    def _change(self, approval_id: str, change: Callable[[Approval], Approval], *, tell: bool = True) -> Approval:
+    def _change(self, approval_id: str, change: Callable[[Approval], Approval], *, notify: bool = True) -> Approval:
         while True:
             old, approval = self._read(approval_id)
             changed = change(approval)
             if self._records.replace(_KIND, *_place(approval_id), old, _encode(changed)):
-                if tell:
-                    self._tell(changed)
+                if notify:
+                    self._notify(changed)
                 return changed
 
     def settle_expired(self) -> float:
@@ -284,11 +284,11 @@ class Approvals:
         now = self._records.clock()
         look = now + _LOOK_SECONDS
         for record in self._records.all(_KIND):
-            expired = self._expired(one := _decode(record.value))
+            expired = self._with_expiry(one := _decode(record.value))
             if expired is one:
                 look = min(look, one.expires) if one.state in ("pending", "approved") else look
             elif self._records.replace(_KIND, record.owner, record.name, record.value, _encode(expired)):
-                self._tell(expired)
+                self._notify(expired)
         return look - now
 
     def _read(self, approval_id: str) -> tuple[bytes, Approval]:
@@ -296,16 +296,16 @@ class Approvals:
         text = self._records.get(_KIND, *_place(approval_id))
         if text is None:
             raise _unknown(approval_id)
-        return text, self._expired(_decode(text))
+        return text, self._with_expiry(_decode(text))
 
     def _latest(self, binding: str) -> Approval | None:
         found = self._records.all(_KIND, binding)
-        return self._expired(_decode(max(found, key=lambda record: int(record.name)).value)) if found else None
+        return self._with_expiry(_decode(max(found, key=lambda record: int(record.name)).value)) if found else None
 
     def _read_all(self) -> Iterator[Approval]:
-        return (self._expired(_decode(record.value)) for record in self._records.all(_KIND))
+        return (self._with_expiry(_decode(record.value)) for record in self._records.all(_KIND))
 
-    def _expired(self, approval: Approval) -> Approval:
+    def _with_expiry(self, approval: Approval) -> Approval:
         if approval.state in ("pending", "approved") and self._records.clock() >= approval.expires:
             return replace(approval, state="expired")
         return approval
@@ -322,7 +322,7 @@ class Approvals:
         kept = sorted(
             (replace(one, arguments={}, preview=None) for one in self._read_all()), key=lambda one: one.created
         )
-        over = [one for one in kept if not self._stands(one)]
+        over = [one for one in kept if not self._is_in_force(one)]
         for one in over[: max(len(kept) + _LOOK_EACH - MOST_KEPT, 0)]:
             self._records.remove(_KIND, *_place(one.id))
         pending = Counter(one.owner for one in kept if one.state == "pending")
@@ -333,16 +333,16 @@ class Approvals:
                 hint="have some of them decided, or wait until they expire",
             )
 
-    async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
+    async def run_off_loop(self, work: Callable[[], _T], *, writes: bool) -> _T:
         """Run work that waits for a store, or reads all records, outside of the event loop."""
         if writes and not self._records.shared:
             return await await_future(self._threads.submit(work))
-        return await self._records.do_beside(work, writes=writes)
+        return await self._records.run_off_loop(work, writes=writes)
 
-    aget = off_loop(get)
-    alist = off_loop(list, writes=True)  # noqa: A003 - the method above
-    aapprove = off_loop(approve, writes=True)
-    adeny = off_loop(deny, writes=True)
+    aget = async_twin(get)
+    alist = async_twin(list, writes=True)  # noqa: A003 - the method above
+    aapprove = async_twin(approve, writes=True)
+    adeny = async_twin(deny, writes=True)
 
     def close(self) -> None:
         """Close threads and records."""

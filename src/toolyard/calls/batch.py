@@ -102,15 +102,15 @@ def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *,
     return bound
 
 
-def refusals(snapshot: Snapshot, request: CallRequest) -> list[ToolResult | None]:
+def list_refusals(snapshot: Snapshot, request: CallRequest) -> list[ToolResult | None]:
     """For each call, the result that refuses it, or None if it may run.
 
     For engines that override `execute` and thereby bypass the call path, which makes these checks otherwise.
     """
-    return [_refusal(snapshot, request, call) for call in request.calls]
+    return [_find_refusal(snapshot, request, call) for call in request.calls]
 
 
-def _refusal(snapshot: Snapshot, request: CallRequest, call: ToolCall) -> ToolResult | None:
+def _find_refusal(snapshot: Snapshot, request: CallRequest, call: ToolCall) -> ToolResult | None:
     if request.scope is None and request.definitions is None:
         return None
     try:

@@ -60,7 +60,7 @@ class BegunCall(msgspec.Struct, frozen=True, gc=False):
         return {**shown, "effects": tool.effects.value}
 
 
-About = CallRow | BegunCall | dict[str, Any] | bytes
+EventData = CallRow | BegunCall | dict[str, Any] | bytes
 """The data of an event; bytes are encoded JSON."""
 
 
@@ -73,14 +73,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     owner: str
     """Id of the key that the event belongs to; empty if none."""
     namespace: str
-    about: About
+    about: EventData
 
     def to_json(self) -> bytes:
         """The event's data as JSON."""
-        return write_about(self.about)
+        return encode_event_data(self.about)
 
 
-def write_about(about: About) -> bytes:
+def encode_event_data(about: EventData) -> bytes:
     """Encode an event's data as JSON."""
     if isinstance(about, bytes):
         return about
@@ -115,7 +115,7 @@ class Journal(ABC):
         """Store a row and add its event."""
 
     @abstractmethod
-    def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
+    def add_event(self, kind: str, owner: str, namespace: str, about: EventData) -> None:
         """Add an event."""
 
     @abstractmethod
@@ -140,7 +140,7 @@ class Journal(ABC):
     def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
         """Add the event of a call that begins; its tool is known."""
         key = session.key
-        self.tell("call.begun", key.owner, tool.namespace, BegunCall(number, time.time(), tool, mode, key))
+        self.add_event("call.begun", key.owner, tool.namespace, BegunCall(number, time.time(), tool, mode, key))
 
     def write_rows(self, event: CallEvent) -> tuple[LogRow, ...] | None:
         """The rows to write with the call's session entry, instead of `emit`; None if there is no store."""
@@ -213,9 +213,9 @@ class MemoryJournal(Journal):
         """See `Journal`."""
         self._rows.append(row)
         if self.is_followed:
-            self.tell(*describe_row(row))
+            self.add_event(*describe_row(row))
 
-    def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
+    def add_event(self, kind: str, owner: str, namespace: str, about: EventData) -> None:
         """See `Journal`."""
         with self._lock:
             self._count += 1

@@ -12,16 +12,16 @@ from toolyard.calls.call_log import CallFilter, CallRow, LogPage, LogPosition
 from toolyard.calls.journal import (
     KEPT_EVENTS,
     SCANNED,
-    About,
     CallLogOptions,
     Event,
+    EventData,
     Journal,
     MemoryJournal,
     clean_text,
     describe_row,
+    encode_event_data,
     make_row,
     new_call_number,
-    write_about,
 )
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.names import glob_matcher
@@ -51,7 +51,7 @@ class SqlJournal(Journal):
         for each in self._write_row(row):
             self._store.add_lazily(each)
 
-    def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
+    def add_event(self, kind: str, owner: str, namespace: str, about: EventData) -> None:
         """See `Journal`."""
         self._store.add_lazily(self._write_event(kind, owner, namespace, about))
 
@@ -66,9 +66,9 @@ class SqlJournal(Journal):
         data = msgspec.msgpack.encode((*rest, row.call_id, row.request_id, row.seq, row.steps))
         return LogRow("calls", (*row.place, *columns, data)), self._write_event(*describe_row(row))
 
-    def _write_event(self, kind: str, owner: str, namespace: str, about: About) -> LogRow:
+    def _write_event(self, kind: str, owner: str, namespace: str, about: EventData) -> LogRow:
         self._trimmers["events"].count()
-        return LogRow("events", (new_call_number(), kind, clean_text(owner), namespace, write_about(about)))
+        return LogRow("events", (new_call_number(), kind, clean_text(owner), namespace, encode_event_data(about)))
 
     def get(self, number: int) -> CallRow | None:
         """See `Journal`."""

@@ -79,14 +79,14 @@ def add(
     candidates = list(_list_candidates(what, config.parent))
     if token_env is not None:
         _check_token(token_env, candidates)
-    if (there := _find_there(candidates, namespace, known, config.parent)) is not None:
-        said = f"{config}: {' '.join(what)} already exists, as {'.'.join(path)}[{there}]"
+    if (existing := _find_existing(candidates, namespace, known, config.parent)) is not None:
+        said = f"{config}: {' '.join(what)} already exists, as {'.'.join(path)}[{existing}]"
         fail(ConfigError(f"{said}; -n with another name adds it once more"), as_json=options.json)
         return 1
     used = {str(item.get("namespace")) for item in known}
     with working(f"looking at {' '.join(what)}"):
         source, registry = _load_first(candidates, namespace, used, extra, config, token_env)
-    source = _give_auth(source, registry, token_env, config)
+    source = _add_auth(source, registry, token_env, config)
     loaded, rejected = len(registry), len(registry.report.rejected)
     if not show:
         _write_source(config, text, path, source)
@@ -122,7 +122,7 @@ def _write_source(config: Path, text: str, path: Sequence[str], source: _Source)
     replace_file(config.resolve(), made.encode(), keep_mode=True)
 
 
-def _find_there(candidates: list[_Source], namespace: str | None, known: list[_Source], base: Path) -> int | None:
+def _find_existing(candidates: list[_Source], namespace: str | None, known: list[_Source], base: Path) -> int | None:
     """The index of an equal source in the config: with the same type and place, and no other namespace; else None."""
 
     def identify(source: _Source) -> _Source:
@@ -232,7 +232,7 @@ def _write_bearer(token: str) -> dict[str, str]:
     return {"type": "bearer", "token": f"${{{token}}}"}
 
 
-def _give_auth(source: _Source, registry: ToolRegistry, token: str | None, config: Path) -> _Source:
+def _add_auth(source: _Source, registry: ToolRegistry, token: str | None, config: Path) -> _Source:
     """The source with the credential that its calls need, by its document's security schemes or by the given token."""
     bindings = [tool.binding for tool in registry if isinstance(tool.binding, RestBinding)]
     needed = next(((found, names) for found in bindings for names in found.security[:1] if names), None)
@@ -286,7 +286,7 @@ def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
         raise ConfigError("name what to add: a URL, a file, a module, or the command of an MCP server")
     first, alone = words[0], len(words) == 1
     if alone and first.startswith(("http://", "https://")):
-        yield from _list_addresses(first)
+        yield from _list_url_candidates(first)
     elif alone and Path(first).exists():
         yield _recognise_file(Path(first), base)
     elif alone and re.fullmatch(r"[^\W\d][\w.]*", first) and _is_module(first):
@@ -303,7 +303,7 @@ def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
         raise ConfigError(f"{first!r} is not a URL, a file or folder here, a module, or a command on the PATH")
 
 
-def _list_addresses(url: str) -> Iterator[_Source]:
+def _list_url_candidates(url: str) -> Iterator[_Source]:
     parts = urlsplit(url)
     name = _name_host(parts.hostname or "")
     server = {"type": "mcp", "url": url, "namespace": name}

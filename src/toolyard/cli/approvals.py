@@ -39,7 +39,16 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
         found = approvals.list(state=None if state == "all" else state, limit=_MOST).approvals
     columns = ["id", "state", "tool", "arguments", "caller", "session", "from", "expires"]
     rows = (
-        (one.id, one.state, one.tool, shorten(one.arguments, _WIDE), one.caller, one.session_id, one.yard, _when(one))
+        (
+            one.id,
+            one.state,
+            one.tool,
+            shorten(one.arguments, _WIDE),
+            one.caller,
+            one.session_id,
+            one.yard,
+            _format_expiry(one),
+        )
         for one in found
     )
     if not found:
@@ -84,7 +93,7 @@ def ask_at_terminal(ask: Ask) -> bool:
             return word.startswith("a")
 
 
-def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
+def describe_decision(approval: Mapping[str, str], config: Path | None) -> str:
     """The command that approves a held call, with its deadline."""
     command = write_command(config, "approvals", "approve", approval["id"])
     return f"approve it before {approval['expires']}, or deny it:\n    {command}"
@@ -132,5 +141,5 @@ def _describe_preview(preview: Preview) -> list[str]:
     ]
 
 
-def _when(approval: Approval) -> str:
+def _format_expiry(approval: Approval) -> str:
     return format_time(approval.expires) if approval.state in ("pending", "approved") else ""

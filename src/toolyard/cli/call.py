@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.answerer import SCHEMA_SIMULATOR
-from toolyard.cli.approvals import ask_at_terminal, tell_how_to_decide
+from toolyard.cli.approvals import ask_at_terminal, describe_decision
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, visible, warn, working
-from toolyard.cli.yard import choose_owner, missing_session, open_yard, tell_of_default
+from toolyard.cli.yard import choose_owner, missing_session, open_yard, warn_of_default_tools
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import ToolCall, ToolResult
@@ -94,7 +94,7 @@ def call(
     approver = ask_at_terminal if wait is None and sys.stdin.isatty() and sys.stderr.isatty() else None
     with open_yard(options.config, skip_bad=skip_bad, durable=session is not None, approver=approver) as yard:
         called = read_wire_call(yard.tool_registry.snapshot, ToolCall(name))
-        request = replace(called, arguments=_settle_values(given, yard.tool_registry, called.name))
+        request = replace(called, arguments=_decode_values(given, yard.tool_registry, called.name))
         engine, session_id = yard.tool_engine, session or f"call-{uuid4().hex}"
         whose = owner if session is None else choose_owner(yard, session, owner, options.config, begins=True)
         # A simulation must not create a session, so a missing one is an error.
@@ -111,7 +111,9 @@ def call(
             except UnknownSessionError:
                 raise missing_session(yard, session_id, owner, options.config) from None
     typed = {"-c": options.config, "--session": session, "--owner": owner, "--timeout": timeout, "--skip-bad": skip_bad}
-    return _show_result(result, options, _write_again(typed, [name, *arguments], request, yard), simulated=simulate)
+    return _show_result(
+        result, options, _write_repeat_command(typed, [name, *arguments], request, yard), simulated=simulate
+    )
 
 
 def _is_held(result: ToolResult) -> bool:
@@ -125,12 +127,14 @@ def _ask_until_decided(
     if wait is None or result.error_info is None or not _is_held(result):
         return result
     approval = result.error_info.details["approval"]
-    warn(f"{result.name} waits; {tell_how_to_decide(approval, options.config)}")
+    warn(f"{result.name} waits; {describe_decision(approval, options.config)}")
     engine.approvals.wait_for(approval["id"], wait)
     return ask()[0]
 
 
-def _write_again(typed: Mapping[str, object], words: Sequence[str], request: ToolCall, yard: Toolyard) -> str | None:
+def _write_repeat_command(
+    typed: Mapping[str, object], words: Sequence[str], request: ToolCall, yard: Toolyard
+) -> str | None:
     """The command that repeats the call.
 
     None if part of it was not typed, or it may contain secrets.
@@ -158,11 +162,11 @@ _OPTIONS = [
 ]
 
 
-class _Words(dict[str, str]):
+class _TypedArguments(dict[str, str]):
     """KEY=VALUE arguments, with values as typed."""
 
 
-def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
+def _read_arguments(given: tuple[str, ...]) -> _TypedArguments | dict[str, object] | str:
     """The arguments as an object; invalid JSON stays text, which the call path refuses and records."""
     for word in given:
         if word.startswith("--"):
@@ -170,7 +174,7 @@ def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
             near = nearest(option, _OPTIONS) if len(option) > len("--a") else ()  # too short to suggest another
             raise ConfigError(f"there is no option {word}; {f'did you mean {near[0]}?' if near else _ARGUMENTS}")
     if given and not given[0].startswith("{") and all("=" in word for word in given):
-        words = _Words()
+        words = _TypedArguments()
         for key, _, value in (word.partition("=") for word in given):
             if key in words:
                 raise ConfigError(f"{key}=... is given twice; a list is written {key}='[1, 2]'")
@@ -186,9 +190,11 @@ def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
         return text
 
 
-def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegistry, name: str) -> dict[str, Any] | str:
+def _decode_values(
+    given: _TypedArguments | dict[str, object] | str, registry: ToolRegistry, name: str
+) -> dict[str, Any] | str:
     """Values as JSON where the tool accepts that, else as text where it accepts that, else as JSON."""
-    if not isinstance(given, _Words):
+    if not isinstance(given, _TypedArguments):
         return given
     read = tried = {key: read_word(text) for key, text in given.items()}
     with suppress(UnknownToolError):  # reported by the call
@@ -218,11 +224,11 @@ def _show_result(result: ToolResult, options: YardOptions, again: str | None, *,
         print_json(result.to_dict())
     elif info is not None:
         if held:
-            decide = tell_how_to_decide(info.details["approval"], options.config)
+            decide = describe_decision(info.details["approval"], options.config)
             info = replace(info, hint=f"{decide} && {again}" if again else f"{decide}, then call again")
         fail_call(info, result.name, options.config)
         if info.code == UnknownToolError.code:
-            tell_of_default(options.config)
+            warn_of_default_tools(options.config)
     else:
         print_json(result.result)
     return HELD if held else 1 if result.is_error else 0

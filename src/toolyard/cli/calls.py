@@ -27,9 +27,9 @@ from toolyard.model.tool import Effects
 
 _EVERYTHING = CallLogOptions(days=36_500)
 _PAGE = 10_000
-_LOOK = 0.5
+_POLL_SECONDS = 0.5
 """Seconds between reads of a log that is followed."""
-_LATE = 5.0
+_DELAY_SECONDS = 5.0
 """Seconds by which rows may be delayed after later ones, since each process writes its own."""
 _COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
 
@@ -89,14 +89,14 @@ def calls(
         rows = _read_rows(log, wanted, limit)
     print_list(options.json, "call", map(CallRow.to_dict, rows), _COLUMNS, map(_describe, rows))
     if not rows and not options.json and wanted == CallFilter():
-        _explain_nothing(options.config)
+        _explain_empty_log(options.config)
     return 0
 
 
 _IN_SESSIONS = "`toolyard session show SESSION` shows the calls of a session, logged or not"
 
 
-def _explain_nothing(config: Path | None) -> None:
+def _explain_empty_log(config: Path | None) -> None:
     path = config_path(config)
     read = None if path is None else read_anything(path)
     if read is not None and read.tracing.log is False:
@@ -129,10 +129,10 @@ def _follow(log: Journal, wanted: CallFilter, limit: int, *, as_json: bool) -> i
             if row.number not in shown:
                 shown[row.number] = row
                 _print_line(row, as_json=as_json)
-        newest = max((row.time + row.duration for row in shown.values()), default=time.time()) - _LATE
+        newest = max((row.time + row.duration for row in shown.values()), default=time.time()) - _DELAY_SECONDS
         shown = {number: row for number, row in shown.items() if row.time + row.duration >= newest}
         try:
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             return 0
         recent = replace(wanted, since=max(newest, wanted.since or 0.0))

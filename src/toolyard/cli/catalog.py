@@ -12,7 +12,7 @@ from toolyard.app.toolyard import find_idle
 from toolyard.calls.policy import Policy
 from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working, write_command
-from toolyard.cli.yard import domain_registry, open_registry, read_named, require_known, tell_of_default
+from toolyard.cli.yard import domain_registry, open_registry, read_named, require_known, warn_of_default_tools
 from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
@@ -157,7 +157,7 @@ def show(
         try:
             found = [candidate.tool for candidate in find_overloads(registry.snapshot, called)]
         except UnknownToolError:
-            tell_of_default(options.config)
+            warn_of_default_tools(options.config)
             raise
         tools = registry.all_tools()
     if format:
@@ -249,7 +249,7 @@ def search(
     if not rows:
         listing = write_command(options.config, "tools")
         warn(f"no tool fits; rephrase the query, see the nearest with `--threshold 0`, or list all with `{listing}`")
-        tell_of_default(options.config)
+        warn_of_default_tools(options.config)
     return 0 if rows else 1
 
 

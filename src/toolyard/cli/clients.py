@@ -104,12 +104,12 @@ def install(
         return 0
     text = read_text(place) if place.exists() else ""
     there = find_value(found.form.read(text, what), path)
-    _check_ours(there, name, what)
+    _check_own_entry(there, name, what)
     changed = write_value(found.form, text, path, entry, what=what)
     place.parent.mkdir(parents=True, exist_ok=True)
-    backup = _keep_text(place, text) if text and there is None else None
+    backup = _back_up(place, text) if text and there is None else None
     _replace_text(place, text, changed)
-    return _tell(client, what, name, "added to" if there is None else "changed in", options.json, backup)
+    return _report_change(client, what, name, "added to" if there is None else "changed in", options.json, backup)
 
 
 def uninstall(
@@ -128,7 +128,7 @@ def uninstall(
     entry = find_value(found.form.read(text, what), path)
     if entry is None:
         raise NotFoundError(f"{what} has no server {name!r}; --name and --file say which entry is meant")
-    _check_ours(entry, name, what)
+    _check_own_entry(entry, name, what)
     for backup, before in [*_read_backups(place), (None, "")]:
         known = find_value(found.form.read(before, str(backup)), path) is not None
         if not known and write_value(found.form, before, path, entry, what=str(backup)) == text:
@@ -138,7 +138,7 @@ def uninstall(
             break
     else:
         _replace_text(place, text, erase_value(found.form, text, path, what=what))
-    return _tell(client, what, name, "taken out of", options.json)
+    return _report_change(client, what, name, "taken out of", options.json)
 
 
 def _choose_file(client: ClientName, given: Path | None) -> Path:
@@ -152,7 +152,7 @@ def _read_backups(place: Path) -> list[tuple[Path, str]]:
     return [(name, read_text(name)) for name in takewhile(Path.exists, names)]
 
 
-def _keep_text(place: Path, text: str) -> Path:
+def _back_up(place: Path, text: str) -> Path:
     """Back up the file's text beside it, without overwriting other backups."""
     there = _read_backups(place)
     for name, kept in there:
@@ -201,7 +201,7 @@ def _list_variables(config: Path) -> set[str]:
     return {match[1] for match in VARIABLE.finditer(text) if match[2] is None}
 
 
-def _check_ours(entry: Any, name: str, what: str) -> None:
+def _check_own_entry(entry: Any, name: str, what: str) -> None:
     arguments = entry.get("args") if isinstance(entry, dict) else None
     if entry is not None and not (isinstance(arguments, list) and {"toolyard", "mcp"} <= set(map(str, arguments))):
         raise ConfigError(f"{what}: the server {name!r} there is not one of `toolyard install`; say another --name")
@@ -216,7 +216,9 @@ def _replace_text(place: Path, before: str, after: str) -> None:
         place.unlink()
 
 
-def _tell(client: ClientName, what: str, name: str, done: str, as_json: bool, backup: Path | None = None) -> int:
+def _report_change(
+    client: ClientName, what: str, name: str, done: str, as_json: bool, backup: Path | None = None
+) -> int:
     if as_json:
         kept = {"backup": str(backup)} if backup else {}
         print_json({"client": client, "file": what, "name": name, "done": done.partition(" ")[0], **kept})

@@ -70,7 +70,7 @@ def create_(
     until = None if expires is None else time.time() + _read_span(expires)
     with _open_ring(options.config) as ring:
         key, token = ring.create(name, scopes, expires=until, limits=KeyLimits(rate, burst, concurrency))
-        _let_servers_see()
+        _wait_for_servers()
         keys = ring.list()
     if options.json:
         print_json({**_describe_key(key), "token": token})
@@ -117,11 +117,11 @@ def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
         if key is None:
             command = write_command(options.config, "key", "list")
             raise NotFoundError(describe_missing("key", key_id, [known.id for known in ring.list()], command))
-        _let_servers_see()
+        _wait_for_servers()
     return print_either(options.json, _describe_key(key), f"{key.id} ({key.name}) is revoked")
 
 
-def _let_servers_see() -> None:
+def _wait_for_servers() -> None:
     # Servers poll every POLL_SECONDS; the second period allows for the poll itself.
     time.sleep(2 * POLL_SECONDS)
 

@@ -47,7 +47,7 @@ def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistr
         if path is None:
             return domain_registry(skip_bad=skip_bad)
         registry = survey(path, enrich=True)[0] if skip_bad else build_registry(path)
-        _say_what_is_missing(registry.report, path)
+        _warn_of_rejected(registry.report, path)
         return registry
 
 
@@ -69,7 +69,7 @@ def open_yard(
             durable = durable or Policy.from_options(read.policy).asks
             wired = msgspec.structs.replace(read, sessions=_default_sessions(read, path, durable))
             registry, engine, report = build_parts(wired, approver, lenient=skip_bad)
-            _say_what_is_missing(report, path)
+            _warn_of_rejected(report, path)
             yard = Toolyard(registry, engine)
     with yard:
         yield yard
@@ -142,7 +142,7 @@ def _users_sessions() -> Path:
     return Path(home) / "toolyard" / "sessions.db"
 
 
-def _say_what_is_missing(report: LoadReport, path: Path) -> None:
+def _warn_of_rejected(report: LoadReport, path: Path) -> None:
     if report.rejected:
         warn(f"{counted(len(report.rejected), 'bad definition')} left out; `toolyard check {path}` lists them")
 
@@ -156,7 +156,7 @@ def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
     return registry
 
 
-def tell_of_default(config: Path | None) -> None:
+def warn_of_default_tools(config: Path | None) -> None:
     """Warn that the default tools were searched, if no file was given."""
     if config_path(config) is None:
         domains = ", ".join(enabled_domains())

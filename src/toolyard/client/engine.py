@@ -29,7 +29,7 @@ from toolyard.model.errors import (
 from toolyard.registry.bind import find_overloads
 from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
-from toolyard.sessions.session import RecordedCall, check_beginning, check_number, check_session_id
+from toolyard.sessions.session import RecordedCall, check_number, check_session_id, check_setup
 from toolyard.sessions.state import exact_json, with_setup
 from toolyard.sessions.world_diff import WorldDiff
 
@@ -142,7 +142,7 @@ class RemoteToolEngine(Closing):
             if fork_of is not None:
                 raise SessionError("a fork on a server inherits the arguments of setup, and takes no others")
             initial_state = with_setup(initial_state, args, kwargs)
-        check_beginning(session_id, initial_state, fork_of, at)
+        check_setup(session_id, initial_state, fork_of, at)
         path = f"/{API}/sessions" if fork_of is None else _session_path(fork_of, "/fork")
         body: dict[str, Any] = {"session_id": session_id} | ({} if at is None else {"at": at})
         if initial_state is not None:

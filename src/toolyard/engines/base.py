@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from toolyard.calls.answerer import Answerer
 from toolyard.calls.approvals import Approvals
-from toolyard.calls.batch import Batch, CallRequest, may_execute_all, refusals
+from toolyard.calls.batch import Batch, CallRequest, list_refusals, may_execute_all
 from toolyard.calls.call_path import CallPath
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
@@ -385,7 +385,7 @@ class ToolEngine(SessionReading, Closing):
     ) -> None:
         """`setup` for async code. If cancelled, it leaves no session behind."""
         options = given_options(initial_state=initial_state, fork_of=fork_of, at=at, owner=owner)
-        await self.sessions.off_loop(
+        await self.sessions.run_off_loop(
             lambda: self.setup(session_id, *args, **options, **kwargs),
             undo=lambda _: self.teardown(session_id, **given_options(owner=owner)),
         )
@@ -458,7 +458,7 @@ class ToolEngine(SessionReading, Closing):
                 timeout=request.timeout or request.at_most, owner=request.owner, context=request.context or None
             )
             snapshot = self.tool_registry.snapshot
-            refused = refusals(snapshot, request)
+            refused = list_refusals(snapshot, request)
             calls = calls_left(request.calls, refused)
             with nullcontext() if request.mode == "execute" else simulating(may_execute_all(snapshot, request)):
                 return fill_in(refused, await run(request.session_id, calls, **options) if calls else ())
@@ -497,4 +497,4 @@ class ToolEngine(SessionReading, Closing):
     async def _afind(self, session_id: str, owner: str | None) -> Session:
         if self.sessions.known(session_id, owner):
             return self.sessions.find(session_id, owner)
-        return await self.sessions.off_loop(lambda: self.sessions.find(session_id, owner))
+        return await self.sessions.run_off_loop(lambda: self.sessions.find(session_id, owner))

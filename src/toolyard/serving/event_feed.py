@@ -68,7 +68,7 @@ class EventFeed:
         # One at a time, or the events of two readings could be out of order.
         async with self._filling:
             while self._is_current:
-                found = await self._sessions.off_loop(lambda: self.journal.read_events(self.newest))
+                found = await self._sessions.run_off_loop(lambda: self.journal.read_events(self.newest))
                 if not found[0]:
                     break
                 self._append(*found)
@@ -83,7 +83,7 @@ class EventFeed:
         self.readers += 1
         async with self._filling:
             if not self._is_current:
-                recent = await self._sessions.off_loop(self.journal.read_recent_events)
+                recent = await self._sessions.run_off_loop(self.journal.read_recent_events)
                 self._append(recent, follows=False)
                 self._is_current = True
                 if len(recent) < KEPT_EVENTS:
@@ -167,13 +167,13 @@ class EventFeed:
                 continue
             kind = "source.changed" if known is None or known.state == source.state else _STATE_EVENTS[source.state]
             # The reason is in the report, which only admins may read.
-            self.journal.tell(kind, "", "", {"source": name, "state": source.state, "loaded": source.loaded})
+            self.journal.add_event(kind, "", "", {"source": name, "state": source.state, "loaded": source.loaded})
 
     def _record_approval(self, approval: Approval) -> None:
         owner, namespace = approval.owner, approval.tool.partition(TOOL_NAMESPACE_SEP)[0]
         about = {"id": approval.id, "state": approval.state, "tool": approval.tool}
         about |= {"session_id": approval.session_id, "key": owner}
-        self.journal.tell(f"approval.{approval.state}", owner or "", namespace, about)
+        self.journal.add_event(f"approval.{approval.state}", owner or "", namespace, about)
         if approval.state == "pending":
             self._next_expiry = min(self._next_expiry, time.monotonic() + approval.expires - approval.created)
 

@@ -35,10 +35,10 @@ async def describe_session(sessions: Sessions, owner: str | None, session_id: st
             "entries": len(session.history),
             "state_hash": digest,
             # The time in the store, as in listings, so that all processes agree.
-            "used": format_time(sessions, session.told if session.durable else session.used),
+            "used": format_time(sessions, session.stored_use if session.durable else session.used),
         }
 
-    return await sessions.off_loop(read)
+    return await sessions.run_off_loop(read)
 
 
 def format_time(sessions: Sessions, seconds: float) -> str:
@@ -50,14 +50,14 @@ def list_sessions(sessions: Sessions, owner: str) -> list[tuple[str, int, float]
     """Return id, number of entries and last use of the owner's sessions, sorted by id. Blocks on the store."""
     if sessions.store is not None:
         return sorted((info.session_id, info.entries, info.used) for info in sessions.store.sessions(owner))
-    own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner and not session.over]
+    own = [session for session in list(sessions.in_memory.values()) if session.key.owner == owner and not session.over]
     return sorted((session.key.session_id, len(session.history), session.used) for session in own)
 
 
 def find_parents(sessions: Sessions, owner: str) -> dict[str, str]:
     """Return the parent of each of the owner's sessions that is a fork of an existing session. Blocks on the store."""
     if sessions.store is None:
-        own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner]
+        own = [session for session in list(sessions.in_memory.values()) if session.key.owner == owner]
         return {session.key.session_id: session.parent for session in own if session.parent is not None}
     return sessions.store.parents(owner)
 
@@ -69,7 +69,7 @@ async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> 
         digest = engine.state_hash(session_id, owner=owner)
         return {"state": engine.get_session_state(session_id, owner=owner), "state_hash": digest}
 
-    return await engine.sessions.off_loop(read)
+    return await engine.sessions.run_off_loop(read)
 
 
 class SessionQuota:
@@ -90,7 +90,7 @@ class SessionQuota:
             yield
             return
         async with self._locks.setdefault(owner, asyncio.Lock()):
-            if await self._sessions.off_loop(lambda: self._sessions.count(owner)) >= self._limit:
+            if await self._sessions.run_off_loop(lambda: self._sessions.count(owner)) >= self._limit:
                 raise HttpFault(
                     429,
                     "session.quota",

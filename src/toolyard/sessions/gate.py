@@ -33,7 +33,7 @@ class _Waiter(ABC):
         if not self._settled.acquire(blocking=False):
             return False
         try:
-            self._tell()
+            self._notify()
         except RuntimeError:
             # Its loop is closed. Release, so that the task, when finalised, gives up instead of returning a place.
             self._settled.release()
@@ -45,7 +45,7 @@ class _Waiter(ABC):
         return self._settled.acquire(blocking=False)
 
     @abstractmethod
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Wake the waiting thread or task; RuntimeError if its loop is closed."""
 
 
@@ -108,7 +108,7 @@ class Gate:
         """Return the place, to the first waiter if there is one."""
         self.free.append(None)
         if self.line:
-            self.hand_over()
+            self.admit_waiters()
 
     @property
     def busy(self) -> bool:
@@ -122,7 +122,7 @@ class Gate:
                     self.line = deque()
         self.line.append(waiter)
         # A place returned before the waiter was queued was handed to nobody.
-        self.hand_over()
+        self.admit_waiters()
 
     def _gave_up(self, waiter: _Waiter) -> bool:
         """Leave the queue; False if a place was granted in the meantime, which the waiter then has."""
@@ -138,7 +138,7 @@ class Gate:
         if not self._gave_up(waiter):
             self.leave()
 
-    def hand_over(self) -> None:
+    def admit_waiters(self) -> None:
         """Give free places to waiters; also for callers that append to `free` themselves."""
         line = self.line
         while line:
@@ -167,7 +167,7 @@ class _Thread(_Waiter):
         self._wake = threading.Lock()
         self._wake.acquire()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._wake.release()
 
     def wait(self, until: float | None) -> bool:
@@ -184,7 +184,7 @@ class _Task(_Waiter):
         self._loop = loop
         self.future: asyncio.Future[None] = loop.create_future()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:

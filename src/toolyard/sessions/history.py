@@ -23,7 +23,7 @@ _START = b"\0" * 32
 
 Undo = tuple[dict[tuple[str, str], bytes | tuple[int, bytes, int] | None], int]
 """The state values that a call replaced, and the size of what is kept of them in bytes; see `State.undo`."""
-Kept = tuple[bytes, float | None, float | None, Undo | None]
+EntryRecord = tuple[bytes, float | None, float | None, Undo | None]
 """An entry, the time it was recorded by the sessions' clock, the call's duration in seconds if known, and how to undo
 its state changes if it made any."""
 _entry_of, _undo_of, _undo_size = itemgetter(0), itemgetter(3), itemgetter(1)
@@ -34,7 +34,7 @@ class Segment:
 
     __slots__ = ("before", "charge", "count", "digest", "end", "entries", "size")
 
-    def __init__(self, before: Segment | None, entries: list[Kept], count: int, charge: object = None) -> None:
+    def __init__(self, before: Segment | None, entries: list[EntryRecord], count: int, charge: object = None) -> None:
         self.before = before
         self.charge = charge
         self.size: int | None = None
@@ -51,9 +51,9 @@ class History:
 
     def __init__(self, before: Segment | None = None) -> None:
         self._before = before
-        self._tail: list[Kept] = []
+        self._tail: list[EntryRecord] = []
         self.keep = self._tail.append
-        """Append one `Kept`. It is the list's own method because every call uses it."""
+        """Append one `EntryRecord`. It is the list's own method because every call uses it."""
         self._digested: tuple[int, bytes] | None = None
         self._shared = 0
         self._measured = (0, 0)
@@ -71,13 +71,13 @@ class History:
         if count > len(self._tail):
             count = size = 0
         new = self._tail[count:]
-        self._measured = (count + len(new), size + _size_of(new))
+        self._measured = (count + len(new), size + _measure(new))
         return self._measured[1]
 
     @property
     def size(self) -> int:
         """Bytes of all entries and their undo data."""
-        return self.own_size + sum(map(_segment_size, self._line()))
+        return self.own_size + sum(map(_segment_size, self._segments()))
 
     def fork(self, at: int | None = None, *, throw_away: bool = False) -> History:
         """A history that begins with all entries of this one, or with its first `at`, which must exist."""
@@ -108,12 +108,12 @@ class History:
 
     def since(self, start: int) -> Iterator[bytes]:
         """The current entries from index `start` on."""
-        return map(_entry_of, self.kept_since(start))
+        return map(_entry_of, self.records_since(start))
 
-    def kept_since(self, start: int) -> Iterator[Kept]:
+    def records_since(self, start: int) -> Iterator[EntryRecord]:
         """As `since`, with times and undo data."""
         count = len(self._tail)
-        for segment in self._line():
+        for segment in self._segments():
             if segment.end > start:
                 first = segment.end - segment.count
                 yield from segment.entries[max(start - first, 0) : segment.count]
@@ -121,20 +121,20 @@ class History:
 
     def undos_since(self, start: int) -> list[Undo]:
         """Undo data of the entries from index `start` on, the latest first."""
-        return list(filter(None, map(_undo_of, self.kept_since(start))))[::-1]
+        return list(filter(None, map(_undo_of, self.records_since(start))))[::-1]
 
     def digest(self, length: int | None = None) -> bytes:
         """A hash of all entries in order, or of the first `length`; equal for equal histories, forked or not."""
         count = len(self._tail) if length is None else length - self._inherited
-        done, value = self._digested or (0, _digest_of(self._line()))
+        done, value = self._digested or (0, _digest_segments(self._segments()))
         if done > count:
-            done, value = 0, _digest_of(self._line())
+            done, value = 0, _digest_segments(self._segments())
         for entry in map(_entry_of, self._tail[done:count]):
-            value = _chained(value, entry)
+            value = _chain_digest(value, entry)
         self._digested = (count, value)
         return value
 
-    def _line(self) -> list[Segment]:
+    def _segments(self) -> list[Segment]:
         """Every segment that this history continues, oldest first."""
         line: list[Segment] = []
         segment = self._before
@@ -155,29 +155,29 @@ def _cut_line(segment: Segment | None, at: int) -> Segment | None:
     return segment
 
 
-def _size_of(kept: list[Kept]) -> int:
+def _measure(kept: list[EntryRecord]) -> int:
     undo_sizes: Iterator[int] = map(_undo_size, filter(None, map(_undo_of, kept)))
     return sum(map(len, map(_entry_of, kept))) + sum(undo_sizes)
 
 
 def _segment_size(segment: Segment) -> int:
     if segment.size is None:
-        segment.size = _size_of(segment.entries[: segment.count])
+        segment.size = _measure(segment.entries[: segment.count])
     return segment.size
 
 
-def _digest_of(line: list[Segment]) -> bytes:
+def _digest_segments(line: list[Segment]) -> bytes:
     value = _START
     for segment in line:
         if segment.digest is None:
             for entry in map(_entry_of, segment.entries[: segment.count]):
-                value = _chained(value, entry)
+                value = _chain_digest(value, entry)
             segment.digest = value
         value = segment.digest
     return value
 
 
-def _chained(value: bytes, entry: bytes) -> bytes:
+def _chain_digest(value: bytes, entry: bytes) -> bytes:
     return hashlib.blake2b(entry, digest_size=32, key=value).digest()
 
 
@@ -250,7 +250,7 @@ def any_call_text(call: ToolCall) -> bytes:
     if not is_within_limits(call.arguments, max_values=_MAX_VALUES, max_depth=_MAX_DEPTH):
         return call_text(call, b'"<too large or too deep to record>"')
     try:
-        text = _encode(call.arguments, enc_hook=_stand_in)
+        text = _encode(call.arguments, enc_hook=_describe_type)
         if text[:1] not in b'{"':
             # Not an object: recorded as text, as other invalid arguments are.
             text = _encode(text.decode())
@@ -266,5 +266,5 @@ def interrupted(call: bytes, why: str) -> bytes:
     return entry_text(call, result_text(result, b"null"))
 
 
-def _stand_in(value: object) -> str:
+def _describe_type(value: object) -> str:
     return f"<{type(value).__name__}>"

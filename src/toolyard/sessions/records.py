@@ -27,7 +27,7 @@ _AT_ONCE = 500
 """Most records deleted in one transaction, since others wait for it."""
 
 
-def off_loop(
+def async_twin(
     method: Callable[Concatenate[Any, _P], _T], *, writes: bool = False
 ) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
     """The async twin of a method of `Records`, for tasks, which must not block on a store."""
@@ -35,7 +35,7 @@ def off_loop(
 
     async def twin(self: Records, /, *values: _P.args, **named: _P.kwargs) -> _T:
         work: Callable[[], _T] = partial(getattr(self, name), *values, **named)
-        return await self.do_beside(work, writes=writes)
+        return await self.run_off_loop(work, writes=writes)
 
     return twin
 
@@ -107,20 +107,20 @@ class Records(ABC):
     def holds(self, kind: str, owner: str, name: str) -> bool:
         """Whether the lock is still held; it may have been lost, for instance with its connection."""
 
-    async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
+    async def run_off_loop(self, work: Callable[[], _T], *, writes: bool) -> _T:
         """Run work that may wait for a store, off the event loop if it would block."""
         return work()
 
-    aput = off_loop(put, writes=True)
-    aget = off_loop(get)
-    aremove = off_loop(remove, writes=True)
-    areplace = off_loop(replace, writes=True)
-    aall = off_loop(all)  # noqa: A003 - the method above
-    aversion = off_loop(version)
-    aexpire = off_loop(expire, writes=True)
-    ahold = off_loop(hold)
-    arelease = off_loop(release)
-    aholds = off_loop(holds)
+    aput = async_twin(put, writes=True)
+    aget = async_twin(get)
+    aremove = async_twin(remove, writes=True)
+    areplace = async_twin(replace, writes=True)
+    aall = async_twin(all)  # noqa: A003 - the method above
+    aversion = async_twin(version)
+    aexpire = async_twin(expire, writes=True)
+    ahold = async_twin(hold)
+    arelease = async_twin(release)
+    aholds = async_twin(holds)
 
     def close(self) -> None:  # noqa: B027 - records in memory have nothing to release
         """Stop the threads. Does not close the store."""
@@ -312,7 +312,7 @@ class SqlRecords(Records):
         """See `Records`."""
         self._threads.close()
 
-    async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
+    async def run_off_loop(self, work: Callable[[], _T], *, writes: bool) -> _T:
         """See `Records`; a write waits for its commit, a read blocks only if the store is a server."""
         if self._store.quick and not writes:
             return work()

@@ -55,8 +55,8 @@ class Session:
 
     __slots__ = (
         *("branch", "counts", "drafted", "durable", "full", "gate", "history", "holder"),
-        *("is_alone", "kept", "key", "over", "parent", "replays", "room", "state", "taken", "tallies", "told"),
-        *("turn_since", "used"),
+        *("is_alone", "kept", "key", "over", "parent", "replays", "room", "state", "taken", "tallies"),
+        *("stored_use", "turn_since", "used"),
     )
 
     def __init__(
@@ -76,7 +76,7 @@ class Session:
         self.branch = branch
         self.durable = durable
         """True if an entry must be in a store before it is acknowledged."""
-        self.used = self.told = used
+        self.used = self.stored_use = used
         """When the session was last used, and the last such time that the store knows."""
         self.gate = gate or Gate()
         self.holder: object = None
@@ -183,7 +183,7 @@ class Session:
                 )
             history = self.history.fork(at)
             undos = self.history.undos_since(at)
-        return history, state.undone(undos), at
+        return history, state.with_undone(undos), at
 
 
 def busy_error(session: Session) -> SessionBusyError:
@@ -208,7 +208,7 @@ def check_number(name: str, value: object) -> int:
     return value
 
 
-def check_beginning(session_id: str, initial_state: object, fork_of: str | None, at: int | None) -> None:
+def check_setup(session_id: str, initial_state: object, fork_of: str | None, at: int | None) -> None:
     """Raise `SessionError` for an invalid id, for both `initial_state` and `fork_of`, and for an invalid `at`."""
     check_session_id(session_id)
     if initial_state is not None and fork_of is not None:
@@ -286,7 +286,7 @@ class SessionViews(ABC):
             check_number("limit", limit)
         history, _, _ = self.current(session_id, owner).branches()
         found: list[RecordedCall] = []
-        for number, (text, at, took, _) in enumerate(islice(history.kept_since(after), limit), after + 1):
+        for number, (text, at, took, _) in enumerate(islice(history.records_since(after), limit), after + 1):
             entry = read_entry(text)
             when = None if at is None else self.date_of(at)
             found.append(RecordedCall(number, entry.tool_call, entry.tool_output, when, took))

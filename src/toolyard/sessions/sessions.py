@@ -14,7 +14,7 @@ from toolyard.loop.threads import Threads, wait_uncancelled
 from toolyard.model.errors import SessionError, SessionExistsError, SessionFullError, UnknownSessionError
 from toolyard.model.names import nearest
 from toolyard.sessions.history import History, interrupted
-from toolyard.sessions.session import Session, SessionViews, check_beginning
+from toolyard.sessions.session import Session, SessionViews, check_setup
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
 from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, Withdraw, Write
 from toolyard.sessions.store.sql import SessionStore, steady_clock, submit_write
@@ -31,9 +31,9 @@ _COUNT_SECONDS = 1.0
 _COMPARED = 200
 _CACHED = 10_000
 """Most stored sessions cached in memory; others are loaded again when needed."""
-_STEP = 4096
+_LEAST_ROOM = 4096
 """Least number of bytes that a session may add before it is measured again."""
-_PART = 16
+_ROOM_DIVISOR = 16
 """A session may add this fraction (1/16) of its size before it is measured again, so large ones are measured rarely."""
 
 
@@ -91,7 +91,7 @@ class MemoryQuota:
             used = self._settle()
         left = min(self.max_session_bytes - size, self.max_bytes - used)
         session.full = left < 0
-        session.room = max(min(left, max(_STEP, size // _PART)), 0)
+        session.room = max(min(left, max(_LEAST_ROOM, size // _ROOM_DIVISOR)), 0)
 
     def check(self, session: Session) -> None:
         """Measure a session; `SessionFullError` if it is full."""
@@ -160,7 +160,7 @@ class Sessions(SessionViews, SessionTurns):
         self.ttl = ttl
         self.max_open = max_open
         self.quota = MemoryQuota(max_session_bytes, max_bytes)
-        self.at_hand: dict[Key | str, Session] = {}
+        self.in_memory: dict[Key | str, Session] = {}
         """Sessions in memory, by id, or by `Key` if they have an owner."""
         self._change = threading.RLock()
         self._swept = self.clock()
@@ -179,9 +179,9 @@ class Sessions(SessionViews, SessionTurns):
         """Create a session: empty, from `initial_state`, or as a fork of another one, at its end or after its `at`-th
         entry. `setup` is stored in its state.
         """
-        check_beginning(session_id, initial_state, fork_of, at)
+        check_setup(session_id, initial_state, fork_of, at)
         key = Key(owner or "", session_id)
-        if self.store is not None and key.slot in self.at_hand:
+        if self.store is not None and key.slot in self.in_memory:
             with suppress(UnknownSessionError):  # another process may have ended it
                 self.current(session_id, owner)
         parent = None if fork_of is None else self.current(fork_of, owner)
@@ -189,7 +189,7 @@ class Sessions(SessionViews, SessionTurns):
         changes |= setup or {}
         with self._change:
             self._sweep()
-            if key.slot in self.at_hand:
+            if key.slot in self.in_memory:
                 raise SessionExistsError(f"session {session_id!r} is already set up; tear it down or pick another id")
             self._check_room()
             if parent is not None and parent.over:
@@ -198,7 +198,7 @@ class Sessions(SessionViews, SessionTurns):
             self.quota.admit(session)
             # Visible to others from now on, so its gate stays closed until the store has it.
             session.gate.enter_at_once()
-            self.at_hand[key.slot] = session
+            self.in_memory[key.slot] = session
         try:
             if self.store is not None:
                 branch = None if parent is None else parent.branch
@@ -207,7 +207,7 @@ class Sessions(SessionViews, SessionTurns):
                 )
         except BaseException:
             session.over = True
-            self._gone(session)
+            self._discard(session)
             raise
         finally:
             session.gate.leave()
@@ -232,38 +232,38 @@ class Sessions(SessionViews, SessionTurns):
 
     def find(self, session_id: str, owner: str | None = None) -> Session:
         """The session; `UnknownSessionError` if there is none, or it has another owner."""
-        session = self.at_hand.get(Key(owner, session_id) if owner else session_id)
+        session = self.in_memory.get(Key(owner, session_id) if owner else session_id)
         if session is None:
             session = self._load(Key(owner or "", session_id))
-        if session is None or session.over or (self.ttl is not None and self._expired(session)):
-            near = self._find_near(session_id, owner)
+        if session is None or session.over or (self.ttl is not None and self._drop_if_expired(session)):
+            near = self._find_similar_ids(session_id, owner)
             hint = f"did you mean {near[0]!r}?" if near else "set it up first"
             raise UnknownSessionError(f"no session is called {session_id!r}; {hint}")
         return session
 
-    def _find_near(self, session_id: str, owner: str | None) -> list[str]:
+    def _find_similar_ids(self, session_id: str, owner: str | None) -> list[str]:
         """Ids of the owner's sessions in memory that are similar; empty if there are too many to compare."""
-        if len(self.at_hand) > _COMPARED:
+        if len(self.in_memory) > _COMPARED:
             return []
-        keys = [session.key for session in tuple(self.at_hand.values()) if not session.over]
+        keys = [session.key for session in tuple(self.in_memory.values()) if not session.over]
         return nearest(session_id, [key.session_id for key in keys if key.owner == (owner or "")])
 
     def known(self, session_id: str, owner: str | None = None) -> bool:
         """True if `find` needs no store access."""
-        return self.store is None or Key(owner or "", session_id).slot in self.at_hand
+        return self.store is None or Key(owner or "", session_id).slot in self.in_memory
 
     def current(self, session_id: str, owner: str | None = None) -> Session:
         """The session, including entries that other processes have added."""
         session = self.find(session_id, owner)
         if session.durable:
-            self._look_again(session)
+            self._refresh(session)
         return session
 
     def drop(self, session_id: str, owner: str | None = None) -> None:
         """End a session, if it exists."""
         key = Key(owner or "", session_id)
         with self._change:
-            session = self.at_hand.pop(key.slot, None)
+            session = self.in_memory.pop(key.slot, None)
             if session is not None:
                 session.over = True
                 session.forget()
@@ -274,13 +274,13 @@ class Sessions(SessionViews, SessionTurns):
     def close(self) -> None:
         """Drop every session from memory and close the store, which keeps those stored."""
         with self._change:
-            self.at_hand.clear()
+            self.in_memory.clear()
         if self.store is not None:
             self.store.close()
         self._threads.close()
 
     def __len__(self) -> int:
-        return len(self.at_hand)
+        return len(self.in_memory)
 
     def intent(self, session: Session, call: bytes) -> Intend:
         """The write announcing a call that may change the outside world."""
@@ -294,8 +294,8 @@ class Sessions(SessionViews, SessionTurns):
         self, session: Session, entry: bytes, changes: Changes, at: float | None = None, took: float | None = None
     ) -> Append:
         """The write that records a completed call."""
-        session.told = self.clock() if at is None else at
-        now, number = session.told, len(session.history) + 1
+        session.stored_use = self.clock() if at is None else at
+        now, number = session.stored_use, len(session.history) + 1
         return Append(session.key, session.branch, number, entry, write_changes(changes), now, now, took)
 
     def write(self, write: Write) -> None:
@@ -311,7 +311,7 @@ class Sessions(SessionViews, SessionTurns):
             raise failure
         return cancelled
 
-    def _look_again(self, session: Session) -> None:
+    def _refresh(self, session: Session) -> None:
         """Read entries added by other processes, unless a caller here has the turn and thus has read them already."""
         if not session.gate.enter_at_once():
             return
@@ -336,9 +336,9 @@ class Sessions(SessionViews, SessionTurns):
         newer = store.newer(session.key, session.branch, len(session.history))
         if newer is None:
             session.over = True
-            self._gone(session)
+            self._discard(session)
             raise UnknownSessionError(f"session {session.key.session_id!r} is over")
-        session.told, session.used = newer.used, max(session.used, newer.used)
+        session.stored_use, session.used = newer.used, max(session.used, newer.used)
         for item in newer.entries:
             session.commit(item.entry, read_changes(item.changes), item.at, item.took)
             session.counts = None
@@ -353,7 +353,7 @@ class Sessions(SessionViews, SessionTurns):
         if self.store is None:
             return None
         with self._change:
-            session = self.at_hand.get(key.slot)
+            session = self.in_memory.get(key.slot)
             if session is not None:
                 return session
             stored = self.store.load(key)
@@ -361,26 +361,26 @@ class Sessions(SessionViews, SessionTurns):
                 return None
             session = Session.stored(key, stored)
             self._make_room()
-            self.at_hand[key.slot] = session
+            self.in_memory[key.slot] = session
         if stored.intent is not None:
-            self._look_again(session)
+            self._refresh(session)
         return session
 
-    def _expired(self, session: Session) -> bool:
-        if not self._unused(session) or not session.gate.enter_at_once():
+    def _drop_if_expired(self, session: Session) -> bool:
+        if not self._is_unused(session) or not session.gate.enter_at_once():
             return False
         try:
-            if session.durable and not self._unused_elsewhere(session):
+            if session.durable and not self._is_unused_elsewhere(session):
                 return False
             self.drop(session.key.session_id, session.key.owner or None)
         finally:
             session.gate.leave()
         return True
 
-    def _unused(self, session: Session) -> bool:
+    def _is_unused(self, session: Session) -> bool:
         return self.ttl is not None and self.clock() - session.used > self.ttl
 
-    def _unused_elsewhere(self, session: Session) -> bool:
+    def _is_unused_elsewhere(self, session: Session) -> bool:
         """Whether other processes have not used the session within the `ttl` either."""
         store = self._durable()
         if not store.try_hold(session.key):
@@ -388,7 +388,7 @@ class Sessions(SessionViews, SessionTurns):
         try:
             newer = store.newer(session.key, session.branch, len(session.history))
             session.used = max(session.used, 0.0 if newer is None else newer.used)
-            return self._unused(session)
+            return self._is_unused(session)
         finally:
             store.release(session.key)
 
@@ -397,25 +397,25 @@ class Sessions(SessionViews, SessionTurns):
         with self._change:
             self._sweep()
             if self.store is None:
-                return sum(one.key.owner == owner and not one.over for one in list(self.at_hand.values()))
+                return sum(one.key.owner == owner and not one.over for one in list(self.in_memory.values()))
         return self.store.count(owner)
 
     def _sweep(self) -> None:
         """End expired sessions. Rate-limited, since it looks at all of them."""
         now = self.clock()
-        if self.ttl is None or (now - self._swept < min(self.ttl, 1.0) and len(self.at_hand) < self.max_open):
+        if self.ttl is None or (now - self._swept < min(self.ttl, 1.0) and len(self.in_memory) < self.max_open):
             return
         self._swept = now
-        for session in [s for s in self.at_hand.values() if self._unused(s)]:
-            self._expired(session)
+        for session in [s for s in self.in_memory.values() if self._is_unused(s)]:
+            self._drop_if_expired(session)
         if self.store is not None:
             self.store.expire(now - self.ttl)
 
-    def _gone(self, session: Session) -> None:
-        self.at_hand.pop(session.key.slot, None)
+    def _discard(self, session: Session) -> None:
+        self.in_memory.pop(session.key.slot, None)
 
     def _check_room(self) -> None:
-        count = len(self.at_hand) if self.store is None else self._stored_count(self.store)
+        count = len(self.in_memory) if self.store is None else self._stored_count(self.store)
         if count >= self.max_open:
             raise SessionError(f"{count:,} sessions are open, the most allowed; tear some down, or set a ttl")
         self.quota.check_total()
@@ -430,8 +430,8 @@ class Sessions(SessionViews, SessionTurns):
         return self._counted[1]
 
     def _make_room(self) -> None:
-        if self.store is None or len(self.at_hand) < _CACHED:
+        if self.store is None or len(self.in_memory) < _CACHED:
             return
-        idle = sorted((s for s in self.at_hand.values() if not s.gate.busy), key=lambda s: s.used)
+        idle = sorted((s for s in self.in_memory.values() if not s.gate.busy), key=lambda s: s.used)
         for session in idle[: _CACHED // 10]:
-            self.at_hand.pop(session.key.slot, None)
+            self.in_memory.pop(session.key.slot, None)

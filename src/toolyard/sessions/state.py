@@ -53,7 +53,7 @@ class State:
         kept = [old[1] if isinstance(old, tuple) else old for old in values.values() if old is not None]
         return values, sum(map(len, kept))
 
-    def undone(self, undos: Iterable[Undo]) -> State:
+    def with_undone(self, undos: Iterable[Undo]) -> State:
         """A fork with these changes undone; the latest comes first."""
         values: Changes = {}
         for before, _ in undos:

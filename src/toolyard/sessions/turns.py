@@ -39,7 +39,7 @@ class SessionTurns(ABC):
         if not gate.enter_at_once():
             if session.holder == threading.get_ident():
                 raise inside_itself_error(session)
-            self.check_outside(session)
+            self.check_not_inside(session)
             if not gate.enter(until, twin=twin):
                 raise busy_error(session)
         held = False
@@ -60,7 +60,7 @@ class SessionTurns(ABC):
     async def aenter(self, session: Session, until: float | None = None) -> None:
         """`enter` for a task."""
         if not session.gate.enter_at_once():
-            self.check_outside(session)
+            self.check_not_inside(session)
             if not await session.gate.aenter(until):
                 raise busy_error(session)
         try:
@@ -100,7 +100,7 @@ class SessionTurns(ABC):
         else:
             self.leave(session)
 
-    async def off_loop(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
+    async def run_off_loop(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
         """Run `work` inline if sessions are in memory, else as `in_thread`, because a store may block."""
         return work() if self.store is None else await self.in_thread(work, undo)
 
@@ -124,7 +124,7 @@ class SessionTurns(ABC):
         try:
             if session.durable and self.store is not None:
                 try:
-                    self._tell_of_use(session)
+                    self._store_last_use(session)
                     self.store.release(session.key)
                 except BaseException:
                     # An interrupt may have come before the release; releasing twice is harmless.
@@ -135,7 +135,7 @@ class SessionTurns(ABC):
             session.taken = False
             session.gate.free.append(None)
             if session.gate.line:
-                session.gate.hand_over()
+                session.gate.admit_waiters()
 
     def leave_off_loop(self, session: Session) -> None:
         """`leave` from any thread, including an event loop's, which must not wait for the store."""
@@ -145,7 +145,7 @@ class SessionTurns(ABC):
         else:
             self.leave(session)
 
-    def check_outside(self, session: Session) -> None:
+    def check_not_inside(self, session: Session) -> None:
         """Raise `SessionError` if the current code runs inside this session's turn."""
         if any(stay.gate is session.gate and not stay.over for stay in INSIDE.get()):
             raise inside_itself_error(session)
@@ -173,9 +173,9 @@ class SessionTurns(ABC):
             store.release(session.key)
             raise
 
-    def _tell_of_use(self, session: Session) -> None:
-        if self.ttl is not None and session.used - session.told > self.ttl / 4 and not session.over:
-            session.told = session.used
+    def _store_last_use(self, session: Session) -> None:
+        if self.ttl is not None and session.used - session.stored_use > self.ttl / 4 and not session.over:
+            session.stored_use = session.used
             # If this write is lost, the session may expire too early; nothing acknowledged is lost.
             self._durable().submit(Touch(session.key, session.branch, session.used), lambda _error: None)
 

@@ -24,7 +24,7 @@ class AffectedRows(msgspec.Struct, eq=False):
 
     rows: int = 0
 
-    def tell(self, rows: int) -> None:
+    def set_rows(self, rows: int) -> None:
         """Set the result of the last attempt."""
         self.rows = rows
 
@@ -236,16 +236,16 @@ Condition = tuple[str, tuple[object, ...]]
 
 
 class Step(NamedTuple):
-    """One statement. If `refusal` is given, it must change exactly one row. `tell` receives the number of rows."""
+    """One statement. If `refusal` is given, it must change exactly one row. `report` receives the number of rows."""
 
     sql: str
     values: tuple[object, ...]
     refusal: Callable[[], SessionError] | None = None
-    tell: Callable[[int], None] | None = None
+    report: Callable[[int], None] | None = None
 
     def check(self, rowcount: int) -> None:
         """Report the number of changed rows; raise the refusal if it should be one and is not."""
-        if self.tell is not None:
-            self.tell(rowcount)
+        if self.report is not None:
+            self.report(rowcount)
         if self.refusal is not None and rowcount != 1:
             raise self.refusal()

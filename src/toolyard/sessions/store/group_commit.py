@@ -69,7 +69,7 @@ class GroupCommit(Generic[_Op]):
                 while not pending.settled:
                     if self._closed:
                         raise _closed_error()
-                    self._lead()
+                    self._commit_next()
         except BaseException:
             # The caller has given up, so nobody should write it later.
             pending.withdrawn = True
@@ -90,7 +90,7 @@ class GroupCommit(Generic[_Op]):
         if refused:
             done(_closed_error())
 
-    def hand_over(self, op: _Op) -> None:
+    def write_on_thread(self, op: _Op) -> None:
         """`write` on the writer thread, for drivers that an interrupt during a commit would leave in a bad state.
 
         An interrupt is raised only once the outcome is known; a second one is raised at once.
@@ -124,11 +124,11 @@ class GroupCommit(Generic[_Op]):
             self._inbox.put(None)
             thread.join()
         with self._mutex:
-            while self._lead():
+            while self._commit_next():
                 pass
             self._closed = True
 
-    def _lead(self) -> bool:
+    def _commit_next(self) -> bool:
         """Commit the head of the queue; False if it was empty. Only under the mutex."""
         settled, receipt = self._in_flight
         if receipt:
@@ -160,7 +160,7 @@ class GroupCommit(Generic[_Op]):
                 batch[0].settle(error)
             elif isinstance(error, StoreFailing):
                 for pending in batch:
-                    pending.settle(_own_copy(error))
+                    pending.settle(_copy_error(error))
             else:
                 for pending in batch:
                     self._commit([pending])
@@ -175,15 +175,15 @@ class GroupCommit(Generic[_Op]):
             first = self._inbox.get()
             with self._mutex:
                 # Under the mutex, so that what arrived while waiting for it joins the same commit.
-                taken = [first, *self._arrived()]
+                taken = [first, *self._drain_inbox()]
                 stop = None in taken
                 mine = [pending for pending in taken if pending is not None]
                 self._queue.extend(mine)
-                self._settle_mine(mine)
+                self._commit_until_settled(mine)
             for pending in mine:
-                _tell(pending)
+                _call_done(pending)
 
-    def _arrived(self) -> list[_Pending[_Op] | None]:
+    def _drain_inbox(self) -> list[_Pending[_Op] | None]:
         arrived: list[_Pending[_Op] | None] = []
         try:
             while len(arrived) < self._most - 1:
@@ -192,10 +192,10 @@ class GroupCommit(Generic[_Op]):
             pass
         return arrived
 
-    def _settle_mine(self, mine: Sequence[_Pending[_Op]]) -> None:
+    def _commit_until_settled(self, mine: Sequence[_Pending[_Op]]) -> None:
         try:
             while not all(pending.settled for pending in mine):
-                self._lead()
+                self._commit_next()
         except BaseException as error:  # noqa: BLE001 - if the writer thread died, its callers would wait for ever
             batch, receipt = self._in_flight
             if receipt:
@@ -210,7 +210,7 @@ def _settle(batch: Sequence[_Pending[_Op]]) -> None:
         pending.settle()
 
 
-def _tell(pending: _Pending[_Op]) -> None:
+def _call_done(pending: _Pending[_Op]) -> None:
     if pending.done is None:
         return
     try:
@@ -220,7 +220,7 @@ def _tell(pending: _Pending[_Op]) -> None:
         log.exception("a callback for a session write failed")
 
 
-def _own_copy(error: StoreFailing) -> StoreFailing:
+def _copy_error(error: StoreFailing) -> StoreFailing:
     # One exception object raised in several threads would mix up their tracebacks.
     copy = StoreFailing(*error.args)
     copy.__cause__ = error.__cause__

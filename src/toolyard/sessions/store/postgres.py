@@ -59,7 +59,7 @@ class PostgresStore(SessionStore):
         # psycopg loses its protocol state and swallows the interrupt if Ctrl-C comes while statements are in flight.
         # Only the main thread is interrupted, and the cost of another thread is small beside the round trip.
         self._check_process()
-        self._group.hand_over(write)
+        self._group.write_on_thread(write)
 
     def try_hold(self, key: Key) -> bool:
         """See `SessionStore`."""
@@ -92,7 +92,7 @@ class PostgresStore(SessionStore):
         at = self._number(key)
         with self._held_lock:
             held = self._held.get(at)
-            if held is None or held[0] != key or not self._here():
+            if held is None or held[0] != key or not self._is_own_process():
                 return
             del self._held[at]
             with self._locks.lock:
@@ -116,7 +116,7 @@ class PostgresStore(SessionStore):
 
     def close(self) -> None:
         """See `SessionStore`."""
-        if not self._here():
+        if not self._is_own_process():
             return
         super().close()
         self._writer.close()

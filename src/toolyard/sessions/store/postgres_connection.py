@@ -231,7 +231,7 @@ class Writer:
         # An advisory lock held by the writer's connection for its whole life: when a new connection gets it, the
         # transaction of the old one has ended.
         self._identity = secrets.randbits(62)
-        self._link = Link(address, prepare=self._succeed)
+        self._link = Link(address, prepare=self._end_predecessor)
         self._life: TupleRow | None = None
         """Server values that differ after a crash."""
 
@@ -260,7 +260,7 @@ class Writer:
             # Read before the cleanup, which closes the connection.
             lost = conn.closed
             self._clean_up(conn, drop=interrupted)
-            if not receipt and number is not None and (lost or interrupted) and self._landed(number, life):
+            if not receipt and number is not None and (lost or interrupted) and self._was_committed(number, life):
                 receipt.append(True)
             if receipt and not interrupted:
                 return True
@@ -269,7 +269,7 @@ class Writer:
             if not isinstance(error, psycopg.Error):
                 raise
             if last or not (lost or isinstance(error, psycopg.errors.DeadlockDetected)):
-                raise self._converted(error) from self._address.shown(error)
+                raise self._convert_error(error) from self._address.shown(error)
             return False
         return True
 
@@ -312,9 +312,10 @@ class Writer:
                 return
         self._link.drop()
 
-    def _landed(self, number: str, life: TupleRow | None) -> bool:
-        """Whether a transaction with an unacknowledged commit was committed; its connection has ended, see `_succeed`.
+    def _was_committed(self, number: str, life: TupleRow | None) -> bool:
+        """Whether a transaction with an unacknowledged commit was committed.
 
+        Its connection has ended (see `_end_predecessor`).
         After a crash the server may reuse ids of transactions that it lost, so the id is trusted only without one.
         """
         try:
@@ -328,7 +329,7 @@ class Writer:
                 " queried: the write may or may not be there; load the session again before going on"
             ) from (self._address.shown(error) if isinstance(error, psycopg.Error) else error)
 
-    def _succeed(self, conn: Connection) -> None:
+    def _end_predecessor(self, conn: Connection) -> None:
         """Terminate the previous connection of this writer and wait for its end."""
         high, low = self._identity >> 32, self._identity & 0xFFFFFFFF
         conn.execute(
@@ -342,7 +343,7 @@ class Writer:
         # After a crash of a backend the postmaster's start time is unchanged, but the statistics are reset.
         self._life = conn.execute("SELECT pg_postmaster_start_time(), stats_reset FROM pg_stat_bgwriter").fetchone()
 
-    def _converted(self, error: psycopg.Error) -> SessionError:
+    def _convert_error(self, error: psycopg.Error) -> SessionError:
         if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
             return SessionError(f"Postgres {self._address.place} cannot store this: {error}")
         return self._address.failing(error)

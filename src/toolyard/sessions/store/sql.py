@@ -137,12 +137,12 @@ class SessionStore(ABC):
         self._lazy_rows = LazyRows(lambda: self.write(AddRows()))
         self._process = os.getpid()
 
-    def _here(self) -> bool:
+    def _is_own_process(self) -> bool:
         return self._process == os.getpid()
 
     def _check_process(self) -> None:
         # A forked child shares the parent's connections and may have inherited a locked mutex.
-        if not self._here():
+        if not self._is_own_process():
             raise SessionError(f"{self!r} was opened before this process was forked; open another one in the child")
 
     @abstractmethod

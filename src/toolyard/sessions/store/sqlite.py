@@ -110,7 +110,7 @@ class SqliteStore(SessionStore):
 
     def close(self) -> None:
         """See `SessionStore`."""
-        if not self._here():
+        if not self._is_own_process():
             return
         super().close()
         with self._read_lock:

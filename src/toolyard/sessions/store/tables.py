@@ -82,14 +82,14 @@ def _record_step(write: RecordWrite) -> Step:
         # The last column, `stamp`, is unused; older versions identified unacknowledged commits by it.
         content = (write.value, write.at, 0)
         if write.old is not None:
-            return Step(_REPLACE, (*content, *this, write.old), tell=write.outcome.tell)
-        return Step(_PUT_NEW if write.new else _PUT, (*this, *content), tell=write.outcome.tell)
+            return Step(_REPLACE, (*content, *this, write.old), report=write.outcome.set_rows)
+        return Step(_PUT_NEW if write.new else _PUT, (*this, *content), report=write.outcome.set_rows)
     if isinstance(write, RemoveRecord):
         this = (write.kind, write.owner, write.name)
         if write.old is not None:
-            return Step(_REMOVE_OLD, (*this, write.old), tell=write.outcome.tell)
-        return Step(_REMOVE, this, tell=write.outcome.tell)
-    return Step(_EXPIRE, (write.kind, write.before, write.most), tell=write.outcome.tell)
+            return Step(_REMOVE_OLD, (*this, write.old), report=write.outcome.set_rows)
+        return Step(_REMOVE, this, report=write.outcome.set_rows)
+    return Step(_EXPIRE, (write.kind, write.before, write.most), report=write.outcome.set_rows)
 
 
 def get_record(run: Run, kind: str, owner: str, name: str) -> bytes | None:
@@ -410,7 +410,7 @@ def _log_steps(write: LogWrite) -> list[Step]:
     table, place = write.table, _PLACE[write.table]
     old = f"SELECT id FROM {table} WHERE {place} < ? ORDER BY {place} LIMIT ?"  # noqa: S608 - constants only
     trim = f"DELETE FROM {table} WHERE id IN ({old})"  # noqa: S608 - constants only
-    return [Step(trim, (write.before, write.most), tell=write.outcome.tell)]
+    return [Step(trim, (write.before, write.most), report=write.outcome.set_rows)]
 
 
 def _row_steps(rows: tuple[LogRow, ...]) -> list[Step]:
