@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +32,8 @@ from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
 _FIRST_PAUSE = 0.05
 _FIRST_RESUBSCRIBE = 0.25
 _LONGEST_PAUSE = 30.0
+_HEALTHY_SECONDS = 5.0
+"""A stream of notifications that lasted so long did not fail."""
 _LONGEST_WAIT = 1.0
 _CANCEL_SECONDS = 5.0
 _SERVER_FAULT = 500
@@ -63,7 +65,7 @@ class Connection:
         self.peer = wire.peer
         self.agreement = agreement
         self._envelope = envelope(capabilities, agreement.version) if agreement.modern else {}
-        self._listens = False
+        self._listens = self._has_subscribed = False
 
     async def call(self, call: ToolsCall) -> dict[str, Any]:
         """The raw result of a tool, after input requests of the server were answered and notices delivered."""
@@ -115,20 +117,17 @@ class Connection:
 
     async def list_page(self, cursor: str | None, deadline: float | None) -> McpReply:
         """One page of the tool list."""
-        params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
-        if self.agreement.modern:
-            params["_meta"] = self._envelope
-        return await self._send_request("tools/list", params or None, deadline)
+        return await self._send_request("tools/list", {} if cursor is None else {"cursor": cursor}, deadline)
 
     def listen(self) -> None:
         """Ask the server to report changes of its tools; does nothing if already done."""
         if self._listens:
             return
         self._listens = True
-        if not self.agreement.modern:
-            self.wire.listen()
-        elif self.agreement.announces_tools:
-            self.peer.start(self._keep_subscription())
+        if self.agreement.modern and self.agreement.announces_tools:
+            self.peer.start(self._keep_listening(self._subscribe))
+        elif not self.agreement.modern and self.wire.has_notification_stream:
+            self.peer.start(self._keep_listening(self.wire.read_notifications))
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -178,9 +177,12 @@ class Connection:
         with suppress(CallError):
             await self._send_request("tasks/cancel", about, asyncio.get_running_loop().time() + _CANCEL_SECONDS)
 
-    async def _send_request(self, method: str, params: dict[str, Any] | None, deadline: float | None) -> McpReply:
-        headers = modern_headers(self.agreement.version, method) if self.agreement.modern else ()
-        request = Request(self.peer.number(), method, params, deadline, None, headers)
+    async def _send_request(self, method: str, params: dict[str, Any], deadline: float | None) -> McpReply:
+        headers: Headers = ()
+        if self.agreement.modern:
+            headers = modern_headers(self.agreement.version, method)
+            params = {**params, "_meta": self._envelope}
+        request = Request(self.peer.number(), method, params or None, deadline, None, headers)
         with measure_request("client", method):
             return await self.wire.request(request)
 
@@ -209,22 +211,28 @@ class Connection:
                 raise ToolFailed(f"the handler for {method} failed: {type(error).__name__}") from error
         return found
 
-    async def _keep_subscription(self) -> None:
-        """Keep the subscription to tool changes of the new protocol open."""
-        params = {"notifications": {"toolsListChanged": True}, "_meta": self._envelope}
+    async def _keep_listening(self, read_notifications: Callable[[], Awaitable[float | None]]) -> None:
+        """Read the stream of notifications again whenever it ends, unless the server does not support it."""
         loop = asyncio.get_running_loop()
         failures = 0
         while True:
-            begun = loop.time()
+            begun, pause = loop.time(), None
             try:
-                await self._send_request(LISTEN, params, None)
+                pause = await read_notifications()
             except (RequestRefused, SessionLostError):
                 return
             except CallError as error:
                 if 0 < status_of(error) < _SERVER_FAULT:
                     return
-            except Exception:  # noqa: BLE001 - a bug here must not end the subscription
-                _log.warning("the subscription to %s failed unexpectedly", self.peer.name, exc_info=True)
-            failures = 0 if loop.time() - begun > _LONGEST_PAUSE else failures + 1
-            await asyncio.sleep(backoff_delay(failures + 1, _FIRST_RESUBSCRIBE, _LONGEST_PAUSE))
+            except Exception:  # noqa: BLE001 - a bug here must not lose all further notifications
+                _log.warning("listening to %s failed unexpectedly", self.peer.name, exc_info=True)
+            failures = 0 if loop.time() - begun > _HEALTHY_SECONDS else failures + 1
+            pause = backoff_delay(failures + 1, _FIRST_RESUBSCRIBE) if pause is None else pause
+            await asyncio.sleep(min(max(pause, 0.05), _LONGEST_PAUSE))
+
+    async def _subscribe(self) -> None:
+        """Read the notifications of a subscription, as in the new protocol, until it ends."""
+        if self._has_subscribed:
             self.peer.changed()  # notifications in between were missed
+        self._has_subscribed = True
+        await self._send_request(LISTEN, {"notifications": {"toolsListChanged": True}}, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
@@ -25,23 +24,17 @@ from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import McpReply, Peer
 from toolyard.links.mcp.web import Web, WebWire
 from toolyard.links.mcp.wire import Lost, Request
-from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
 
 
-_SERVER_FAULT = 500
-_FIRST_PAUSE = 0.25
-_LONGEST_PAUSE = 30.0
-_log = logging.getLogger("toolyard.mcp")
-
-
 _SUCCESS = 200
 _ACCEPTED = 202
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
+_NOT_ALLOWED = 405
 _LAST_SUCCESS = 299
 _PING_SECONDS = 5.0
 _LONGEST_ID = 1024
@@ -64,7 +57,7 @@ class StreamableWire(WebWire):
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
         super().__init__(web, url, peer, lost)
-        self._listens = False
+        self._notifications = EventReader(peer.limits.max_message_bytes)
         self._was_open = False
 
     async def open(self) -> None:
@@ -81,21 +74,41 @@ class StreamableWire(WebWire):
         except CallTimeout as error:
             self._cancel_request(request)
             raise make_timeout_error(self.peer.name, request.seconds, error.info.effect) from None
-        except Unavailable as error:
-            if error.info.effect == "none" and not error.info.details:
-                self._end_session(error)
-            raise
-        except SessionLostError as lost:
-            if lost.fault is not None and await self._is_session_known(request):
-                raise lost.fault from None  # the tool reported its own missing session; ours is valid
-            self._end_session(Unavailable(f"{self.peer.name} has forgotten our session"))
+        except (Unavailable, SessionLostError) as error:
+            fault = error.fault if isinstance(error, SessionLostError) else None
+            if fault is not None and await self._is_session_known(request):
+                raise fault from None  # the tool reported its own missing session; ours is valid
+            self._end_lost_session(error)
             raise
 
-    def listen(self) -> None:
-        """Keep a stream open for the server's own messages; this requires a session."""
-        if self.session is not None and not self._listens:
-            self._listens = True
-            self.peer.start(self._keep_notification_stream())
+    @property
+    def has_notification_stream(self) -> bool:
+        """Whether there is a session, which a stream for notifications requires."""
+        return self.session is not None
+
+    async def read_notifications(self) -> float | None:
+        """Read the stream for the server's own messages until it ends."""
+        reader = self._notifications
+        last = reader.last_id
+        headers = (*self.headers(), ("last-event-id", last)) if last else self.headers()
+        try:
+            async with self._web.open("GET", self.url, headers) as answer:
+                if answer.status != _SUCCESS:
+                    raise await self._explain_failure(answer)
+                if not answer.header("content-type").startswith("text/event-stream"):
+                    raise make_status_error(self.peer.name, _NOT_ALLOWED, "", self.peer.redactor)
+                reader.restart()
+                if self._was_open and not last:
+                    self.peer.changed()  # notifications in between were missed
+                self._was_open = True
+                async with aclosing(self._read_events(answer, reader)) as pieces:
+                    async for events in pieces:
+                        for event in events:
+                            self._take_event(event, None)
+        except (Unavailable, SessionLostError) as error:
+            self._end_lost_session(error)
+            raise
+        return reader.retry
 
     async def aclose(self) -> None:
         """End the session."""
@@ -107,10 +120,14 @@ class StreamableWire(WebWire):
                 async with self._web.open("DELETE", self.url, headers, None, deadline):
                     pass
 
-    def _end_session(self, fault: CallError) -> None:
-        """The server no longer exists, or does not know us; there is no session left to end."""
+    def _end_lost_session(self, error: Unavailable | SessionLostError) -> None:
+        """Report the loss if the server cannot be reached, or does not know us; there is no session left to end."""
+        if isinstance(error, SessionLostError):
+            error = Unavailable(f"{self.peer.name} has forgotten our session")
+        elif error.info.effect != "none" or error.info.details:
+            return
         self.session = None
-        self._lost(self, fault)
+        self._lost(self, error)
 
     def _cancel_request(self, request: Request) -> None:
         """Notify the server that a request is cancelled; in the new protocol closing the stream does that."""
@@ -128,8 +145,8 @@ class StreamableWire(WebWire):
             return reply
         try:
             return await self._resume_stream(request, reader)
-        except SessionLostError:
-            self._end_session(Unavailable(f"{self.peer.name} has forgotten our session"))
+        except SessionLostError as error:
+            self._end_lost_session(error)
             raise Interrupted(f"{self.peer.name} has forgotten our session before it answered") from None
         except CallError as error:
             # The server has received the request, so a later error leaves its effect unknown.
@@ -194,50 +211,6 @@ class StreamableWire(WebWire):
                 request.answered = True
                 return self.peer.read_reply(message, len(event.data))
         return None
-
-    async def _keep_notification_stream(self) -> None:
-        """Keep the stream for notifications open, until the connection ends or the server does not support it."""
-        reader = EventReader(self.peer.limits.max_message_bytes)
-        failures = 0
-        while True:
-            try:
-                status = await self._read_notification_stream(reader)
-            except Unavailable as error:
-                if error.info.effect == "none" and failures:
-                    self._end_session(error)
-                    return
-                status = 0
-            except CallError:
-                status = 0
-            except Exception as error:  # noqa: BLE001 - a bug here must not lose notifications, so reconnect
-                _log.warning("reading the stream of %s failed unexpectedly", self.peer.name, exc_info=True)
-                self._end_session(Unavailable(f"the stream of {self.peer.name} failed: {type(error).__name__}"))
-                return
-            if status == _NOT_FOUND:
-                self._end_session(Unavailable(f"{self.peer.name} has forgotten our session"))
-                return
-            if status not in (0, _SUCCESS) and status < _SERVER_FAULT:
-                return  # the server does not support it
-            failures = 0 if status == _SUCCESS else failures + 1
-            pause = backoff_delay(failures + 1, _FIRST_PAUSE) if reader.retry is None else reader.retry
-            await asyncio.sleep(min(max(pause, 0.05), _LONGEST_PAUSE))
-
-    async def _read_notification_stream(self, reader: EventReader) -> int:
-        """Read one stream until it ends, and return its status."""
-        last = reader.last_id
-        headers = (*self.headers(), ("last-event-id", last)) if last else self.headers()
-        async with self._web.open("GET", self.url, headers) as answer:
-            if answer.status != _SUCCESS or not answer.header("content-type").startswith("text/event-stream"):
-                return answer.status if answer.status != _SUCCESS else 405
-            reader.restart()
-            if self._was_open and not last:
-                self.peer.changed()  # notifications in between were missed
-            self._was_open = True
-            async with aclosing(self._read_events(answer, reader)) as pieces:
-                async for events in pieces:
-                    for event in events:
-                        self._take_event(event, None)
-        return _SUCCESS
 
     def _can_resume(self, reader: EventReader) -> bool:
         return self.version is not None and bool(reader.last_id)

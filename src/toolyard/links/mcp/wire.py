@@ -81,8 +81,14 @@ class McpWire(ABC):
     async def finish_handshake(self, version: str) -> None:
         """Send the notification that ends a handshake, and use that version from now on."""
 
-    def listen(self) -> None:  # noqa: B027 - most receive them in any case
-        """Start receiving the server's own messages, if that takes more than a connection."""
+    @property
+    def has_notification_stream(self) -> bool:
+        """Whether the server's own messages take a stream of their own, in the old protocol."""
+        return False
+
+    async def read_notifications(self) -> float | None:
+        """Read that stream until it ends; returns after how many seconds to go on, if the server said so."""
+        return None
 
     @abstractmethod
     async def aclose(self) -> None:
