@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from http import HTTPStatus
 from typing import Any, Literal
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -147,9 +148,6 @@ _EARLIER_PART = 0.1
 _LONGEST = 7 * 24 * 3600.0
 _ACCESS_TOKEN = re.compile(r"[!-~]{1,8192}")
 _CODE = re.compile(r"[a-z_]{1,40}")
-_OK = 200
-_SERVER_FAULT = 500
-_TOO_MANY = 429
 
 Outcome = CallError | None
 """The result of a token fetch for the requests that waited; None means to check for a token again."""
@@ -281,12 +279,12 @@ class ClientCredentials(Credential):
         except MalformedSource:
             data = None
         data = data if isinstance(data, dict) else {}
-        if incoming.status != _OK:
+        if incoming.status != HTTPStatus.OK:
             code = data.get("error")
             said = f" ({code})" if isinstance(code, str) and _CODE.fullmatch(code) else ""
             raise Unavailable(
                 f"{self._where} answered {incoming.status}{said}",
-                retryable=incoming.status >= _SERVER_FAULT or incoming.status == _TOO_MANY,
+                retryable=incoming.status >= 500 or incoming.status == HTTPStatus.TOO_MANY_REQUESTS,
             )
         token, kind, seconds = data.get("access_token"), data.get("token_type", "bearer"), data.get("expires_in")
         if not (isinstance(token, str) and _ACCESS_TOKEN.fullmatch(token) and str(kind).lower() == "bearer"):

@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from http import HTTPStatus
 
 import httpcore2
 
@@ -24,8 +25,6 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_REDIRECTS = 5
 MAX_REPEATS = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_FIRST_FINAL = 200
-_UNAUTHORIZED = 401
 _EXPECT_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -113,12 +112,12 @@ class RedirectingRequest:
         self._check_head(response)
         answer = StreamedAnswer(self, response)
         credential = self._outgoing.credential
-        if answer.status == _UNAUTHORIZED and credential is not None and self.needs_credential:
+        if answer.status == HTTPStatus.UNAUTHORIZED and credential is not None and self.needs_credential:
             credential.note_refusal()
         return None if self._follow_redirect(answer) else answer
 
     def _check_head(self, response: httpcore2.Response) -> None:
-        if response.status < _FIRST_FINAL:
+        if response.status < HTTPStatus.OK:
             raise httpcore2.RemoteProtocolError("an unasked upgrade")
         names = [name.lower() for name, _ in response.headers]
         if b"content-length" in names and b"transfer-encoding" in names:
@@ -208,6 +207,11 @@ class StreamedAnswer:
         self.headers = tuple(
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers
         )
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     def header(self, name: str, default: str = "") -> str:
         """The first header of that name, which must be lower case."""

@@ -185,7 +185,6 @@ def _unusable_store(reason: str) -> Unavailable:
 REDIRECT = "http://127.0.0.1:8976/callback"
 SECONDS = 600.0
 """Time limit for the user to log in."""
-_OK = 200
 _REQUEST_SECONDS = 30.0
 _PAST = 1.0
 _NOT_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
@@ -263,7 +262,7 @@ class AuthorizationCode(Credential):
             asked = await anext(flow)
             while True:
                 if asked is request:
-                    response, refusal = refusal or httpx2.Response(_OK), None
+                    response, refusal = refusal or httpx2.Response(httpx2.codes.OK), None
                 else:
                     response = await self._fetch_request(send, asked)
                 response.request = asked

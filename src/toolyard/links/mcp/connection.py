@@ -36,7 +36,6 @@ _HEALTHY_SECONDS = 5.0
 """A stream of notifications that lasted so long did not fail."""
 _LONGEST_WAIT = 1.0
 _CANCEL_SECONDS = 5.0
-_SERVER_FAULT = 500
 _log = logging.getLogger("toolyard.mcp")
 
 
@@ -222,7 +221,7 @@ class Connection:
             except (RequestRefused, SessionLostError):
                 return
             except CallError as error:
-                if 0 < status_of(error) < _SERVER_FAULT:
+                if 0 < status_of(error) < 500:
                     return
             except Exception:  # noqa: BLE001 - a bug here must not lose all further notifications
                 _log.warning("listening to %s failed unexpectedly", self.peer.name, exc_info=True)

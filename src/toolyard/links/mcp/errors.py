@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -14,8 +15,6 @@ _OURS = frozenset({"code", "message", "retryable", "effect"})
 _SHOWN = 1000
 _LARGEST_CODE = 2**63
 _NOT_DONE = frozenset({429, 503})
-_REDIRECT = 300
-_SERVER_FAULT = 500
 _HINTS = {
     401: "the server requires authentication: set 'auth' or 'headers'",
     403: "the credentials do not allow this, or the server refuses this address",
@@ -77,7 +76,7 @@ def make_status_error(name: str, status: int, said: str, redactor: Redactor) -> 
     """The exception for an HTTP error status, with the server's message."""
     text = " ".join(redactor.text(said).split())[:_SHOWN]
     message = f"{name} answered {status}{status_phrase(status)}{f': {text}' if text else ''}"
-    was_taken = status < _REDIRECT or (status >= _SERVER_FAULT and status not in _NOT_DONE)
+    was_taken = status < 300 or (status >= 500 and status not in _NOT_DONE)
     effect: Effect = "unknown" if was_taken else "none"
     details = {"status": status}
     if status in RETRYABLE:
@@ -89,6 +88,11 @@ def status_of(error: CallError) -> int:
     """The HTTP status in the error's details; 0 if there is none."""
     status = error.info.details.get("status")
     return status if isinstance(status, int) else 0
+
+
+def is_refusal(error: CallError) -> bool:
+    """Whether the server refuses the credentials, or the lack of them."""
+    return status_of(error) in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 def make_unreadable_error(name: str) -> ToolFailed:

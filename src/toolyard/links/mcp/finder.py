@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.links.mcp.connection import Connection
-from toolyard.links.mcp.errors import SessionLostError, make_connect_timeout, status_of
+from toolyard.links.mcp.errors import SessionLostError, is_refusal, make_connect_timeout, status_of
 from toolyard.links.mcp.handshake import Agreement, Handshake, ProbeFailedError
 from toolyard.links.mcp.peer import Peer
 from toolyard.links.mcp.sse import SseWire
@@ -20,7 +20,6 @@ from toolyard.links.mcp.wire import Lost, McpWire
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, Denied, Unavailable
 
-_REFUSALS = frozenset({401, 403})
 _TIME_SHARE = 0.6
 """The part of the remaining time for one candidate while there are others to try."""
 
@@ -63,7 +62,7 @@ class Finder:
             try:
                 return await self._connect_at(self._known, deadline)
             except CallError as error:
-                if not status_of(error) or status_of(error) in _REFUSALS or len(candidates(self._server)) == 1:
+                if not status_of(error) or is_refusal(error) or len(candidates(self._server)) == 1:
                     raise
                 self._known = None
         return await self._find_address(deadline)
@@ -96,7 +95,7 @@ class Finder:
                 found = await self._connect_at(candidate, end)
             except CallError as error:
                 status = status_of(error)
-                if status in _REFUSALS or isinstance(error, Denied) or (isinstance(error, Unavailable) and not status):
+                if is_refusal(error) or isinstance(error, Denied) or (isinstance(error, Unavailable) and not status):
                     raise  # the other candidates on the same server would fail too
                 failures.append(error)
                 continue

@@ -18,7 +18,7 @@ from toolyard.dialects.mcp_protocol import (
     TOOLYARD,
     UNSUPPORTED_VERSION,
 )
-from toolyard.links.mcp.errors import RequestRefused, SessionLostError, make_connect_timeout, status_of
+from toolyard.links.mcp.errors import RequestRefused, SessionLostError, is_refusal, make_connect_timeout, status_of
 from toolyard.links.mcp.framing import modern_headers
 from toolyard.links.mcp.peer import McpReply
 from toolyard.links.mcp.wire import McpWire, Request
@@ -29,7 +29,6 @@ _PROBE_SHARE, _LONGEST_PROBE = 0.2, 2.0
 """Part of the connect timeout, and maximum seconds, to wait for the probe before `initialize` is sent too."""
 _READ_SHARE = 0.6
 """Part of the connect timeout after which a server that has read both requests is assumed to hang."""
-_REFUSALS = frozenset({401, 403})
 
 
 class ProbeFailedError(Exception):
@@ -114,7 +113,7 @@ class Handshake:
         except SessionLostError:
             found = None
         except CallError as error:
-            if status_of(error) in _REFUSALS or isinstance(error, Denied):
+            if is_refusal(error) or isinstance(error, Denied):
                 raise
             found = None
         if found is not None:

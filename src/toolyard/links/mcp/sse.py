@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
 
 _EVENTS = (("accept", "text/event-stream"),)
-_SUCCESS = 200
 _GONE = frozenset({404, 410})
 _log = logging.getLogger("toolyard.mcp")
 
@@ -95,7 +94,7 @@ class SseWire(WebWire):
         self._end_stream(fault)
 
     async def _take_events(self, answer: StreamedAnswer) -> None:
-        if answer.status != _SUCCESS:
+        if not answer.is_success:
             raise (await self._failure(answer))[0]
         if not answer.header("content-type").lower().startswith("text/event-stream"):
             raise ToolFailed(

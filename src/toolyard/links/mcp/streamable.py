@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import aclosing, suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from toolyard.dialects.mcp_protocol import LISTEN
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
 
 
-_SUCCESS = 200
-_ACCEPTED = 202
-_BAD_REQUEST = 400
-_NOT_FOUND = 404
-_NOT_ALLOWED = 405
-_LAST_SUCCESS = 299
 _PING_SECONDS = 5.0
 _LONGEST_ID = 1024
 _LOST_CODES = frozenset({-32600, -32000, -32001})
@@ -93,10 +88,10 @@ class StreamableWire(WebWire):
         headers = (*self.headers(), ("last-event-id", last)) if last else self.headers()
         try:
             async with self._web.open("GET", self.url, headers) as answer:
-                if answer.status != _SUCCESS:
+                if not answer.is_success:
                     raise await self._explain_failure(answer)
                 if not answer.header("content-type").startswith("text/event-stream"):
-                    raise make_status_error(self.peer.name, _NOT_ALLOWED, "", self.peer.redactor)
+                    raise make_status_error(self.peer.name, HTTPStatus.METHOD_NOT_ALLOWED.value, "", self.peer.redactor)
                 reader.restart()
                 if self._was_open and not last:
                     self.peer.changed()  # notifications in between were missed
@@ -154,7 +149,7 @@ class StreamableWire(WebWire):
 
     async def _read_answer(self, answer: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
         """Read the response; None if it will follow on a resumed stream."""
-        if not _SUCCESS <= answer.status < _ACCEPTED:
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.ACCEPTED:
             raise await self._explain_failure(answer)
         if request.method == "initialize":
             told = answer.header("mcp-session-id")
@@ -226,7 +221,7 @@ class StreamableWire(WebWire):
             reader.restart()
             try:
                 async with self._web.open("GET", self.url, headers, None, request.deadline) as answer:
-                    if answer.status > _LAST_SUCCESS:
+                    if not answer.is_success:
                         raise await self._explain_failure(answer)
                     reply = await self._from_events(answer, request, reader)
             except Unavailable:
@@ -247,15 +242,16 @@ class StreamableWire(WebWire):
         await asyncio.sleep(seconds)
 
     async def _explain_failure(self, answer: StreamedAnswer) -> CallError | SessionLostError:
-        if answer.status == _ACCEPTED:
+        if answer.status == HTTPStatus.ACCEPTED:
             return ToolFailed(f"{self.peer.name} took the request and gave no answer to it")
-        if answer.status <= _LAST_SUCCESS:
+        if answer.is_success:
             return make_status_error(self.peer.name, answer.status, "", self.peer.redactor)
         error, code, text = await self._failure(answer)
         if self.session is not None and self.version is not None:
-            if answer.status == _NOT_FOUND:
+            if answer.status == HTTPStatus.NOT_FOUND:
                 return SessionLostError()
-            if answer.status == _BAD_REQUEST and code in _LOST_CODES and _LOST_TEXT.search(text[:_LONGEST_ID]):
+            is_about_session = code in _LOST_CODES and _LOST_TEXT.search(text[:_LONGEST_ID])
+            if answer.status == HTTPStatus.BAD_REQUEST and is_about_session:
                 return SessionLostError(error)
         return error
 
@@ -271,5 +267,6 @@ class StreamableWire(WebWire):
             return False
         except CallError as error:
             # No response does not show that it is invalid, and ending it would fail other calls.
-            return isinstance(error, RequestRefused | CallTimeout | Unavailable) and status_of(error) != _BAD_REQUEST
+            is_known = isinstance(error, RequestRefused | CallTimeout | Unavailable)
+            return is_known and status_of(error) != HTTPStatus.BAD_REQUEST
         return True

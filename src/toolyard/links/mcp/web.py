@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -28,11 +29,9 @@ if TYPE_CHECKING:
 
 
 _MAX_ERROR_BYTES = 64 * 1024
-_UNAUTHORIZED = 401
-_FORBIDDEN = 403
+_REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _MOVED = frozenset({307, 308})
 _MAX_MOVES = 3
-_LAST_SUCCESS = 299
 
 
 @runtime_checkable
@@ -96,11 +95,11 @@ class Web:
     async def _renew_credential(self, answer: StreamedAnswer) -> bool:
         """Whether to repeat a rejected request, because the credential was renewed meanwhile."""
         credential = self.credential
-        if answer.status == _UNAUTHORIZED and isinstance(credential, ClientCredentials):
+        if answer.status == HTTPStatus.UNAUTHORIZED and isinstance(credential, ClientCredentials):
             return True
-        if answer.status not in (_UNAUTHORIZED, _FORBIDDEN) or not isinstance(credential, ChallengeHandler):
+        if answer.status not in _REFUSALS or not isinstance(credential, ChallengeHandler):
             return False
-        if answer.status == _FORBIDDEN and "insufficient_scope" not in answer.header("www-authenticate"):
+        if answer.status == HTTPStatus.FORBIDDEN and "insufficient_scope" not in answer.header("www-authenticate"):
             return False
         if self._challenge is None or self._challenge.done():
             # It may wait for a user longer than this request may take; the next request then uses the result.
@@ -174,7 +173,7 @@ class WebWire(McpWire):
         """Send one message whose response, if any, arrives elsewhere."""
         deadline = deadline or asyncio.get_running_loop().time() + self.post_seconds
         async with self._web.open("POST", self.post_url, self.headers(), data, deadline) as answer:
-            if answer.status > _LAST_SUCCESS:
+            if not answer.is_success:
                 raise (await self._failure(answer))[0]
 
     async def _read_events(
@@ -200,7 +199,7 @@ class WebWire(McpWire):
         text = text if isinstance(text, str) else ""
         if not isinstance(code, int):
             fields, code = {}, 0  # an error, but not a JSON-RPC one
-        if not fields or answer.status in (_UNAUTHORIZED, _FORBIDDEN):
+        if not fields or answer.status in _REFUSALS:
             return make_status_error(name, answer.status, text, redactor), code, text
         error = make_rpc_error(name, said, redactor)
         details = {"status": answer.status, **error.info.details}
