@@ -73,7 +73,7 @@ class Half(NamedTuple):
     wrong: list[dict[str, str]]
 
 
-class EmbedTexts:
+class TextVectors:
     """Vectors of texts, each computed once."""
 
     def __init__(self, *, tokens: bool) -> None:
@@ -124,7 +124,7 @@ def read_half(name: str) -> Half:
     return Half(catalogs, edges, wrong)
 
 
-def find_flow(tools: Sequence[Tool], vectors: EmbedTexts, limits: EdgeLimits) -> Dataflow:
+def find_flow(tools: Sequence[Tool], vectors: TextVectors, limits: EdgeLimits) -> Dataflow:
     """The edges among tools."""
     profiles = [read_profile(tool) for tool in tools]
     return Dataflow(tools, compute_edges(tools, profiles, vectors, limits, tokens=vectors.tokens))
@@ -135,7 +135,7 @@ def default_limits() -> EdgeLimits:
     return EdgeLimits(MIN_SCORE, NEIGHBORS)
 
 
-def learn_all(pairs: Sequence[Pair], vectors: EmbedTexts) -> None:
+def learn_all(pairs: Sequence[Pair], vectors: TextVectors) -> None:
     """Embed every text that the pairs need."""
     profiles = [read_profile(tool) for pair in pairs for tool in (pair.source, pair.target)]
     vectors.learn([kind.text for one in profiles for kind in (*one.outputs.kinds, *one.inputs.kinds)])
@@ -147,7 +147,7 @@ def figures(labels: Array, answers: Array) -> tuple[float, float]:
     return right / max(1, int(answers.sum())), right / max(1, int(labels.sum()))
 
 
-def evaluate(pairs: Sequence[Pair], vectors: EmbedTexts) -> Array:
+def evaluate(pairs: Sequence[Pair], vectors: TextVectors) -> Array:
     """For each pair, whether an edge is found."""
     learn_all(pairs, vectors)
     flows = (find_flow((pair.source, pair.target), vectors, default_limits()) for pair in pairs)
@@ -182,7 +182,7 @@ def ends_of(row: dict[str, str]) -> Ends:
     return row["catalog"], row["source"], row["target"], row["parameter"].removesuffix("[]")
 
 
-def find_feeds(half: Half, vectors: EmbedTexts) -> dict[Ends, str]:
+def find_feeds(half: Half, vectors: TextVectors) -> dict[Ends, str]:
     """Every feed of every edge in the catalogs, with the output path of the value."""
     found = {}
     for catalog, tools in half.catalogs.items():
@@ -213,7 +213,7 @@ def is_emitted(row: dict[str, str], found: dict[Ends, str]) -> bool:
     return found.get(ends_of(row)) == row["output"].removesuffix("[]")
 
 
-def report_halves(halves: dict[str, Half], vectors: EmbedTexts, *, errors: bool) -> bool:
+def report_halves(halves: dict[str, Half], vectors: TextVectors, *, errors: bool) -> bool:
     """Print both halves side by side; False if the goal was missed."""
     fed = {name: find_feeds(half, vectors) for name, half in halves.items()}
     counted = {name: count_found(half, fed[name]) for name, half in halves.items()}
@@ -238,7 +238,7 @@ def report_halves(halves: dict[str, Half], vectors: EmbedTexts, *, errors: bool)
     return all(found["all"][1] >= HALF_RECALL * found["all"][0] for found in counted.values() if found)
 
 
-def print_sample(half: Half, vectors: EmbedTexts, number: int, seed: int) -> None:
+def print_sample(half: Half, vectors: TextVectors, number: int, seed: int) -> None:
     """Print random edges, each with its best feed and the definitions of both ends."""
     rows = []
     for catalog, tools in half.catalogs.items():
@@ -269,7 +269,7 @@ def print_sample(half: Half, vectors: EmbedTexts, number: int, seed: int) -> Non
         print(json.dumps(row, ensure_ascii=False))
 
 
-def print_pair_errors(pairs: Sequence[Pair], vectors: EmbedTexts, answers: Array) -> None:
+def print_pair_errors(pairs: Sequence[Pair], vectors: TextVectors, answers: Array) -> None:
     """Print wrong pairs of the half that weights are fitted on."""
     for pair, answer in zip(pairs, answers, strict=True):
         if pair.half != "tune" or answer == pair.label:
@@ -284,7 +284,7 @@ def print_pair_errors(pairs: Sequence[Pair], vectors: EmbedTexts, answers: Array
 class Features:
     """Features of every possible feed among some tools, in the order of `MatchWeights`."""
 
-    def __init__(self, tools: Sequence[Tool], vectors: EmbedTexts) -> None:
+    def __init__(self, tools: Sequence[Tool], vectors: TextVectors) -> None:
         self.tools = {tool.qualified_name: place for place, tool in enumerate(tools)}
         self.profiles = [read_profile(tool) for tool in tools]
         self.spaces = [tool.namespace for tool in tools]
@@ -314,7 +314,7 @@ class Features:
         return np.array(rows, float).reshape(-1, len(MatchWeights._fields))
 
 
-def collect_examples(pairs: Sequence[Pair], half: Half, vectors: EmbedTexts) -> Iterator[tuple[Array, float, float]]:
+def collect_examples(pairs: Sequence[Pair], half: Half, vectors: TextVectors) -> Iterator[tuple[Array, float, float]]:
     """For each example, its possible feeds, whether one of them is right, and its weight."""
     for pair in pairs:
         if pair.half == "tune":
@@ -335,7 +335,7 @@ FIXED = ("apart", "scoped")
 """Weights that are not fitted: the catalogs were made to have edges between services, so their rate says little."""
 
 
-def fit(pairs: Sequence[Pair], half: Half, vectors: EmbedTexts, pull: float = 1.0) -> MatchWeights:
+def fit(pairs: Sequence[Pair], half: Half, vectors: TextVectors, pull: float = 1.0) -> MatchWeights:
     """Fit logistic weights. Each example counts by its best feed, so choosing that and fitting alternate."""
     examples = [example for example in collect_examples(pairs, half, vectors) if len(example[0])]
     tables, labels, counts = zip(*examples, strict=True)
@@ -368,12 +368,12 @@ def main(arguments: list[str]) -> int:
     """Print the figures; 1 if a goal was missed."""
     asked = parse_arguments(arguments)
     if asked.sample:
-        print_sample(read_half(asked.half), EmbedTexts(tokens=False), asked.sample, asked.seed)
+        print_sample(read_half(asked.half), TextVectors(tokens=False), asked.sample, asked.seed)
         return 0
     pairs, halves = read_pairs(), {name: read_half(name) for name in PARTS if (EDGES / name).exists()}
     good = True
     for tokens, weights in ((False, MODEL), (True, TOKENS)):
-        vectors = EmbedTexts(tokens=tokens)
+        vectors = TextVectors(tokens=tokens)
         if not tokens and vectors.tokens:
             print("the embedding weights are not installed (`toolyard embeddings install`): by words only")
             continue

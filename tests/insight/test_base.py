@@ -104,13 +104,13 @@ def test_a_sampler_whose_artifact_is_missing_names_the_enrichment():
         ({"type": "test/lengths", "scale": 2, "x": 1}, "no option 'x'"),
     ],
 )
-def test_a_wrong_entry_says_where_and_what_is_nearest(entry, says):
+def test_an_invalid_entry_is_an_error_with_place_and_nearest_name(entry, says):
     with pytest.raises(ConfigError) as caught:
         Toolyard.from_config(config(entry))
     assert says in str(caught.value) and "tools.enrichments[0]" in str(caught.value)
 
 
-def test_an_artifact_that_nobody_writes_is_refused_before_anything_is_loaded():
+def test_an_artifact_without_writer_is_refused_before_loading():
     @register_tool_enrichment("test/needy")
     class Needy(ToolEnrichment):
         reads = ("embeddings",)
@@ -144,7 +144,7 @@ def test_a_yard_of_several_sources_that_may_fail_runs_them_once():
         assert Lengths.runs == 2
 
 
-def test_the_cache_of_a_config_lies_beside_it(tmp_path):
+def test_a_relative_cache_folder_is_resolved_against_the_config(tmp_path):
     folder = tmp_path / "yard"
     folder.mkdir()
     path = folder / "yard.json"
@@ -191,7 +191,7 @@ def test_an_enrichment_is_made_by_its_name():
 
 
 @pytest.mark.process
-def test_importing_the_package_and_making_a_registry_loads_nothing_heavy():
+def test_importing_the_package_loads_no_heavy_module():
     code = (
         "import sys, toolyard; toolyard.ToolRegistry([toolyard.Tool('a', 'n')]); toolyard.Toolyard; "
         "print([m for m in ('numpy', 'onnxruntime', 'tokenizers', 'rich', 'snowballstemmer') if m in sys.modules])"

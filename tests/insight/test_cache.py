@@ -37,13 +37,13 @@ def _plain(value):
     return (type(value).__name__, repr(value))
 
 
-def test_parts_are_not_run_together_and_the_order_of_keys_does_not_count():
+def test_keys_separate_parts_and_ignore_the_order_of_mapping_keys():
     assert item_key("k", 1, "ab", "c") != item_key("k", 1, "a", "bc")
     assert item_key("k", 1, {"a": 1, "b": 2}) == item_key("k", 1, {"b": 2, "a": 1})
     assert item_key("k", 1, "\ud800") != item_key("k", 1, "\ud801")
 
 
-def test_what_was_put_is_got_by_kind_and_key(tmp_path):
+def test_stored_values_are_read_by_kind_and_key(tmp_path):
     cache = ItemCache(tmp_path)
     cache.put_many("a", [(b"1", b"one"), (b"2", b"two")])
     cache.put_many("b", [(b"1", b"other")])
@@ -52,14 +52,14 @@ def test_what_was_put_is_got_by_kind_and_key(tmp_path):
     assert ItemCache(str(tmp_path)).get_many("b", [b"1"]) == {b"1": b"other"}
 
 
-def test_many_keys_are_got_at_once(tmp_path):
+def test_many_keys_are_read_at_once(tmp_path):
     cache = ItemCache(tmp_path)
     items = [(b"%d" % n, b"v%d" % n) for n in range(1203)]
     cache.put_many("a", items)
     assert cache.get_many("a", [key for key, _ in items]) == dict(items)
 
 
-def test_fill_computes_what_lacks_once_and_keeps_it_chunk_by_chunk(tmp_path):
+def test_fill_computes_missing_values_once_and_commits_each_chunk(tmp_path):
     asked = []
 
     def compute(places):
@@ -135,7 +135,7 @@ def _folder(path):
 
 
 @pytest.mark.parametrize("spoil", [_others, _newer, _folder])
-def test_a_file_that_cannot_be_used_is_told_of_once_and_left_alone(tmp_path, caplog, spoil):
+def test_an_unusable_file_is_reported_once_and_left_alone(tmp_path, caplog, spoil):
     spoil(tmp_path / FILE)
     before = (tmp_path / FILE).read_bytes() if (tmp_path / FILE).is_file() else None
     with caplog.at_level(logging.WARNING):
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_used_is_told_of_once_and_left_alone(tmp_path, cap
         assert (tmp_path / FILE).read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_made_is_told_of(tmp_path, caplog):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING):
         assert ItemCache(tmp_path / "file" / "below").fill("k", [b"0"], lambda places: [b"y"]) == [b"y"]

@@ -45,7 +45,7 @@ def test_kinds_and_keys_are_kept_apart(tmp_path):
 
 
 @pytest.mark.parametrize("spoil", [lambda kept: b"", lambda kept: b"rubbish" * 20, lambda kept: kept[:-24], None])
-def test_arrays_that_are_not_whole_are_not_found_and_can_be_kept_again(tmp_path, spoil):
+def test_damaged_arrays_are_not_returned_and_can_be_stored_again(tmp_path, spoil):
     cache = ItemCache(tmp_path)
     store_arrays(cache, "kind", b"k", ARRAYS)
     with sqlite3.connect(tmp_path / FILE) as db:
@@ -87,7 +87,7 @@ def test_any_arrays_come_back(tmp_path_factory, given_arrays):
         assert found[name].tobytes() == array.tobytes()
 
 
-def test_beyond_the_limit_what_was_written_first_goes_and_no_other_kind(tmp_path):
+def test_beyond_the_limit_the_oldest_arrays_of_the_kind_are_deleted(tmp_path):
     cache = ItemCache(tmp_path)
     block = {"a": np.zeros(1000, np.float32)}
     store_arrays(cache, "other", b"1", block)
@@ -97,7 +97,7 @@ def test_beyond_the_limit_what_was_written_first_goes_and_no_other_kind(tmp_path
     assert read_arrays(cache, "other", b"1")
 
 
-def test_what_is_larger_than_the_limit_is_not_kept_and_costs_others_nothing(tmp_path):
+def test_arrays_larger_than_the_limit_are_not_stored(tmp_path):
     cache = ItemCache(tmp_path)
     store_arrays(cache, "kind", b"small", {"a": np.zeros(100, np.uint8)}, limit=1000)
     store_arrays(cache, "kind", b"large", {"a": np.zeros(2000, np.uint8)}, limit=1000)
@@ -115,7 +115,7 @@ def test_many_writers_of_one_key_leave_one_whole_set(tmp_path):
     assert np.array_equal(read_arrays(cache, "kind", b"k")["scores"], ARRAYS["scores"])
 
 
-def test_without_a_place_nothing_is_kept_and_nothing_fails(tmp_path):
+def test_without_a_folder_nothing_is_stored(tmp_path):
     taken = tmp_path / "file"
     taken.write_text("not a folder")
     for cache in (ItemCache(False), ItemCache(taken)):
@@ -146,7 +146,9 @@ def _start(path, folder):
 
 @pytest.mark.parametrize("outputs", [True, False])
 def test_a_warm_start_finds_the_same_and_embeds_nothing(tmp_path, outputs):
-    path = _catalog(tmp_path, *(f"Gives the user of number {number}." for number in range(30)), outputs=outputs)
+    path = _catalog(
+        tmp_path, *(f"FixedArtifacts the user of number {number}." for number in range(30)), outputs=outputs
+    )
     (one, embedded), (other, again) = (_start(path, tmp_path) for _ in range(2))
     assert embedded > 0 and again == 0
     assert one["neighbors"].rows.places.tolist() == other["neighbors"].rows.places.tolist()
@@ -157,7 +159,7 @@ def test_a_warm_start_finds_the_same_and_embeds_nothing(tmp_path, outputs):
 
 
 def test_arrays_of_an_older_version_are_left_alone(tmp_path):
-    path = _catalog(tmp_path, "Gives the user.")
+    path = _catalog(tmp_path, "FixedArtifacts the user.")
     (tmp_path / "arrays").mkdir()
     (tmp_path / "arrays" / "dataflow-00").write_bytes(b"toolyard" + bytes(80))
     _start(path, tmp_path)
@@ -197,6 +199,6 @@ def test_equal_definitions_have_equal_keys_in_any_process_and_container():
     assert hash_catalog(copies, "a", 1) == hash_catalog(TOOLS, "a", 1)
 
 
-def test_a_description_with_half_a_character_has_a_key():
+def test_a_description_with_a_lone_surrogate_has_a_key():
     odd = TOOLS[0].replace(description="\ud83d")
     assert hash_catalog([odd]) == hash_catalog([odd.replace()]) != hash_catalog(TOOLS[:1])

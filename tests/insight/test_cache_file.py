@@ -42,7 +42,7 @@ def _pages_overwritten(path):
 
 
 @pytest.mark.parametrize("spoil", [_garbage, _zeros, _cut_off, _cut_to_a_few_bytes, _pages_overwritten])
-def test_a_damaged_file_is_told_of_and_everything_is_computed_until_somebody_deletes_it(tmp_path, caplog, spoil):
+def test_a_damaged_file_is_reported_and_everything_is_computed(tmp_path, caplog, spoil):
     cache = filled(tmp_path)
     spoil(cache.path)
     with caplog.at_level(logging.WARNING):
@@ -72,7 +72,7 @@ def _somebodys_damaged_database(path):
 
 
 @pytest.mark.parametrize("make", [_somebodys_text, _somebodys_note, _somebodys_damaged_database])
-def test_a_file_that_may_be_somebody_elses_stays_and_everything_is_computed(tmp_path, caplog, make):
+def test_a_foreign_file_is_left_alone_and_everything_is_computed(tmp_path, caplog, make):
     path = tmp_path / FILE
     make(path)
     before = path.read_bytes()

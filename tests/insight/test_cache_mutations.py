@@ -144,7 +144,7 @@ def _plain(value):
     return {key: _plain(item) for key, item in value.items()} if hasattr(value, "items") else value
 
 
-def test_a_changed_field_is_never_stale_and_never_costs_more_than_it_must(tmp_path):
+def test_a_changed_field_is_recomputed_alone(tmp_path):
     rng = random.Random(2026)
     original = base()
     first, seen = run(original, tmp_path)
@@ -170,7 +170,7 @@ def test_a_changed_field_is_never_stale_and_never_costs_more_than_it_must(tmp_pa
 
 
 @pytest.mark.parametrize("serial", [5])
-def test_a_model_is_asked_about_what_changed_and_about_nothing_else(tmp_path, serial):
+def test_the_model_is_asked_only_about_changed_tools(tmp_path, serial):
     rng = random.Random(serial)
     original = [tool.replace(output_parameters={}) for tool in base()]
     said = '{"type": "object", "properties": {"a": {"type": "string"}}}'

@@ -71,11 +71,11 @@ def test_hostile_names_stay_labels_in_mermaid():
 
 
 @pytest.mark.parametrize("write", [to_dot, to_json, to_mermaid])
-def test_no_tools_make_a_file_too(write):
+def test_a_graph_without_tools_is_rendered(write):
     assert write(selected(dataflow_of([], [])))
 
 
-def test_what_cannot_be_shown_becomes_a_mark():
+def test_unprintable_characters_are_replaced():
     assert replace_invisible("a\x00b\u202ec\ud800") == "a\ufffdb\ufffdc\ufffd"
     assert replace_invisible("grüße 名前") == "grüße 名前"
 

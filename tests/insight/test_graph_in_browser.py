@@ -60,7 +60,7 @@ def search(page, words):
     page.keyboard.press("Enter")
 
 
-def test_clicking_on_a_tool_tells_what_it_feeds_and_what_feeds_it(show):
+def test_clicking_on_a_tool_shows_its_edges(show):
     page = show(small())
     page.mouse.click(*place_of(page, "list_orders"))
     panel = page.locator("#panel")
@@ -106,7 +106,7 @@ def test_filters_by_namespace_and_score(show):
     assert page.problems == []
 
 
-def test_no_tool_stands_on_another(show):
+def test_tools_do_not_overlap(show):
     page = show(many(60, 5))
     places = page.evaluate("toolyardGraph.nodes('.tool').map((node) => [node.position().x, node.position().y])")
     boxes = sorted(places)
@@ -116,7 +116,7 @@ def test_no_tool_stands_on_another(show):
     assert page.problems == []
 
 
-def test_hostile_names_run_nothing_and_are_shown_as_they_are(show):
+def test_hostile_names_are_shown_and_not_executed(show):
     page = show(hostile())
     search(page, "alert(1)")
     assert HOSTILE[:40] in page.locator("#panel h2").inner_text()
@@ -125,7 +125,7 @@ def test_hostile_names_run_nothing_and_are_shown_as_they_are(show):
     assert page.problems == []
 
 
-def test_the_policy_stops_a_script_that_got_in_all_the_same(show):
+def test_the_policy_blocks_an_injected_script(show):
     page = show(small())
     with page.expect_console_message(lambda message: "Content Security Policy" in message.text):
         page.evaluate(
@@ -148,7 +148,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(show, scheme):
     assert page.problems == []
 
 
-def test_nothing_to_draw_is_a_page_too(show):
+def test_an_empty_graph_is_a_page(show):
     page = show(dataflow_of([], []))
     assert page.locator("#status").inner_text() == "0 tools, 0 of 0 edges"
     assert page.problems == []

@@ -42,7 +42,7 @@ def test_scores_and_numbers_limit_what_is_drawn():
     assert pairs(select_graph(flow, GraphOptions(max_edges=1))) == [(4, 5)]
 
 
-def test_a_namespace_is_drawn_alone_and_a_misspelt_one_is_told():
+def test_one_namespace_can_be_drawn_and_an_unknown_one_is_an_error():
     chosen = select_graph(small(), GraphOptions(namespaces=("shop",)))
     assert chosen.places.tolist() == [4, 5]
     assert set(pairs(chosen)) == {(4, 5), (5, 4)}
@@ -58,17 +58,17 @@ def test_tools_without_an_edge_can_be_left_out():
 
 
 @pytest.mark.parametrize("options", [{"top": -1}, {"min_score": 1.5}, {"min_score": -0.1}, {"max_edges": -1}])
-def test_impossible_wishes_are_refused(options):
+def test_invalid_graph_options_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         GraphOptions(**options)
 
 
-def test_nothing_to_draw_is_drawn():
+def test_an_empty_selection_is_allowed():
     empty = select_graph(dataflow_of([], []), GraphOptions())
     assert (len(empty.places), len(empty.sources)) == (0, 0)
 
 
-def test_no_tool_shows_more_than_it_may_unless_the_other_end_needs_it():
+def test_a_tool_has_more_than_top_edges_only_for_the_other_end():
     flow = many(300, 9)
     chosen = select_graph(flow, GraphOptions(top=2))
     kept = set(pairs(chosen))

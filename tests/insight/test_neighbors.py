@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from conftest import examples
 from tests.insight.embedder_stub import HashEmbedder
-from tests.insight.samplers.yard import Gives, registry, tool, tools
+from tests.insight.samplers.registries import FixedArtifacts, registry, tool, tools
 from toolyard import ConfigError, EmbeddingsEnrichment, NeighborsEnrichment, ToolRegistry, get_tool_enrichment
 from toolyard.insight import neighbors
 
@@ -33,7 +33,7 @@ def test_the_nearest_tools_come_first_and_without_the_tool_itself():
         assert artifact.duplicates(place) == ()
 
 
-def test_each_namespace_has_its_own_share():
+def test_max_neighbors_applies_to_each_namespace():
     given = [tool(f"t{at}", "abc"[at % 3]) for at in range(90)]
     artifact = found(given, GRID, max_neighbors=4)
     for place in range(90):
@@ -42,7 +42,7 @@ def test_each_namespace_has_its_own_share():
         assert spaces.count(given[place].namespace) == 4
 
 
-def test_only_candidates_are_looked_at():
+def test_only_max_candidates_are_compared():
     given = [tool(f"t{at}", "ab"[at % 2]) for at in range(90)]
     few = found(given, GRID, max_candidates=3, max_neighbors=10)
     many = found(given, GRID, max_candidates=50, max_neighbors=10)
@@ -51,7 +51,7 @@ def test_only_candidates_are_looked_at():
     assert all(few.near(place)[0] == many.near(place)[0] for place in range(90))
 
 
-def test_near_duplicates_are_told_apart_and_take_no_place_among_neighbors():
+def test_near_duplicates_are_listed_separately():
     vectors = np.repeat(GRID[:20], 3, axis=0)
     artifact = found(60, vectors, max_neighbors=6)
     for place in range(60):
@@ -84,7 +84,7 @@ def test_one_tool_and_none_have_no_neighbors():
     assert len(found([], np.zeros((0, 2)))) == 0
 
 
-def test_with_a_model_it_goes_by_vectors_of_its_own():
+def test_with_a_model_it_computes_its_own_vectors():
     given = [tool(f"t{at}", "n", required=[f"p{at}"]) for at in range(8)]
     own = {"model": HashEmbedder(), "duplicate_sim_thresh": 1}
     plain = registry(given, vectors=np.eye(8), neighbors={"duplicate_sim_thresh": 1}).artifacts["neighbors"]
@@ -95,9 +95,9 @@ def test_with_a_model_it_goes_by_vectors_of_its_own():
     assert dict(made.near(0))[1] != 0
 
 
-def test_what_was_found_is_kept_for_the_next_start(tmp_path, monkeypatch):
+def test_neighbors_are_cached_for_the_next_start(tmp_path, monkeypatch):
     def run(vectors=GRID, given=None, **options):
-        enrichments = [Gives(vectors=vectors), NeighborsEnrichment(cache=tmp_path, **options)]
+        enrichments = [FixedArtifacts(vectors=vectors), NeighborsEnrichment(cache=tmp_path, **options)]
         return ToolRegistry(given or tools(90), enrichments=enrichments).artifacts["neighbors"]
 
     computed = []
@@ -120,7 +120,7 @@ def test_what_was_found_is_kept_for_the_next_start(tmp_path, monkeypatch):
     assert len(computed) == before + 2
 
 
-def test_nothing_is_kept_if_told_so(tmp_path, monkeypatch):
+def test_without_a_cache_nothing_is_stored(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLYARD_CACHE_DIR", str(tmp_path))
     found(10, GRID[:10])
     assert list(tmp_path.iterdir()) == []
@@ -138,7 +138,7 @@ def test_nothing_is_kept_if_told_so(tmp_path, monkeypatch):
         {"model": 3},
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused(options):
+def test_an_invalid_option_is_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         NeighborsEnrichment(**options)
 
@@ -164,12 +164,12 @@ class Grows:
         self.vectors = vectors
 
     def enrich(self, snapshot):
-        return Gives(vectors=self.vectors[: len(snapshot.tools)]).enrich(snapshot)
+        return FixedArtifacts(vectors=self.vectors[: len(snapshot.tools)]).enrich(snapshot)
 
 
 @settings(max_examples=examples(30))
 @given(st.integers(2, 60), st.integers(1, 5), st.integers(1, 12), st.integers(0, 2**20), st.booleans())
-def test_tools_that_are_added_change_what_they_must_and_nothing_else(old, new, candidates, seed, own):
+def test_adding_tools_gives_the_same_as_starting_with_them(old, new, candidates, seed, own):
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, size=(old + new, 4)) + 0.01
     given = [tool(f"t{at}", "abc"[int(rng.integers(3))], required=[f"p{at % 5}"]) for at in range(old + new)]

@@ -55,7 +55,7 @@ def built_in(embedder):
 
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("kind", ["embeddings", "neighbors", "output_parameters"])
-def test_descriptions_that_another_writes_are_seen_wherever_it_is_listed(kind, place):
+def test_an_enrichment_that_writes_descriptions_runs_first_wherever_it_is_listed(kind, place):
     embedder = HashEmbedder()
     made = {
         "embeddings": lambda: [EmbeddingsEnrichment(embedder, cache=False)],
@@ -94,7 +94,7 @@ def test_every_order_of_the_built_in_ones_and_a_writer_of_descriptions_runs_in_o
         assert ran.index("EmbeddingsEnrichment") < ran.index("NeighborsEnrichment")
 
 
-def test_neighbors_that_go_by_given_vectors_wait_for_no_text():
+def test_neighbors_with_given_vectors_do_not_wait_for_descriptions():
     class Rewrites(ToolEnrichment):
         reads = ("neighbors",)
         writes = ("tool.description",)

@@ -11,7 +11,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nothing_is_shown_where_nobody_sits(monkeypatch):
+def test_no_progress_bar_without_a_terminal(monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(base, "PROGRESS_DELAY", -1)
@@ -19,7 +19,7 @@ def test_nothing_is_shown_where_nobody_sits(monkeypatch):
     assert out.getvalue() == ""
 
 
-def test_work_that_is_soon_done_has_no_bar(monkeypatch):
+def test_short_work_has_no_progress_bar(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(base, "PROGRESS_DELAY", 1000)
@@ -27,7 +27,7 @@ def test_work_that_is_soon_done_has_no_bar(monkeypatch):
     assert out.getvalue() == ""
 
 
-def test_long_work_has_one(monkeypatch):
+def test_long_work_has_a_progress_bar(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(base, "PROGRESS_DELAY", -1)

@@ -16,7 +16,7 @@ from toolyard.words.identifiers import is_plural, plural, singular
         ("sizes", "size"),
     ],
 )
-def test_a_plural_is_told_by_its_ending(several, one):
+def test_plurals_are_recognised_by_their_ending(several, one):
     assert singular(several) == one
 
 
@@ -31,11 +31,11 @@ def test_a_plural_is_told_by_its_ending(several, one):
         ("movie", "movies"),
     ],
 )
-def test_nouns_have_two_numbers(one, many):
+def test_singular_and_plural_are_inverse(one, many):
     assert singular(many) == one and plural(one) == many
     assert is_plural(many) and not is_plural(one)
 
 
 @pytest.mark.parametrize("word", ["status", "address", "news", "analysis", "bus", "class"])
-def test_not_every_s_is_a_plural(word):
+def test_words_ending_in_s_are_not_all_plural(word):
     assert not is_plural(word) and singular(word) == word

@@ -59,7 +59,7 @@ def test_no_known_secret_survives_even_where_secrets_overlap(secrets, text):
     assert re.fullmatch("[abc]+".join(map(re.escape, kept)), text)
 
 
-def test_overlapping_secrets_leave_no_tail():
+def test_overlapping_secrets_are_hidden_whole():
     assert Redactor(["abcdef", "defghi"]).text("xabcdefghix") == f"x{REDACTED}x"
     assert Redactor(["abcabc"]).text("abcabcabc") == REDACTED
 

@@ -5,7 +5,7 @@ import pytest
 from toolyard.words import identifiers as verbs
 
 
-def test_no_verb_stands_in_two_rows():
+def test_no_verb_is_in_two_rows():
     listed = [verb for row in verbs._VERBS.values() for verb in row.split()]
     assert len(listed) == len(set(listed)) == len(verbs.CRUD_BY_VERB)
 

@@ -145,11 +145,11 @@ def hide_echoes(
     secrets: tuple[str, ...], plain: Any, text: bytes, metadata: dict[str, Any]
 ) -> tuple[Any, bytes, dict[str, Any]]:
     """Remove the operator's credentials from value, text and metadata of an answer."""
-    echoes = credential_finder(secrets)
-    if echoes.occur_in(text):
-        plain = echoes.hide(plain)
+    finder = credential_finder(secrets)
+    if finder.occur_in(text):
+        plain = finder.hide(plain)
         text = _encode(plain)
-    return plain, text, echoes.hide(metadata) if metadata else metadata
+    return plain, text, finder.hide(metadata) if metadata else metadata
 
 
 def call_metadata(bound: Bound | None, invocation: Invocation | None) -> dict[str, Any]:

@@ -80,7 +80,8 @@ PROGRESS_DELAY = 1.0
 
 def track_progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """Yield the items; show a progress bar on standard error after a second, if it is a terminal."""
-    if not _is_watched():
+    stream = sys.stderr
+    if stream is None or stream.closed or not stream.isatty():
         yield from items
         return
     begun = time.monotonic()
@@ -94,11 +95,6 @@ def track_progress(items: Iterable[T], label: str, total: int | None = None) -> 
     else:
         return
     yield from _with_bar(source, label, total, done)
-
-
-def _is_watched() -> bool:
-    stream = sys.stderr
-    return stream is not None and not stream.closed and stream.isatty()
 
 
 def _with_bar(items: Iterator[T], label: str, total: int | None, done: int) -> Iterator[T]:

@@ -248,11 +248,6 @@ def names_a_secret(variable: str) -> bool:
     return looks_secret(variable) or not _NAME_WORDS.isdisjoint(words) or words[-1:] in (["key"], ["keys"])
 
 
-@lru_cache(maxsize=1024)
-def _known_forms(secret: str) -> list[str]:
-    return forms_of(secret)
-
-
 def forms_of(secret: str) -> list[str]:
     """A secret in the forms in which it appears in errors and on wires."""
     from urllib.parse import quote, quote_plus
@@ -267,6 +262,9 @@ def forms_of(secret: str) -> list[str]:
         forms.add(encode(data).decode("ascii"))
         forms |= {_base64_inside(data, offset, encode) for offset in range(3)}
     return sorted(form for form in forms if len(form) >= _SHORTEST)
+
+
+_known_forms = lru_cache(maxsize=1024)(forms_of)
 
 
 def _base64_inside(data: bytes, offset: int, encode: Any) -> str:

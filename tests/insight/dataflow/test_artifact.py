@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.insight.dataflow.yard import TEXT, WHOLE, flow, many, record, tool
+from tests.insight.dataflow.builders import TEXT, WHOLE, flow, many, record, tool
 from tests.insight.given_dataflow import dataflow_of
 from toolyard.insight.base import Edge, Feed
 
@@ -18,7 +18,7 @@ def test_edges_come_best_first_and_ties_by_place():
     assert (found.out_edges(3), found.in_edges(0), found.edge_count) == ([], [], 4)
 
 
-def test_an_edge_has_its_feeds_or_is_none():
+def test_edge_returns_the_feeds_or_none():
     feed = Feed("users[].id", "user_id", 0.8, "each", {"name": 0.5, "type": 1.0, "text": 0.25})
     edge = Edge("x::a", "x::b", 0.75, (feed,), True)
     found = dataflow_of(TOOLS, [edge])
@@ -39,7 +39,7 @@ def test_overloads_are_told_apart():
     assert (found.place(twins[1]), found.place(TOOLS[3])) == (1, None)
 
 
-def test_as_a_mapping_it_has_out_and_in():
+def test_mapping_has_the_keys_out_and_in():
     feed = Feed("users[].id", "user_id", 0.80006)
     found = dataflow_of(TOOLS, [Edge("x::a", "y::c", 0.75, (feed,)), Edge("x::a", "x::b", 0.25)])
     assert list(found) == ["out", "in"]
@@ -55,7 +55,7 @@ def test_as_a_mapping_it_has_out_and_in():
         found["dataflow_out"]
 
 
-def test_the_mapping_shows_the_best_of_each_namespace_and_the_methods_all():
+def test_mapping_shows_the_best_per_namespace_and_methods_return_all():
     source = tool("find_user", {"user_id": WHOLE}, {"email": TEXT}, namespace="x")
     takers = [tool(f"drop_{number}", {"email": TEXT}, namespace="y") for number in range(5)]
     found = flow(source, *takers, max_neighbors=2)
@@ -64,7 +64,7 @@ def test_the_mapping_shows_the_best_of_each_namespace_and_the_methods_all():
     assert all(found.in_edges(place) for place in range(1, 6))
 
 
-def test_nothing_at_all_is_empty():
+def test_dataflow_without_tools_is_empty():
     found = dataflow_of([], [])
     assert (found.edge_count, found["out"], found["in"], list(found.edges())) == (0, {}, {}, [])
     assert flow(tool("a", {"b": TEXT})).edge_count == 0
@@ -73,7 +73,7 @@ def test_nothing_at_all_is_empty():
 @given(
     st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 3)), st.sampled_from([0.25, 0.5, 0.75]), max_size=12)
 )
-def test_both_directions_have_the_same_edges(edges):
+def test_out_edges_and_in_edges_are_the_same_edges(edges):
     found = dataflow_of(TOOLS, [(*pair, score) for pair, score in edges.items()])
     forth = {(place, other): score for place in range(4) for other, score in found.out_edges(place)}
     back = {(other, place): score for place in range(4) for other, score in found.in_edges(place)}

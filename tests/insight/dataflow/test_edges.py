@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from conftest import examples
-from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
+from tests.insight.dataflow.builders import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
@@ -66,7 +66,7 @@ TOOLS = st.builds(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(TOOLS, min_size=2, max_size=7), st.sampled_from([0.3, 0.6, 0.8]))
-def test_blocks_find_what_trying_everything_finds(tools, min_score):
+def test_edges_found_in_blocks_equal_edges_found_by_brute_force(tools, min_score):
     expected = naive(tools, min_score)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(match, "_BLOCK", 3)
@@ -106,7 +106,7 @@ def test_an_edge_is_kept_if_it_is_among_the_best_of_its_source_or_of_a_parameter
     assert kept.arrays.cut.sum() == every.edge_count - len(pairs)
 
 
-def test_every_parameter_keeps_its_best_and_what_is_left_out_is_said():
+def test_every_parameter_keeps_its_best_source_and_remarks_count_the_rest():
     users = [tool(f"find_user_{number}", gives={"user_id": TEXT}) for number in range(9)]
     rooms = [tool(f"find_room_{number}", gives={"room": record(id=TEXT)}) for number in range(2)]
     found = found_in([*users, *rooms, tool("book", {"user_id": TEXT, "room_id": TEXT})], 0.5, 1)
@@ -119,7 +119,7 @@ def test_every_parameter_keeps_its_best_and_what_is_left_out_is_said():
     assert any("n::drop_2" in remark and "max_neighbors" in remark for remark in found.remarks())
 
 
-def test_only_the_best_output_of_each_parameter_is_handed_on():
+def test_an_edge_has_only_the_best_output_of_each_parameter():
     found = found_in(
         [tool("find_user", gives={"user_id": TEXT, "user": record(id=TEXT)}), tool("drop", {"user_id": TEXT})], 0.5
     )

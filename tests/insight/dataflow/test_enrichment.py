@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.insight.dataflow.yard import NUMBER, TEXT, USERS, WHOLE, View, feeds, flow, many, record, tool
+from tests.insight.dataflow.builders import NUMBER, TEXT, USERS, WHOLE, View, feeds, flow, many, record, tool
 from toolyard import ToolRegistry
 from toolyard.insight.dataflow.artifact import pack_paths
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
@@ -17,7 +17,7 @@ from toolyard.plugins import get_tool_enrichment
 GET_USER = tool("get_user", {"user_id": WHOLE}, {"name": TEXT})
 
 
-def test_half_a_character_is_no_obstacle():
+def test_lone_surrogates_in_descriptions_and_paths_are_accepted():
     users = {"user_id": TEXT}
     given, taken = tool("list_users", {}, users), tool("get_user", users, {})
     given = given.replace(description="Lists \udc00 users.")
@@ -52,13 +52,13 @@ class Words:
         ({"user_ids": many(WHOLE)}, "user_ids", "each"),
     ],
 )
-def test_the_id_of_a_user_feeds_what_takes_one(gives, output, how):
+def test_a_user_id_in_any_form_feeds_a_user_id_parameter(gives, output, how):
     found = flow(tool("find", {"query": TEXT}, gives), GET_USER)
     assert feeds(found) == [(output, "user_id", how)]
     assert found.edge(0, 1).covers_required
 
 
-def test_what_takes_untyped_values_is_fed():
+def test_untyped_parameters_are_fed():
     found = flow(tool("list_users", gives={"users": USERS}), tool("get_user", {"user_id": {}}))
     assert feeds(found) == [("users[].id", "user_id", "each")]
 
@@ -76,30 +76,30 @@ def test_what_takes_untyped_values_is_fed():
         ({"user": record(id=TEXT)}, {"user_count": WHOLE}),
     ],
 )
-def test_what_only_looks_alike_does_not_feed(gives, takes):
+def test_similar_names_with_other_meanings_do_not_feed(gives, takes):
     assert flow(tool("get_user", gives=gives), tool("update_shipment", takes)).edge(0, 1) is None
 
 
-def test_signals_are_kept_apart():
+def test_a_feed_lists_its_signals_separately():
     feed = flow(tool("list_users", gives={"users": USERS}), GET_USER).edge(0, 1).feeds[0]
     assert feed.signals.keys() == {"name", "type", "text"}
     assert all(0 <= value <= 1 for value in feed.signals.values())
     assert feed.signals["name"] > 0.9
 
 
-def test_an_edge_that_lacks_a_required_value_says_so():
+def test_covers_required_is_false_if_a_required_value_is_missing():
     both = tool("book", {"user_id": WHOLE, "room_id": WHOLE})
     found = flow(tool("find_user", gives={"user_id": WHOLE}), both)
     assert found.edge(0, 1).covers_required is False
 
 
-def test_a_list_takes_one_value_and_every_value():
+def test_a_list_parameter_takes_single_values_and_lists():
     mails = tool("mail", {"user_ids": many(WHOLE)})
     assert feeds(flow(tool("find_user", gives={"user_id": WHOLE}), mails)) == [("user_id", "user_ids", "wrap")]
     assert feeds(flow(tool("list_users", gives={"users": USERS}), mails)) == [("users[].id", "user_ids", "direct")]
 
 
-def test_a_tool_does_not_feed_itself_and_an_overload_may_feed_the_other():
+def test_a_tool_does_not_feed_itself_but_may_feed_its_overloads():
     first = tool("get_user", {"user_id": WHOLE}, {"user": record(id=WHOLE)})
     second = tool("get_user", {"user_id": WHOLE, "full": TEXT}, {"user": record(id=WHOLE)})
     found = flow(first, second)
@@ -107,14 +107,14 @@ def test_a_tool_does_not_feed_itself_and_an_overload_may_feed_the_other():
     assert found.edge(0, 1) is not None
 
 
-def test_ids_count_less_between_namespaces_and_places_do_not():
+def test_ids_score_lower_between_namespaces_but_places_do_not():
     give = tool("find", gives={"account_number": TEXT, "city": TEXT}, namespace="a")
     here, there = (tool("pay", {"account_number": TEXT}, namespace=namespace) for namespace in ("a", "b"))
     found = flow(give, here, there, min_score=0.1)
     assert found.edge(0, 1).score > found.edge(0, 2).score
 
 
-def test_it_runs_in_a_registry_and_without_weights_compares_words(monkeypatch):
+def test_without_an_installed_model_texts_are_compared_by_words(monkeypatch):
     monkeypatch.setattr("toolyard.insight.dataflow.enrichment.default_embedder", lambda: None)
     tools = [tool("list_users", gives={"users": USERS}), GET_USER]
     registry = ToolRegistry(tools, enrichments=[get_tool_enrichment("dataflow", cache=False)])
@@ -143,7 +143,7 @@ def test_with_weights_the_model_compares_texts(tmp_path):
         {"model": Words},
     ],
 )
-def test_options_that_make_no_sense_are_refused(options):
+def test_invalid_options_are_refused(options):
     (name,) = options
     with pytest.raises(ConfigError, match=name):
         DataflowEnrichment(**options)
@@ -165,7 +165,7 @@ def test_one_new_tool_embeds_only_its_own_texts(tmp_path):
     assert found.edge(0, 1) is not None
 
 
-def test_nothing_new_reads_the_arrays_and_embeds_nothing(tmp_path):
+def test_unchanged_tools_are_read_from_the_cache_without_embedding(tmp_path):
     tools = [tool("list_users", gives={"users": USERS}), GET_USER]
     first = kept(tmp_path, tools, Words())
     again = Words()
@@ -176,14 +176,14 @@ def test_nothing_new_reads_the_arrays_and_embeds_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"min_score": 0.5}, {"max_neighbors": 3}, {"force": True}])
-def test_other_options_are_other_arrays(tmp_path, options):
+def test_other_options_have_other_cache_entries(tmp_path, options):
     tools = [tool("list_users", gives={"users": USERS}), tool("get_person", {"person": WHOLE})]
     strict = kept(tmp_path, tools, Words(), min_score=0.99)
     assert kept(tmp_path, tools, Words(), **options).min_score != strict.min_score
     assert kept(tmp_path, tools, Words(), min_score=0.99).edge_count == strict.edge_count
 
 
-def test_a_changed_description_is_seen(tmp_path):
+def test_a_changed_description_is_compared_again(tmp_path):
     described = {"type": "string", "description": "The unique identifier of the user."}
     tools = [tool("list_users", gives={"users": many(record(id=TEXT))}), tool("go", {"id": TEXT})]
     assert kept(tmp_path, tools, Words()).edge(0, 1) is None
@@ -193,7 +193,7 @@ def test_a_changed_description_is_seen(tmp_path):
 @pytest.mark.process
 def test_the_same_in_every_process():
     code = (
-        "from tests.insight.dataflow.yard import *\n"
+        "from tests.insight.dataflow.builders import *\n"
         "tools = [tool(f'get_{n}', {f'{n}_id': TEXT}, {'owner': record(id=TEXT), f'{m}_ids': many(TEXT)})\n"
         "         for n, m in (('user', 'order'), ('order', 'user'), ('item', 'order'))]\n"
         "found = flow(*tools, min_score=0.3)\n"
@@ -213,7 +213,7 @@ def test_the_same_in_every_process():
     assert "get_user" in said.pop()
 
 
-def test_nothing_found_is_kept_too(tmp_path):
+def test_an_empty_result_is_cached_too(tmp_path):
     tools = [tool("ping", {"host": TEXT}, {"delay": NUMBER}), tool("add", {"a": NUMBER})]
     assert kept(tmp_path, tools, Words()).edge_count == 0
     again = Words()
@@ -222,7 +222,7 @@ def test_nothing_found_is_kept_too(tmp_path):
     assert kept(tmp_path, [], again).edge_count == 0
 
 
-def test_a_tuple_feeds_what_its_places_hold_and_not_the_places_themselves():
+def test_a_tuple_feeds_its_values_but_not_its_positions():
     pair = {"type": "array", "prefixItems": [record(user_id=TEXT)], "items": False}
     takes = tool("get_user", {"user_id": TEXT})
     assert feeds(flow(tool("list_users", gives={"users": pair}), takes)) == [("users[].user_id", "user_id", "each")]
@@ -251,7 +251,7 @@ def test_a_tool_that_a_registry_gets_later_is_compared_with_the_others():
     ],
     ids=["one is gone", "another order", "one was changed", "many are new", "force"],
 )
-def test_what_was_found_before_makes_no_difference(later, options):
+def test_earlier_results_do_not_change_later_ones(later, options):
     enrichment = DataflowEnrichment(model=Words(), cache=False, **options)
     enrichment.enrich(View([LIST_USERS, *OTHERS]))
     again = enrichment.enrich(View(later))[1]["dataflow"]
@@ -259,7 +259,7 @@ def test_what_was_found_before_makes_no_difference(later, options):
     assert list(again.edges()) == list(anew.edges())
 
 
-def test_tools_of_which_none_says_what_it_returns_are_told_of_with_the_remedy(caplog):
+def test_a_warning_names_the_remedy_if_no_tool_has_an_output_schema(caplog):
     silent = [tool(f"get_{number}", {"user_id": TEXT}) for number in range(37)]
     _, found = DataflowEnrichment(model=Words(), cache=False).enrich(View(silent))
     assert found["dataflow"].edge_count == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.insight.dataflow.yard import NUMBER, TEXT, WHOLE, feeds, flow, many, record, tool
+from tests.insight.dataflow.builders import NUMBER, TEXT, WHOLE, feeds, flow, many, record, tool
 from toolyard.insight.embeddings.choice import default_embedder
 
 
@@ -358,12 +358,12 @@ def embedder(request):
 
 
 @pytest.mark.parametrize(("source", "target", "fed"), [row[1:] for row in FED], ids=[row[0] for row in FED])
-def test_it_is_handed_on(source, target, fed, embedder):
+def test_output_feeds_a_parameter_with_the_same_meaning(source, target, fed, embedder):
     assert fed in [feed[:2] for feed in feeds(flow(source, target, embedder=embedder))]
 
 
 @pytest.mark.parametrize(("source", "target"), [row[1:] for row in NOT_FED], ids=[row[0] for row in NOT_FED])
-def test_it_is_not(source, target, embedder):
+def test_output_does_not_feed_a_parameter_with_another_meaning(source, target, embedder):
     assert feeds(flow(source, target, embedder=embedder)) == []
 
 
@@ -371,13 +371,13 @@ GENERAL = [("title", "subject"), ("due_date", "due_date"), ("start_date", "start
 
 
 @pytest.mark.parametrize(("given", "taken"), GENERAL)
-def test_what_anything_may_have_counts_for_less_than_an_id(given, taken, embedder):
+def test_general_values_score_lower_than_ids(given, taken, embedder):
     page, mail = tool("get_page", gives={"page_id": TEXT, given: TEXT}), tool("send", {taken: TEXT}, namespace="mail")
     found = flow(page, mail, tool("publish_page", {"page_id": TEXT}), embedder=embedder)
     assert found.edge(0, 1).score < found.edge(0, 2).score
 
 
 @pytest.mark.parametrize("answer", [{"type": "null"}, {"description": "No content"}, {"type": "object"}, {}])
-def test_what_returns_nothing_feeds_nothing(answer):
+def test_tools_without_a_described_result_feed_nothing(answer):
     silent = tool("archive_contact", {"contact_id": TEXT}).replace(output_parameters=answer)
     assert flow(silent, tool("get_contact", {"contact": TEXT})).edge_count == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.insight.dataflow.yard import TEXT, WHOLE, many, record, tool
+from tests.insight.dataflow.builders import TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow.match import build_tables
 from toolyard.insight.dataflow.profile import read_profile
 
@@ -41,7 +41,7 @@ def named(side):
     return [dict(zip(one.keys, np.array(one.weights, np.float32), strict=True)) for one in found]
 
 
-def test_arrays_have_the_facets_of_each_value_that_inputs_ask_for(profiles):
+def test_tables_have_the_facets_that_inputs_have_too(profiles):
     outputs, inputs, *_ = build_tables(profiles)
     asked = dict.fromkeys(key for facets in named(inputs) for key in facets)
     numbers = {key: number for number, key in enumerate(asked)}
@@ -51,7 +51,7 @@ def test_arrays_have_the_facets_of_each_value_that_inputs_ask_for(profiles):
     assert len(set(outputs.facets.tolist())) > 20
 
 
-def test_nothing_is_kept_of_outputs_that_no_input_asks_for():
+def test_facets_of_outputs_that_no_input_has_are_left_out():
     giver = tool("get_weather", gives={"user_id": TEXT, "house": TEXT})
     taker = tool("get_user", {"user_id": TEXT})
     outputs, inputs, *_ = build_tables([read_profile(giver), read_profile(taker)])

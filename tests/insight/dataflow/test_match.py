@@ -22,7 +22,7 @@ from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJ
         ((OBJECT, 0, 0), (OBJECT, 0, 0, True), "direct"),
     ],
 )
-def test_values_that_fit_say_how(given, wanted, how):
+def test_fitting_types_say_how_the_value_is_passed_on(given, wanted, how):
     score, way = fit_types(*given, *wanted)
     assert way == how
     assert score > 0.5
@@ -39,11 +39,11 @@ def test_values_that_fit_say_how(given, wanted, how):
         ((ARRAY, 0, 0), (STRING, 0, 0, True)),
     ],
 )
-def test_values_that_do_not_fit_score_nothing(given, wanted):
+def test_unfit_types_score_zero(given, wanted):
     assert fit_types(*given, *wanted)[0] == 0
 
 
-def test_an_equal_type_is_better_than_a_near_one():
+def test_equal_types_score_higher_than_convertible_ones():
     exact, near, far = (
         fit_types(*given, INTEGER, 0, 0, True)[0] for given in ((INTEGER, 0, 0), (NUMBER, 0, 0), (STRING, 0, 0))
     )

@@ -18,17 +18,17 @@ from toolyard.insight.dataflow.names import find_owner, read_name, tool_nouns
         ("friendly_name", "friendly_name", ()),
     ],
 )
-def test_a_name_says_what_a_value_is_and_whose(name, attribute, name_owner):
+def test_a_name_is_parsed_into_attribute_and_owner(name, attribute, name_owner):
     found = read_name(name)
     assert (found.attribute, found.name_owner) == (attribute, name_owner)
 
 
 @pytest.mark.parametrize("name", ["limit", "next_cursor", "x-request-id", "X-Tenant", "", "__"])
-def test_how_to_page_and_sign_and_nothing_at_all_are_no_names_of_values(name):
+def test_names_for_paging_and_signing_and_empty_names_are_not_read(name):
     assert read_name(name) is None
 
 
-def test_a_name_that_ends_as_lists_do_says_of_what():
+def test_a_list_suffix_leaves_the_name_of_the_items():
     assert read_name("tag_list").item_words == ("tag",)
     assert read_name("tag").item_words == ()
 
@@ -45,7 +45,7 @@ def test_a_name_that_ends_as_lists_do_says_of_what():
         ("ping", [("ping",)]),
     ],
 )
-def test_a_name_says_what_a_tool_is_about(name, nouns):
+def test_the_nouns_of_a_tool_name_are_found(name, nouns):
     assert tool_nouns(name) == nouns
 
 
@@ -64,14 +64,14 @@ def test_a_name_says_what_a_tool_is_about(name, nouns):
         ("", ()),
     ],
 )
-def test_the_entity_that_is_named(description, owner):
+def test_a_description_names_the_owner(description, owner):
     assert find_owner(description) == owner
 
 
 @given(st.text(max_size=120))
-def test_no_text_is_too_odd(description):
+def test_any_text_is_accepted(description):
     assert len(find_owner(description)) <= 3
 
 
-def test_letters_that_are_longer_in_lower_case_do_no_harm():
+def test_letters_that_are_longer_in_lower_case_are_accepted():
     assert find_owner("\u0130 the id of the user") == ("user",)

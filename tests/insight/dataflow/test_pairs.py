@@ -11,7 +11,7 @@ from toolyard.insight.cache import CACHE_DIR_VARIABLE
 PAIRS = eval_dataflow.read_pairs()
 
 
-def test_the_set_is_large_mixed_and_explained():
+def test_the_labelled_set_is_large_mixed_and_explained():
     rows = [json.loads(line) for line in eval_dataflow.PAIRS.read_text("utf-8").splitlines()]
     fed = sum(row["label"] for row in rows)
     assert len(rows) >= 240
@@ -28,7 +28,7 @@ def test_the_set_is_large_mixed_and_explained():
         assert 0.3 <= sum(labels) / len(labels) <= 0.7
 
 
-def test_specifications_are_in_one_half_only():
+def test_each_specification_is_in_one_half_only():
     halves = {}
     for line in eval_dataflow.PAIRS.read_text("utf-8").splitlines():
         row = json.loads(line)
@@ -39,7 +39,7 @@ def test_specifications_are_in_one_half_only():
 
 
 def test_without_a_model_nine_of_ten_edges_are_right_and_eight_of_ten_are_found():
-    answers = eval_dataflow.evaluate(PAIRS, eval_dataflow.EmbedTexts(tokens=True))
+    answers = eval_dataflow.evaluate(PAIRS, eval_dataflow.TextVectors(tokens=True))
     labels = np.array([pair.label for pair in PAIRS])
     precision, recall = eval_dataflow.figures(labels, answers)
     assert precision >= eval_dataflow.PRECISION
@@ -49,9 +49,9 @@ def test_without_a_model_nine_of_ten_edges_are_right_and_eight_of_ten_are_found(
     assert min(precision, recall) >= 0.8
 
 
-def test_with_the_model_the_same_on_those_that_are_quickly_embedded(tmp_path, monkeypatch):
+def test_with_the_model_the_same_holds_for_a_sample(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_DIR_VARIABLE, str(tmp_path))
-    vectors = eval_dataflow.EmbedTexts(tokens=False)
+    vectors = eval_dataflow.TextVectors(tokens=False)
     assert not vectors.tokens, "make setup installs the weights"
     some = [pair for pair in PAIRS if pair.outputs == "implied"]
     answers = eval_dataflow.evaluate(some, vectors)

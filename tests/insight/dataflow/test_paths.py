@@ -31,22 +31,22 @@ def test_lists_and_objects_are_followed_and_marked():
     assert found["users[].tags"].kinds == ARRAY
 
 
-def test_an_answer_that_is_a_list_has_paths_that_begin_with_it():
+def test_a_result_that_is_a_list_has_paths_beginning_with_brackets():
     schema = {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "string"}}}}
     assert kinds(schema) == {"[].id": STRING}
 
 
-def test_an_answer_that_is_one_value_has_an_empty_path():
+def test_a_result_that_is_a_single_value_has_an_empty_path():
     assert kinds({"type": "number"}) == {"": NUMBER}
 
 
-def test_references_are_resolved_and_name_what_they_hold():
+def test_references_are_resolved_and_their_name_is_the_hint():
     schema = {"$ref": "#/$defs/User", "$defs": {"User": {"type": "object", "properties": {"id": {"type": "string"}}}}}
     (field,) = read_fields(schema).found
     assert (field.path, field.holder.hint) == ("id", "User")
 
 
-def test_a_reference_to_itself_ends():
+def test_recursive_references_end():
     node = {"type": "object", "properties": {"id": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}}}
     found = kinds({"$ref": "#/$defs/Node", "$defs": {"Node": node}})
     assert found["id"] == found["next.id"] == STRING
@@ -54,7 +54,7 @@ def test_a_reference_to_itself_ends():
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/None", "other.json#/x", "#", 5])
-def test_a_reference_that_leads_nowhere_is_a_value_of_any_type(reference):
+def test_an_unresolvable_reference_is_a_value_of_any_type(reference):
     found = read_fields({"type": "object", "properties": {"a": {"$ref": reference}}}).found
     assert found[0].path == "a"
 
@@ -73,7 +73,7 @@ def test_null_and_unions_do_not_hide_the_type(schema):
     assert kinds({"type": "object", "properties": {"a": schema}}) == {"a": STRING}
 
 
-def test_branches_of_a_union_are_all_there_and_none_is_required():
+def test_all_branches_of_a_union_are_read_and_none_is_required():
     first = {"type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
     second = {"type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]}
     found = {field.path: field.required for field in read_fields({"oneOf": [first, second]}).found}
@@ -96,12 +96,12 @@ def test_branches_of_a_union_are_all_there_and_none_is_required():
         ({}, SCALAR),
     ],
 )
-def test_a_missing_type_is_inferred_from_what_else_is_said(schema, expected):
+def test_a_missing_type_is_inferred_from_other_keywords(schema, expected):
     field = read_fields({"type": "object", "properties": {"a": schema}}).found[0]
     assert field.kinds == expected
 
 
-def test_what_is_cut_lies_deepest():
+def test_limits_cut_the_deepest_values():
     wide = {f"f{number}": {"type": "string"} for number in range(MAX_FIELDS)}
     schema = {"type": "object", "properties": {"deep": {"type": "object", "properties": wide}, "last": {}}}
     found = [field.path for field in read_fields(schema).found]
@@ -109,7 +109,7 @@ def test_what_is_cut_lies_deepest():
     assert len(found) == MAX_FIELDS
 
 
-def test_what_is_beyond_all_limits_is_not_looked_at():
+def test_values_beyond_the_limits_are_not_read():
     """Without limits each of these is millions of steps, for every one of the fields."""
     wide = {"type": "object", "properties": {f"f{number}": {"$ref": "#/$defs/many"} for number in range(10_000)}}
     many = {"allOf": [{"$ref": "#/$defs/wide"}, *({"$ref": f"#/$defs/w{part}"} for part in range(150))]}
@@ -121,14 +121,14 @@ def test_what_is_beyond_all_limits_is_not_looked_at():
     assert [field.path for field in found] == [f"f{number}" for number in range(MAX_FIELDS)]
 
 
-def test_of_listed_values_without_end_the_first_are_looked_at():
+def test_only_the_first_values_of_a_long_enum_are_read():
     (field,) = read_fields(
         {"type": "object", "properties": {"color": {"enum": [str(n) for n in range(200_000)]}}}
     ).found
     assert field.kinds == STRING
 
 
-def test_of_one_name_in_many_schemas_the_last_counts_and_the_first_gives_the_place():
+def test_a_property_of_several_merged_schemas_has_the_last_schema_and_the_first_position():
     parts = [{"properties": {f"f{number}": {"type": "string"} for number in range(MAX_FIELDS)}}]
     parts.append({"properties": {"more": {}, "f1": {"type": "integer"}}})
     found = read_fields({"allOf": parts}).found
@@ -137,7 +137,7 @@ def test_of_one_name_in_many_schemas_the_last_counts_and_the_first_gives_the_pla
     assert len(found) == MAX_FIELDS
 
 
-def test_keywords_that_are_called_as_findings_are_do_no_harm():
+def test_keywords_named_like_internal_fields_are_ignored():
     found = read_fields(
         {"type": "object", "properties": {"a": {"type": "string", "kinds": 32, "inner": {}, "hint": 5}}}
     ).found
@@ -173,7 +173,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS)
-def test_no_schema_is_too_odd(schema):
+def test_any_schema_is_accepted(schema):
     found = read_fields(schema).found
     assert len(found) <= MAX_FIELDS
     assert all(field.kinds for field in found)
@@ -190,19 +190,19 @@ def test_no_schema_is_too_odd(schema):
         ({"type": "array", "prefixItems": "no", "items": True}, SCALAR | OBJECT),
     ],
 )
-def test_a_tuple_is_a_list_of_what_any_of_its_places_takes(schema, items):
+def test_a_tuple_is_a_list_of_the_types_of_its_positions(schema, items):
     (field,) = read_fields({"type": "object", "properties": {"a": schema}}).found
     assert (field.kinds, field.items) == (ARRAY, items)
 
 
-def test_what_is_in_the_places_of_a_tuple_has_paths():
+def test_values_inside_a_tuple_have_paths():
     point = {"type": "array", "prefixItems": [{"type": "number"}, {"properties": {"name": {"type": "string"}}}]}
     found = kinds({"properties": {"points": {"type": "array", "items": point}}})
     assert found["points[][].name"] == STRING
     assert found["points[]"] == ARRAY
 
 
-def test_plain_values_in_the_places_of_a_tuple_are_no_paths_of_their_own():
+def test_plain_values_of_a_tuple_have_no_paths_of_their_own():
     pair = {"prefixItems": [{"type": "string"}, {"type": "integer"}]}
     (field,) = read_fields({"properties": {"pairs": {"type": "array", "items": pair}}}).found
     assert (field.path, field.kinds, field.items) == ("pairs", ARRAY, ARRAY)

@@ -4,7 +4,7 @@ from itertools import compress
 
 import pytest
 
-from tests.insight.dataflow.yard import TEXT, USERS, WHOLE, many, record, tool
+from tests.insight.dataflow.builders import TEXT, USERS, WHOLE, many, record, tool
 from toolyard.insight.dataflow.paths import MAX_FIELDS
 from toolyard.insight.dataflow.profile import read_profile
 from toolyard.model.bindings import RestBinding
@@ -31,18 +31,18 @@ def owners(values, path):
         (tool("x", gives={"id": {"type": "string", "description": "The unique identifier of the user."}}), "id"),
     ],
 )
-def test_the_id_of_a_user_is_known_wherever_it_stands(given, path):
+def test_a_user_id_is_recognised_in_every_position(given, path):
     assert owners(given_by(given), path)["id of user"] > 0.8
 
 
-def test_what_is_asked_for_is_known_from_name_description_and_tool():
+def test_the_meaning_of_a_parameter_follows_from_name_description_and_tool():
     taker = tool("pick", {"channel": TEXT})
     assert {"channel", "id of channel", "name of channel"} <= owners(read_profile(taker).inputs, "channel").keys()
     taker = tool("pick", {"id": {"type": "string", "description": "ID of the series type rule to list"}})
     assert "id of series type rule" in owners(read_profile(taker).inputs, "id")
 
 
-def test_a_longer_owner_counts_for_its_last_word_too_but_less():
+def test_a_qualified_owner_also_counts_as_its_last_word_with_less_weight():
     found = owners(given_by(tool("x", gives={"service_plan_id": TEXT})), "service_plan_id")
     assert found["id of service plan"] == 1.0
     assert 0.5 < found["id of plan"] < 1.0
@@ -59,13 +59,13 @@ def test_a_longer_owner_counts_for_its_last_word_too_but_less():
         ("service_plan_id", "data_plan_id", False),
     ],
 )
-def test_of_two_kinds_of_a_thing_one_is_not_the_other(given, asked, met):
+def test_owners_match_unless_their_qualifiers_contradict(given, asked, met):
     outputs = owners(given_by(tool("x", gives={given: TEXT})), given)
     inputs = owners(read_profile(tool("y", {asked: TEXT})).inputs, asked)
     assert bool(outputs.keys() & inputs.keys()) == met
 
 
-def test_whose_an_id_is_follows_from_the_path_of_an_operation():
+def test_the_owner_of_an_id_follows_from_the_path_of_an_operation():
     path = "/images/{image_id}/actions/{id}"
     rest = tool("getAction", {"image_id": TEXT, "id": TEXT}, {"action": record(id=TEXT)})
     rest = rest.replace(binding=RestBinding("GET", path, "https://x"))
@@ -75,13 +75,13 @@ def test_whose_an_id_is_follows_from_the_path_of_an_operation():
     assert "id of image" in owners(profiles.inputs, "image_id")
 
 
-def test_what_was_not_read_is_counted():
+def test_values_that_were_not_read_are_counted():
     crowd = {f"f{number}": TEXT for number in range(MAX_FIELDS + 7)}
     assert read_profile(tool("x", gives=crowd)).unread == 7
     assert read_profile(tool("x", gives=dict(list(crowd.items())[:300]))).unread == 0
 
 
-def test_counts_and_paging_are_not_what_they_count_or_page():
+def test_counts_and_paging_values_do_not_identify_things():
     outputs = given_by(tool("x", gives={"num_providers": WHOLE, "next_cursor": TEXT, "limit": WHOLE}))
     assert outputs.paths == ["num_providers"]
     assert set(outputs.kinds[outputs.paths.index("num_providers")].facets.keys) == {
@@ -90,7 +90,7 @@ def test_counts_and_paging_are_not_what_they_count_or_page():
     }
 
 
-def test_what_a_call_needs_is_counted_at_the_leaves():
+def test_required_values_are_counted_at_the_leaves():
     body = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["a"]}
     profiles = read_profile(tool("x", {"body": body, "user_id": TEXT, "page": WHOLE}))
     assert profiles.required == 3
@@ -98,7 +98,7 @@ def test_what_a_call_needs_is_counted_at_the_leaves():
     assert read_profile(tool("x", gives={"users": many(TEXT)})).required == 0
 
 
-def test_the_id_of_what_was_deleted_feeds_nothing_but_what_else_is_told_may():
+def test_the_id_of_a_deleted_thing_feeds_nothing_but_other_values_may():
     outputs = given_by(tool("delete_pet", {"petId": TEXT}, gives={"pet_id": TEXT, "refund_id": TEXT}))
     assert outputs.paths == ["refund_id"]
     assert {len(column) for column in outputs} == {1}

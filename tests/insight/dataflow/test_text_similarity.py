@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.insight.dataflow.yard import TEXT, WHOLE, tool
+from tests.insight.dataflow.builders import TEXT, WHOLE, tool
 from toolyard.insight.dataflow import match
 from toolyard.insight.dataflow.match import TOKENS, build_tables, token_vectors
 from toolyard.insight.dataflow.profile import read_profile, text_of
@@ -20,13 +20,13 @@ from toolyard.insight.dataflow.profile import read_profile, text_of
         (" y" * 500, f"user id: {' y' * 80}".replace(":  ", ": ")),
     ],
 )
-def test_a_text_is_the_name_and_the_beginning_of_the_description_in_one_line(description, text):
+def test_text_is_the_name_and_the_beginning_of_the_description_on_one_line(description, text):
     found = text_of("user id", description)
     assert found[: len(text)] == text
     assert len(found) <= len("user id: ") + 160
 
 
-def test_only_texts_of_values_that_may_feed_each_other_are_asked_for():
+def test_only_texts_of_values_that_may_match_are_embedded():
     asked = []
 
     def vectors(texts):
@@ -40,7 +40,7 @@ def test_only_texts_of_values_that_may_feed_each_other_are_asked_for():
     assert sorted(asked) == ["user id", "user id: Whose"]
 
 
-def test_no_pairs_ask_for_nothing():
+def test_without_pairs_nothing_is_embedded():
     tables = build_tables([read_profile(tool("give", gives={"user_id": TEXT}))])
     nobody = match.match_kinds(
         tables, np.zeros(1, np.int32), lambda texts: pytest.fail(f"asked for {texts}"), TOKENS, 0.0

@@ -43,6 +43,6 @@ def test_plurals_become_singular_and_nothing_else_does(many, one):
 
 
 @given(st.text(max_size=40))
-def test_any_text_has_words(name):
+def test_words_of_any_text_can_be_read(name):
     words = words_of(name)
     assert all(word == word.lower() and word for word in words)

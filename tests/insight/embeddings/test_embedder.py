@@ -52,7 +52,7 @@ def test_a_named_model_is_loaded_with_its_first_text(library):
     assert one.name == "sentence-transformers/all-mpnet-base-v2"
 
 
-def test_a_model_that_cannot_be_loaded_is_said_so(library):
+def test_a_model_that_cannot_be_loaded_is_an_error(library):
     with pytest.raises(ConfigError, match=r"'no/such-model' cannot be loaded: .*name a folder or a model"):
         resolve_embedder("no/such-model").encode(["x"])
 

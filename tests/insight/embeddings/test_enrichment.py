@@ -61,7 +61,7 @@ def test_adding_one_tool_embeds_one(tmp_path):
     assert len(before) == 12
 
 
-def test_a_server_whose_vectors_have_another_length_now_is_asked_for_all(tmp_path):
+def test_all_texts_are_embedded_again_if_the_server_returns_another_length(tmp_path):
     embedder = HashEmbedder()
     registry = ToolRegistry([Tool(f"t{number}", "n") for number in range(4)])
     enrichment = EmbeddingsEnrichment(model=embedder, cache=tmp_path)
@@ -148,7 +148,7 @@ def test_the_default_model_tells_tools_apart(tmp_path):
     assert near > found.vector(weather) @ found.vector(users)
 
 
-def test_a_model_that_cannot_be_had_is_an_error_at_construction(tmp_path):
+def test_an_unavailable_model_is_an_error_at_construction(tmp_path):
     with pytest.raises(ConfigError, match="pip install sentence-transformers"):
         EmbeddingsEnrichment("sentence-transformers/all-mpnet-base-v2", cache=tmp_path)
 

@@ -43,7 +43,7 @@ def test_vectors_are_float32_rows_of_length_one(minilm, vectors):
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
-def test_meaning_is_nearer_than_words(minilm):
+def test_similar_meaning_is_nearer_than_shared_words(minilm):
     weather, forecast, user = minilm.encode(
         ["weather in Paris tomorrow", "get_forecast(city, day)", "user of Paris app"]
     )
@@ -56,31 +56,31 @@ def test_a_vector_does_not_depend_on_its_neighbours(minilm, vectors):
     assert np.array_equal(minilm.encode(TEXTS[::-1])[::-1], vectors)
 
 
-def test_any_number_of_threads_gives_the_same(vectors):
+def test_the_number_of_threads_does_not_change_vectors(vectors):
     for threads in (1, 3):
         assert np.array_equal(OnnxEmbedder("m", packaged(), threads=threads).encode(TEXTS), vectors)
 
 
-def test_of_a_long_text_the_beginning_is_read(minilm):
+def test_only_the_beginning_of_a_long_text_is_read(minilm):
     word = "weather "
     longer, longest = minilm.encode([word * 400, word * 4000])
     assert np.array_equal(longer, longest)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\ud83d", "\x00", "天気予報", "a" * 20_000])
-def test_no_text_is_too_odd(minilm, text):
+def test_any_text_is_accepted(minilm, text):
     row = minilm.encode([text])[0]
     assert np.isfinite(row).all()
     assert np.linalg.norm(row) == pytest.approx(1, abs=1e-5)
 
 
-def test_nothing_to_embed_is_nothing(minilm):
+def test_no_texts_give_no_rows(minilm):
     assert minilm.encode([]).shape == (0, 384)
 
 
 @pytest.mark.parametrize("damaged", ["model", "tokenizer"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
-def test_files_that_are_not_whole_are_an_error_that_says_what_to_do(tmp_path, damaged, damage):
+def test_incomplete_model_files_are_an_error_with_the_remedy(tmp_path, damaged, damage):
     whole = packaged()
     data = getattr(whole, damaged).read_bytes()
     path = tmp_path / getattr(whole, damaged).name
@@ -91,12 +91,12 @@ def test_files_that_are_not_whole_are_an_error_that_says_what_to_do(tmp_path, da
         OnnxEmbedder("m", OnnxFiles(**other), remedy="install it again").encode(["x"])
 
 
-def test_of_a_text_without_end_no_more_is_cut_into_tokens_than_is_read(minilm):
+def test_a_huge_text_is_cut_before_it_is_tokenized(minilm):
     long = "word " * 4_000_000  # to cut all of it would take half a minute
     assert np.array_equal(minilm.encode([long])[0], minilm.encode([long[:3000]])[0])
 
 
-def test_a_folder_as_hubs_lay_it_out_runs_without_torch(tmp_path, vectors):
+def test_a_folder_in_hub_layout_runs_without_torch(tmp_path, vectors):
     folder = copy_to(tmp_path)
     found = resolve_embedder(str(folder))
     assert isinstance(found, OnnxEmbedder)
@@ -131,7 +131,7 @@ def test_the_version_of_a_folder_is_that_of_its_files(tmp_path):
     assert resolve_embedder(str(folder)).version != first
 
 
-def test_pooling_by_the_first_token_is_known_and_others_are_left_to_another_library(tmp_path, vectors):
+def test_cls_pooling_is_supported_and_others_need_sentence_transformers(tmp_path, vectors):
     folder = copy_to(tmp_path)
     settings = folder / "1_Pooling" / "config.json"
     settings.parent.mkdir()

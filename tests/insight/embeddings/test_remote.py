@@ -47,7 +47,7 @@ def test_many_texts_go_in_several_requests_and_stay_in_order(server):
     assert np.allclose(rows, exact / np.linalg.norm(exact, axis=1, keepdims=True), atol=1e-6)
 
 
-def test_a_text_without_end_is_sent_as_far_as_servers_take_it(server):
+def test_a_huge_text_is_truncated_before_it_is_sent(server):
     embedder = remote(server)
     embedder.encode(["a" * 1_000_000, ""])
     embedder.close()
@@ -71,7 +71,7 @@ def test_a_busy_server_is_asked_again_when_it_says_so(server):
     assert pauses == [7, 1.0]
 
 
-def test_a_server_that_stays_busy_is_given_up(server):
+def test_retries_end_if_the_server_stays_busy(server):
     server.replies = [(503, {}, b"later")] * 3
     one = remote(server, retries=2)
     with pytest.raises(EnrichmentError, match="answered 503: later"):
@@ -100,7 +100,7 @@ def test_a_refusal_says_what_to_do_and_shows_no_key(server):
         ({"data": [{"index": 0, "embedding": []}]}, r"vectors of these lengths: \[0\]"),
     ],
 )
-def test_an_answer_that_is_none_is_said_so(server, body, said):
+def test_an_invalid_answer_is_an_error(server, body, said):
     server.replies = [(200, {}, body)]
     one = remote(server)
     with pytest.raises(EnrichmentError, match=said):
@@ -165,7 +165,7 @@ def test_an_index_that_is_wrong_or_given_for_some_is_refused_with_what_is_wrong(
     one.close()
 
 
-def test_vectors_of_different_lengths_in_one_answer_are_told_of(server):
+def test_vectors_of_different_lengths_in_one_answer_are_an_error(server):
     server.replies = [(200, {}, {"data": [{"embedding": [1.0]}, {"embedding": [1.0, 2.0]}]})]
     one = remote(server)
     with pytest.raises(EnrichmentError, match=r"vectors of these lengths: \[1, 2\]"):
@@ -173,7 +173,7 @@ def test_vectors_of_different_lengths_in_one_answer_are_told_of(server):
     one.close()
 
 
-def test_vectors_that_are_kept_are_used_though_the_server_is_away(server, tmp_path):
+def test_cached_vectors_are_used_while_the_server_is_down(server, tmp_path):
     tools = [Tool("a", "n"), Tool("b", "n")]
     one = remote(server)
     first = ToolRegistry(tools, enrichments=[EmbeddingsEnrichment(one, cache=tmp_path)]).artifacts["embeddings"]

@@ -38,7 +38,7 @@ def test_a_tool_without_parameters_has_no_arguments_in_its_text(schema):
     assert text_of(Tool("f", "n", "", schema)) == 'This is a "f" tool.'
 
 
-def test_odd_schemas_of_parameters_are_named_at_least():
+def test_parameters_with_unusual_schemas_are_named_in_the_text():
     schema = {"properties": {"a": True, "b": {"type": 3, "description": 4}}}
     assert text_of(Tool("f", "n", "", schema)).endswith("Args:\na\nb")
 
@@ -51,7 +51,7 @@ def test_equal_texts_are_embedded_once_and_rows_are_in_order(tmp_path):
     assert np.array_equal(rows, np.stack([embedder.one(text) for text in texts]))
 
 
-def test_one_more_text_is_one_more_to_embed(tmp_path):
+def test_one_new_text_is_embedded_alone(tmp_path):
     texts = [f"text {number}" for number in range(50)]
     first = cached_vectors(HashEmbedder(), texts, ItemCache(tmp_path))
     embedder = HashEmbedder()
@@ -61,7 +61,7 @@ def test_one_more_text_is_one_more_to_embed(tmp_path):
 
 
 @pytest.mark.parametrize("other", [{"version": "2"}, {"name": "another"}])
-def test_another_model_or_version_has_vectors_of_its_own(tmp_path, other):
+def test_vectors_are_cached_by_model_and_version(tmp_path, other):
     cached_vectors(HashEmbedder(), ["a", "b"], ItemCache(tmp_path))
     embedder = HashEmbedder(**other)
     rows = cached_vectors(embedder, ["a", "b"], ItemCache(tmp_path))
@@ -97,7 +97,7 @@ def test_no_texts_give_no_rows_of_the_right_width(tmp_path):
     assert cached_vectors(HashEmbedder(), [], ItemCache(tmp_path)).shape == (0, 8)
 
 
-def test_batches_are_as_large_as_the_embedder_likes(tmp_path):
+def test_batches_have_the_size_that_the_embedder_sets(tmp_path):
     embedder = HashEmbedder(batch=3)
     cached_vectors(embedder, [str(number) for number in range(8)], ItemCache(tmp_path))
     assert [len(batch) for batch in embedder.asked] == [3, 3, 2]
@@ -158,7 +158,7 @@ ThreadPoolExecutor(1).submit(time.sleep, 0.5)
 
 
 @pytest.mark.process
-def test_work_that_python_no_longer_takes_is_no_error_of_a_background_thread_but_a_defect_is():
+def test_a_background_thread_ignores_shutdown_errors_but_raises_defects():
     done = subprocess.run([sys.executable, "-c", BEFORE_THE_END], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.count("Traceback") == 1
@@ -167,6 +167,6 @@ def test_work_that_python_no_longer_takes_is_no_error_of_a_background_thread_but
 
 @pytest.mark.process
 @pytest.mark.parametrize("after", [0, 1.5])
-def test_a_program_ends_well_while_vectors_are_still_being_made_behind_it(after):
+def test_a_program_exits_cleanly_while_vectors_are_computed_in_the_background(after):
     done = subprocess.run([sys.executable, "-c", ENDING, str(after)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "lexical\n", "")

@@ -25,7 +25,7 @@ def test_tools_with_an_output_schema_are_left_alone():
 
 
 @pytest.mark.parametrize("options", [{}, {"lm_config": {"type": "schema"}}, {"infer": "rules"}])
-def test_rules_are_what_there_is_without_a_model(options):
+def test_without_a_model_rules_are_used(options):
     registry = ToolRegistry(some(1), enrichments=[OutputParametersEnrichment(cache=False, **options)])
     assert next(iter(registry)).output_parameters["x-inferred"] == "rules"
 
@@ -49,7 +49,7 @@ def test_options_that_do_not_fit_are_refused_when_it_is_made(options, says):
     assert says in str(caught.value)
 
 
-def test_one_more_tool_is_one_more_to_compute_and_force_computes_all(tmp_path, monkeypatch):
+def test_one_new_tool_is_computed_alone_and_force_computes_all(tmp_path, monkeypatch):
     from toolyard.insight.outputs import rules
 
     computed = []
@@ -82,18 +82,18 @@ def test_a_registry_that_grows_computes_the_new_tool_alone_even_without_a_cache(
     assert registry.snapshot.candidates[:20] == before
 
 
-def test_nothing_is_written_where_nothing_lacks(tmp_path):
+def test_no_cache_is_written_if_no_tool_lacks_a_schema(tmp_path):
     ToolRegistry([Tool("known", "n", "", PLAIN, KNOWN)], enrichments=[OutputParametersEnrichment(cache=tmp_path)])
     assert not (tmp_path / FILE).exists()
 
 
-def test_a_damaged_cache_costs_time_and_nothing_else(tmp_path):
+def test_a_damaged_cache_is_recomputed(tmp_path):
     (tmp_path / FILE).write_bytes(b"not a database at all" * 100)
     registry = ToolRegistry(some(2), enrichments=[OutputParametersEnrichment(cache=tmp_path)])
     assert all(one.output_parameters for one in registry)
 
 
-def test_equal_tools_of_several_namespaces_share_what_is_kept(tmp_path):
+def test_equal_tools_in_several_namespaces_share_cache_entries(tmp_path):
     pair = [some(1)[0], some(1)[0].replace(namespace="m", tags=("x",), metadata={"a": 1})]
     ToolRegistry(pair, enrichments=[OutputParametersEnrichment(cache=tmp_path)])
     import sqlite3

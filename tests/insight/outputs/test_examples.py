@@ -33,7 +33,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6))
-def test_every_value_fits_the_schema_that_was_made_of_them(values):
+def test_every_value_matches_the_inferred_schema(values):
     schema = infer_schema(values)
     compiled = compile_schema(schema)
     assert all(compiled.is_valid(value) for value in values)
@@ -62,15 +62,15 @@ def test_every_value_fits_the_schema_that_was_made_of_them(values):
         ([{f"key {n}": n for n in range(500)}], {"type": "object"}),
     ],
 )
-def test_types_are_read_off_values(values, schema):
+def test_types_are_inferred_from_values(values, schema):
     assert infer_schema(values) == schema
 
 
-def test_no_value_is_kept_in_a_schema():
+def test_an_inferred_schema_contains_no_values():
     assert "hunter2" not in json.dumps(infer_schema([{"password": "hunter2", "list": ["hunter2"]}]))
 
 
-def test_failed_calls_say_nothing():
+def test_failed_calls_are_ignored():
     items = [
         {"name": "n::a", "result": 1},
         {"name": "n::a", "error": {"code": "x"}, "result": None},
@@ -90,7 +90,7 @@ def test_results_are_read_from_files_of_any_form(tmp_path, suffix):
     assert (example.name, example.result, example.arguments) == ("n::a", {"y": 2}, {"x": 1})
 
 
-def test_results_that_cannot_be_read_say_what_and_where(tmp_path):
+def test_unreadable_results_are_an_error_with_their_place(tmp_path):
     with pytest.raises(ConfigError, match="there is no file"):
         list(read_examples(tmp_path / "none.jsonl"))
     (tmp_path / "x.txt").write_text("")
@@ -105,7 +105,7 @@ def test_results_that_cannot_be_read_say_what_and_where(tmp_path):
         list(read_examples([{"result": 1}]))
 
 
-def test_bare_names_count_while_only_one_tool_can_be_meant():
+def test_a_bare_name_counts_if_it_is_unambiguous():
     tools = [Tool("a", "n"), Tool("b", "n"), Tool("b", "m")]
     found = group_by_tool(
         tools, read_examples([{"name": "a", "result": 1}, {"name": "b", "result": 2}, {"name": "m::b", "result": 3}])
@@ -113,7 +113,7 @@ def test_bare_names_count_while_only_one_tool_can_be_meant():
     assert found == {0: [1], 2: [3]}
 
 
-def test_overloads_are_told_apart_by_pin_or_by_arguments():
+def test_overloads_are_distinguished_by_fingerprint_or_arguments():
     one = Tool("a", "n", "", {"type": "object", "properties": {"x": {}}})
     two = Tool("a", "n", "", {"type": "object", "properties": {"y": {}}})
     items = [
@@ -163,7 +163,7 @@ def test_a_session_store_gives_schemas(tmp_path):
     assert enriched(path) == {"get_user": USER, "get_area": {}}
 
 
-def test_tools_without_results_go_by_what_lm_config_says():
+def test_tools_without_results_use_lm_config():
     results = [{"name": "n::get_user", "result": {"user": {"user_id": "7", "age": 40}}}]
     found = enriched(results, lm_config={"type": "schema"})
     assert found["get_user"] == USER

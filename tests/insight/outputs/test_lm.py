@@ -52,7 +52,7 @@ def by_name(asked):
         (f"Here it is: {json.dumps(AREA)} Good luck!", AREA),
     ],
 )
-def test_schemas_are_found_in_whatever_models_wrap_them_in(text, expected):
+def test_a_schema_is_found_in_any_wrapping(text, expected):
     assert read_schema(text) == (expected, "")
 
 
@@ -67,12 +67,12 @@ def test_schemas_are_found_in_whatever_models_wrap_them_in(text, expected):
         ('{"type": "object", "properties": {"a": {"type": "whatever"}}}', "cannot be used"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_its_reason(text, says):
+def test_an_answer_without_a_schema_is_refused_with_the_reason(text, says):
     schema, problem = read_schema(text)
     assert schema is None and says in problem
 
 
-def test_every_tool_without_a_schema_is_asked_about_at_once_and_others_are_left_alone(tmp_path):
+def test_the_model_is_asked_concurrently_about_tools_without_a_schema_only(tmp_path):
     known = Tool("known", "n", output_parameters=AREA)
     with ModelServer(otherwise=by_name, delay=0.05) as server:
         registry = ToolRegistry([known, *tools(20)], enrichments=[asking(server, tmp_path)])
@@ -87,7 +87,7 @@ def test_every_tool_without_a_schema_is_asked_about_at_once_and_others_are_left_
     }
 
 
-def test_one_more_tool_is_one_more_question_and_another_model_is_asked_anew(tmp_path):
+def test_a_new_tool_is_asked_about_alone_and_another_model_about_all(tmp_path):
     with ModelServer(otherwise=by_name) as server:
         ToolRegistry(tools(5), enrichments=[asking(server, tmp_path)])
         assert len(server.asked) == 5
@@ -132,7 +132,7 @@ def test_a_tool_that_the_model_fails_on_stays_as_it_is_and_is_asked_about_again(
     assert all(one.output_parameters for one in again)
 
 
-def test_nobody_is_asked_for_ever_who_never_answers(tmp_path, caplog):
+def test_the_model_is_not_asked_any_more_after_many_failures(tmp_path, caplog):
     with ModelServer(otherwise=lambda asked: (401, {}, "who?")) as server, caplog.at_level(logging.WARNING):
         registry = ToolRegistry(tools(60), enrichments=[asking(server, tmp_path, config={"max_concurrent": 1})])
         assert len(server.asked) < 60
@@ -140,7 +140,7 @@ def test_nobody_is_asked_for_ever_who_never_answers(tmp_path, caplog):
     assert not any(one.output_parameters for one in registry)
 
 
-def test_a_key_is_shown_nowhere(tmp_path, caplog):
+def test_the_api_key_is_in_no_log_or_error(tmp_path, caplog):
     secret = "sk-very-secret-0123456789"
     with ModelServer(otherwise=lambda asked: (401, {}, f"bad key {secret}")) as server, caplog.at_level(logging.DEBUG):
         enrichment = asking(server, tmp_path, config={"api_key": secret})
@@ -194,7 +194,7 @@ def test_a_process_that_is_killed_loses_no_answer_that_it_had(tmp_path):
     assert all(one.output_parameters for one in registry)
 
 
-def test_half_a_character_in_one_description_is_no_obstacle_for_any_tool(tmp_path):
+def test_a_lone_surrogate_in_one_description_affects_no_tool(tmp_path):
     given = [tools(1)[0].replace(description="Half \ud800 a character."), *tools(2)[1:]]
     with ModelServer(otherwise=by_name) as server:
         registry = ToolRegistry(given, enrichments=[asking(server, tmp_path)])
@@ -213,7 +213,7 @@ def failing(*names):
     return says
 
 
-def test_what_a_model_failed_on_is_not_asked_again_with_every_tool_that_is_added(tmp_path):
+def test_adding_a_tool_does_not_repeat_questions_that_failed(tmp_path):
     with ModelServer(otherwise=failing("t1", "t2")) as server:
         registry = ToolRegistry(tools(3), enrichments=[asking(server, tmp_path)])
         server.otherwise = by_name
@@ -224,7 +224,7 @@ def test_what_a_model_failed_on_is_not_asked_again_with_every_tool_that_is_added
     assert [bool(one.output_parameters) for one in registry] == [True, False, False, True, True]
 
 
-def test_what_a_model_failed_on_is_asked_again_after_a_while(tmp_path, monkeypatch):
+def test_questions_that_failed_are_repeated_after_a_while(tmp_path, monkeypatch):
     with ModelServer(otherwise=failing("t1", "t2")) as server:
         registry = ToolRegistry(tools(3), enrichments=[asking(server, tmp_path)])
         server.otherwise = by_name
@@ -235,7 +235,7 @@ def test_what_a_model_failed_on_is_asked_again_after_a_while(tmp_path, monkeypat
     assert all(one.output_parameters for one in registry)
 
 
-def test_what_a_model_failed_on_is_asked_again_with_force(tmp_path):
+def test_force_repeats_questions_that_failed(tmp_path):
     with ModelServer(otherwise=failing("t1")) as server:
         registry = ToolRegistry(tools(2), enrichments=[asking(server, tmp_path, force=True)])
         server.asked.clear()
@@ -243,7 +243,7 @@ def test_what_a_model_failed_on_is_asked_again_with_force(tmp_path):
         assert sorted(map(named, server.asked)) == ["t1", "t2"]
 
 
-def test_a_tool_that_was_changed_is_asked_about_though_the_model_failed_on_it_before(tmp_path):
+def test_a_changed_tool_is_asked_about_even_if_it_failed_before(tmp_path):
     with ModelServer(otherwise=failing("t1")) as server:
         registry = ToolRegistry(tools(2), enrichments=[asking(server, tmp_path)])
         server.otherwise = by_name
@@ -254,7 +254,7 @@ def test_a_tool_that_was_changed_is_asked_about_though_the_model_failed_on_it_be
     assert all(one.output_parameters for one in registry)
 
 
-def test_a_model_that_nobody_reaches_is_not_tried_again_with_every_tool_that_is_added(tmp_path):
+def test_an_unreachable_model_is_not_tried_again_for_each_added_tool(tmp_path):
     with ModelServer(otherwise=lambda asked: (401, {}, "who?")) as server:
         registry = ToolRegistry(tools(60), enrichments=[asking(server, tmp_path, config={"max_concurrent": 1})])
         server.asked.clear()
@@ -262,6 +262,6 @@ def test_a_model_that_nobody_reaches_is_not_tried_again_with_every_tool_that_is_
         assert list(map(named, server.asked)) == ["t60"]
 
 
-def test_force_is_yes_or_no():
+def test_force_must_be_a_bool():
     with pytest.raises(ConfigError, match="force of output_parameters must be true or false, not 'no'"):
         OutputParametersEnrichment(force="no")

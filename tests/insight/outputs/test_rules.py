@@ -79,11 +79,11 @@ TURNED = [
 
 
 @pytest.mark.parametrize(("name", "description", "expected"), [*CALCULATED, *FETCHED, *ASKED, *TURNED])
-def test_values_are_named_after_what_the_description_says(name, description, expected):
+def test_properties_are_named_after_the_nouns_of_the_description(name, description, expected):
     assert answers(name, description) == expected
 
 
-def test_things_that_are_searched_for_are_a_list_and_have_what_they_were_searched_by():
+def test_search_tools_return_a_list_with_the_search_parameters_as_properties():
     found = answers(
         *("search_hotels", "Search for hotels in a city."),
         city="string",
@@ -109,11 +109,11 @@ def test_things_that_are_searched_for_are_a_list_and_have_what_they_were_searche
         ("create_user", "Create a new user profile.", "user_id"),
     ],
 )
-def test_what_is_created_gets_an_id(name, description, identifier):
+def test_tools_that_create_return_an_id(name, description, identifier):
     assert answers(name, description) == {identifier: "string", "status": "string"}
 
 
-def test_what_is_changed_says_whether_it_worked():
+def test_tools_that_change_return_success():
     for name, description in (
         ("cancel_order", "Cancel an order."),
         ("update_address", "Modify the address of a user."),
@@ -123,7 +123,7 @@ def test_what_is_changed_says_whether_it_worked():
         assert answers(name, description, reason="string") == {"success": "boolean"}
 
 
-def test_the_ids_that_a_tool_is_given_come_back():
+def test_id_parameters_are_part_of_the_result():
     done = {"order_id": "integer", "success": "boolean"}
     assert answers("cancel_order", "Cancel an order.", order_id="integer", reason="string") == done
     assert answers("get_user_info", "Retrieve details of a user.", user_id="integer") == {
@@ -133,7 +133,7 @@ def test_the_ids_that_a_tool_is_given_come_back():
     assert answers("calculate_age", "Calculate the age of a user.", user_id="integer") == {"age": "integer"}
 
 
-def test_a_service_answers_with_the_record_and_what_it_was_given_for_it():
+def test_a_service_returns_the_record_with_its_parameters():
     given = {"type": "object", "properties": {"title": {"type": "string"}, "due": TEXT, "limit": WHOLE, "tags": {}}}
     record = {"id": "string", "name": "string", "title": "string", "due": "string", "tags": "string"}
     for method in ("GET", "POST", "PUT"):
@@ -149,13 +149,13 @@ def test_a_service_answers_with_the_record_and_what_it_was_given_for_it():
     assert answers("get_task", "Get a task", title="string") == {"task": "string"}
 
 
-def test_names_are_spelt_as_the_parameters_are():
+def test_property_names_have_the_case_style_of_the_parameters():
     assert answers("getProjects", "Retrieve a list of projects.", onlyRoot="boolean") == {
         "projects": [{"id": "string", "name": "string"}]
     }
 
 
-def test_where_words_say_nothing_the_method_of_the_request_does():
+def test_without_a_known_verb_the_http_method_decides():
     def bound(method):
         binding = RestBinding(base_url="https://api.example.com", method=method, path="/x")
         return brief(output_schema(Tool("x", "n", "", {"type": "object"}, binding=binding, effects=Effects.UNKNOWN)))
@@ -164,7 +164,7 @@ def test_where_words_say_nothing_the_method_of_the_request_does():
     assert "success" not in bound("get")
 
 
-def test_a_tool_that_says_nothing_gives_a_result():
+def test_a_tool_without_usable_words_returns_a_result_property():
     assert answers("do_it") == {"success": "boolean"}
     assert answers("工具") == {"result": "string"}
 

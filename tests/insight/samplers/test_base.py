@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tests.insight.samplers.yard import Gives, names, qualified, registry, tool, tools
+from tests.insight.samplers.registries import FixedArtifacts, names, qualified, registry, tool, tools
 from toolyard import (
     ConfigError,
     SamplingError,
@@ -66,13 +66,13 @@ def drawn(made, count=5):
     return found
 
 
-def test_all_twelve_are_there():
+def test_all_samplers_are_registered():
     assert set(ALL) <= set(SAMPLERS.names())
     assert all(SAMPLERS.get(kind).sampler_name == kind for kind in ALL)
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_sample_is_a_list_of_k_tools_and_carries_what_it_is(yard, kind):
+def test_a_sample_is_a_list_of_k_tools_with_edges_roles_topology_and_seed(yard, kind):
     sampler = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
     one = sampler.sample()
     assert isinstance(one, list)
@@ -85,14 +85,14 @@ def test_a_sample_is_a_list_of_k_tools_and_carries_what_it_is(yard, kind):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_other_seeds_give_other_samples_and_none_repeats_by_itself(yard, kind):
+def test_different_seeds_give_different_samples_and_without_a_seed_each_is_random(yard, kind):
     sampler = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
     assert len({tuple(sorted(qualified(one))) for one in sampler.series(20, seed=3)}) > 5
     assert len({sampler.sample().seed for _ in range(5)}) == 5
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_nothing_is_written_to_a_sampler(yard, kind):
+def test_a_sampler_is_immutable(yard, kind):
     sampler = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
     before = dict(vars(sampler))
     list(sampler.series(5, seed=1))
@@ -146,7 +146,7 @@ def test_options_of_the_call_win_over_those_of_the_constructor():
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_no_namespace_at_a_call_is_all_of_them_whatever_the_constructor_says(yard, kind):
+def test_namespace_none_at_a_call_draws_from_all_namespaces(yard, kind):
     sampler = get_tool_sampler(kind, registry=yard, k=4, namespace="a", **ALL[kind])
     free = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
     assert {one.namespace for drawn in sampler.series(5, seed=1) for one in drawn} == {"a"}
@@ -172,7 +172,7 @@ def test_the_seed_of_an_inner_sampler_is_refused_because_it_would_decide_nothing
         sampler.sample(sampler={"type": "tc/random", "seed": 3})
 
 
-def test_a_series_has_a_seed_for_each_and_is_the_same_again():
+def test_a_series_derives_a_seed_per_sample_and_is_repeatable():
     sampler = get_tool_sampler("tc/random", registry=registry(20), k=3)
     samples = list(sampler.series(5, seed=9))
     assert [one.to_dict() for one in samples] == [one.to_dict() for one in sampler.series(5, seed=9)]
@@ -190,7 +190,7 @@ def test_a_misspelt_option_is_an_error_that_names_the_nearest(yard, kind):
         sampler.sample(allow_shrt=True)
 
 
-def test_unknown_options_are_logged_and_ignored_if_told_so(caplog):
+def test_unknown_options_are_logged_and_ignored_without_strict(caplog):
     sampler = get_tool_sampler("tc/random", registry=registry(5), k=2, strict=False, min_score=0.5)
     assert len(sampler.sample(temperature=3)) == 2
     assert "tc/random has no option 'min_score'" in caplog.text
@@ -218,11 +218,11 @@ def test_an_option_of_the_wrong_kind_is_refused_when_it_is_given(options, text):
         get_tool_sampler("tc/random", registry=registry(5), k=2).sample(**options)
 
 
-def test_a_number_of_numpy_is_a_number():
+def test_numpy_integers_are_accepted():
     assert len(get_tool_sampler("tc/random", registry=registry(5)).sample(np.int64(2), seed=np.int32(3))) == 2
 
 
-def test_somebody_has_to_say_how_many():
+def test_k_is_required():
     with pytest.raises(ValueError, match="tc/random: say how many tools: k="):
         get_tool_sampler("tc/random", registry=registry(5)).sample()
 
@@ -245,7 +245,7 @@ def test_a_missing_artifact_names_the_enrichment_to_add(kind, artifact):
 @pytest.mark.parametrize(
     ("kind", "artifact"), [("tc/chain", "dataflow"), ("tc/dag", "dataflow"), ("tc/neighbor", "neighbors")]
 )
-def test_an_artifact_that_a_sampler_cannot_ask_is_refused_when_the_sampler_is_made(kind, artifact):
+def test_an_artifact_without_the_needed_methods_is_refused_at_construction(kind, artifact):
     class Plain:
         writes = (artifact,)
 
@@ -271,13 +271,13 @@ def test_a_sampler_sees_the_registry_as_it_is_when_it_draws():
         sampler.sample()
 
 
-def test_an_artifact_that_grows_is_seen_too():
+def test_changed_artifacts_are_used_at_the_next_sample():
     class Grows:
         writes = ("dataflow",)
 
         def enrich(self, snapshot):
             edges = [(at, at + 1, 0.5) for at in range(len(snapshot.tools) - 1)]
-            return Gives(edges).enrich(snapshot)
+            return FixedArtifacts(edges).enrich(snapshot)
 
     made = ToolRegistry(tools(3), enrichments=[Grows()])
     sampler = get_tool_sampler("tc/chain", registry=made, k=4)
@@ -287,7 +287,7 @@ def test_an_artifact_that_grows_is_seen_too():
     assert names(sampler.sample()) == ["t0", "t1", "t2", "t3"]
 
 
-def test_what_is_worked_out_for_a_snapshot_goes_with_it():
+def test_cached_data_is_freed_with_its_snapshot():
     import gc
     import weakref
 
@@ -299,7 +299,7 @@ def test_what_is_worked_out_for_a_snapshot_goes_with_it():
     assert old() is None
 
 
-def test_an_author_writes_options_and_draw():
+def test_a_custom_sampler_defines_options_and_draw():
     class TaggedOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
         letter: str = "t"
 
@@ -322,7 +322,7 @@ def test_an_author_writes_options_and_draw():
         sampler.sample(leter="x")
 
 
-def test_a_class_that_overrides_sample_whole_works_and_can_be_wrapped():
+def test_a_custom_sampler_may_override_sample_and_be_an_inner_sampler():
     @register_tool_sampler("test/first")
     class First(ToolSampler):
         def sample(self, k=None, **kwargs):
@@ -334,12 +334,12 @@ def test_a_class_that_overrides_sample_whole_works_and_can_be_wrapped():
     assert names(wrapped) == ["t0", "t1", "t2"]
 
 
-def test_a_class_that_cannot_draw_is_refused_when_it_is_written():
+def test_a_class_without_draw_is_refused_at_definition():
     with pytest.raises(TypeError, match=r"must define `draw\(ask\)`"):
         type("Nothing", (ToolSampler,), {})
 
 
-def test_a_yard_makes_samplers_over_its_registry(tmp_path):
+def test_yard_sampler_uses_the_registry_of_the_yard(tmp_path):
     catalog = tmp_path / "tools.yaml"
     catalog.write_text("desk:\n  - {name: a}\n  - {name: b}\n")
     with Toolyard.from_config({"tools": [{"type": "file", "path": str(catalog)}]}) as made:
@@ -364,7 +364,7 @@ def test_a_value_that_an_option_does_not_have_is_refused_with_those_that_it_has(
 
 
 @pytest.mark.parametrize("kind", ["tc/chain", "tc/fan_out", "tc/fan_in", "tc/dag"])
-def test_where_no_tool_says_what_it_returns_the_error_names_the_enrichment_that_does(kind):
+def test_without_output_schemas_the_error_names_the_enrichment(kind):
     text = "none of the 3 tools says what it returns; add the enrichment output_parameters"
     with pytest.raises(SamplingError, match=text):
         get_tool_sampler(kind, registry=registry(3, []), k=2).sample(seed=1)

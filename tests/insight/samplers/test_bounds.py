@@ -39,14 +39,14 @@ def path(count):
 
 @pytest.mark.parametrize("k", [7, 1_000_000, 10**30])
 @pytest.mark.parametrize("kind", ["tc/chain", "tc/dag", "tc/missing", "tc/random", "tc/coverage"])
-def test_more_tools_than_there_are_end_at_once_with_the_part_that_was_found(kind, k):
+def test_asking_for_too_many_tools_fails_at_once_with_a_partial_result(kind, k):
     with pytest.raises(SamplingError) as caught:
         get_tool_sampler(kind, registry=path(6), k=k, seed=1).sample()
     assert caught.value.requested == k
     assert len(caught.value.tools) == 6
 
 
-def test_a_search_among_very_many_edges_counts_them_as_steps():
+def test_examining_many_edges_counts_as_steps():
     edges = [(a, b, 0.5) for a in range(120) for b in range(120) if a != b and (a < 60) == (b < 60)]
     registry = registry_of(120, edges)
     with pytest.raises(SamplingError) as caught:
@@ -81,12 +81,12 @@ def test_a_seed_may_be_any_whole_number():
         ("tc/coverage", {"usage": {"n::t0": -1}}, "usage"),
     ],
 )
-def test_odd_options_are_refused_in_words(kind, options, told):
+def test_invalid_options_are_refused_with_a_message(kind, options, told):
     with pytest.raises(ConfigError, match=told):
         get_tool_sampler(kind, registry=path(6), k=2, **options).sample()
 
 
-def test_a_sample_in_json_is_of_lists_and_the_callers_own():
+def test_to_dict_returns_a_copy_of_plain_lists():
     edge = Edge("a::b", "c::d", 0.5, (Feed("x", "y", 0.5, signals={"name": 1.0}),))
     drawn = Sample([], topology="set", seed=1, edges=[edge], details={"pairs": ((1, 2),), "inner": {"a": [1]}})
     told = drawn.to_dict()
@@ -103,6 +103,6 @@ def test_a_sample_in_json_is_of_lists_and_the_callers_own():
 @pytest.mark.parametrize(
     ("given", "told"), [({"option": ("k=3",)}, "say -k"), ({"option": ("registry=1",)}, "config"), ({"count": 0}, "1")]
 )
-def test_the_command_refuses_what_is_no_option(tmp_path, given, told):
+def test_the_sample_command_refuses_unknown_options(tmp_path, given, told):
     with pytest.raises(ConfigError, match=told):
         sample_command("tc/random", k=2, options=YardOptions(config=tmp_path / "none.yaml"), **given)

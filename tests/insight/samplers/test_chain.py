@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.insight.samplers.yard import names, registry, tool
+from tests.insight.samplers.registries import names, registry, tool
 from toolyard import SamplingError
 from toolyard.insight.samplers.chain import ChainSampler
 
@@ -46,7 +46,7 @@ def test_each_tool_feeds_the_next_and_the_edges_say_so():
 
 
 @given(graphs(), st.integers(0, 2**40), st.integers(1, 5))
-def test_a_chain_that_exists_is_always_found_and_one_that_does_not_never(graph, seed, k):
+def test_a_chain_is_found_exactly_if_one_exists(graph, seed, k):
     count, edges = graph
     exists = chains(count, edges, k)
     sampler = ChainSampler(registry(count, edges), k=k)
@@ -60,7 +60,7 @@ def test_a_chain_that_exists_is_always_found_and_one_that_does_not_never(graph, 
         assert len(caught.value.tools) < k
 
 
-def test_one_chain_among_thousands_of_circles_is_found():
+def test_a_chain_is_found_among_thousands_of_cycles():
     pairs = [(a + b, a + 1 - b, 0.9) for a in range(0, 3000, 2) for b in (0, 1)]
     edges = [*pairs, (3000, 3001, 0.1), (3001, 3002, 0.1), (3002, 3003, 0.1)]
     sampler = ChainSampler(registry(3004, edges), k=4)
@@ -68,7 +68,7 @@ def test_one_chain_among_thousands_of_circles_is_found():
     assert found == [["t3000", "t3001", "t3002", "t3003"]] * 20
 
 
-def test_a_search_that_would_take_for_ever_ends_and_says_what_it_found():
+def test_an_endless_search_ends_with_a_partial_result():
     # Every tool of two large groups feeds every other of its own, and no chain is longer than a group.
     edges = [(a, b, 0.5) for a in range(48) for b in range(48) if a != b and (a < 24) == (b < 24)]
     with pytest.raises(SamplingError, match=r"no chain was met in max_tries=5000 steps") as caught:
@@ -76,7 +76,7 @@ def test_a_search_that_would_take_for_ever_ends_and_says_what_it_found():
     assert len(caught.value.tools) == 24
 
 
-def test_the_longest_part_comes_with_the_error_or_as_a_short_sample():
+def test_the_longest_part_is_in_the_error_or_a_short_sample():
     edges = [(0, 1, 0.5), (1, 2, 0.5), (5, 6, 0.5)]
     sampler = ChainSampler(registry(8, edges), k=5)
     with pytest.raises(SamplingError) as caught:
@@ -85,7 +85,7 @@ def test_the_longest_part_comes_with_the_error_or_as_a_short_sample():
     assert 1 <= len(sampler.sample(seed=3, allow_short=True)) < 5
 
 
-def test_weak_edges_do_not_count():
+def test_edges_below_min_score_are_ignored():
     edges = [(0, 1, 0.9), (1, 2, 0.3), (3, 4, 0.8), (4, 5, 0.8)]
     sampler = ChainSampler(registry(6, edges), k=3, min_score=0.7)
     assert all(names(drawn) == ["t3", "t4", "t5"] for drawn in sampler.series(20, seed=1))
@@ -100,14 +100,14 @@ def test_strong_edges_are_likelier():
     assert 400 < ends.count("t1") < 490
 
 
-def test_no_name_is_in_a_chain_twice_even_as_an_overload():
+def test_a_chain_has_each_name_once_even_with_overloads():
     given = [tool("a"), tool("b"), tool("a", required=["x"]), tool("c")]
     edges = [(0, 1, 0.9), (1, 2, 0.9), (1, 3, 0.1), (0, 2, 0.9)]
     sampler = ChainSampler(registry(given, edges), k=3)
     assert all(names(drawn) == ["a", "b", "c"] for drawn in sampler.series(30, seed=1))
 
 
-def test_a_namespace_keeps_the_whole_chain():
+def test_the_namespace_option_restricts_the_whole_chain():
     given = [tool(f"t{at}", "ab"[at % 2]) for at in range(6)]
     edges = [(a, b, 0.5) for a, b in pairwise(range(6))] + [(0, 2, 0.2), (2, 4, 0.2)]
     sampler = ChainSampler(registry(given, edges), k=3, namespace="a")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.insight.samplers.yard import qualified, registry, tool
+from tests.insight.samplers.registries import qualified, registry, tool
 from toolyard import SamplingError, Tool
 from toolyard.insight.samplers.neighbor import ConflictSampler, list_differences
 
@@ -11,7 +11,7 @@ GROUPS = np.repeat(np.eye(5), 4, axis=0)
 GIVEN = [tool(f"t{at}", required=[f"p{at}"]) for at in range(20)]
 
 
-def test_one_is_gold_and_the_others_are_like_it():
+def test_the_sample_has_one_gold_tool_and_similar_ones():
     sampler = ConflictSampler(registry(GIVEN, vectors=GROUPS), k=4)
     for drawn in sampler.series(30, seed=1):
         assert sorted(drawn.roles) == ["confusable", "confusable", "confusable", "gold"]
@@ -25,7 +25,7 @@ def test_one_is_gold_and_the_others_are_like_it():
         assert all(row["differs"] == ["parameters"] for row in told)
 
 
-def test_the_gold_tool_is_now_here_now_there():
+def test_the_gold_tool_has_a_random_position():
     sampler = ConflictSampler(registry(GIVEN, vectors=GROUPS), k=4)
     places = [drawn.roles.index("gold") for drawn in sampler.series(100, seed=1)]
     assert set(places) == {0, 1, 2, 3}
@@ -41,7 +41,7 @@ def test_the_same_name_in_another_namespace_comes_first():
     assert first["same_name"]
 
 
-def test_a_twin_in_another_namespace_is_no_conflict():
+def test_an_identical_tool_in_another_namespace_is_not_a_conflict():
     given = [tool("search", "a", "Find", ["q"]), tool("search", "b", "Find", ["q"]), tool("look", "a", "Find", ["x"])]
     drawn = ConflictSampler(registry(given), k=2, tool="a::search").sample(seed=1)
     assert set(qualified(drawn)) == {"a::search", "a::look"}
@@ -49,7 +49,7 @@ def test_a_twin_in_another_namespace_is_no_conflict():
         ConflictSampler(registry(given), k=3, tool="a::search").sample(seed=1)
 
 
-def test_the_least_likeness_is_kept():
+def test_min_score_limits_the_similarity():
     sampler = ConflictSampler(registry(GIVEN, vectors=GROUPS + 0.1), k=4, min_score=0.9)
     assert all(drawn.score >= 0.9 for drawn in sampler.series(20, seed=1))
     with pytest.raises(SamplingError, match="no tool is like so many others by 0.9") as caught:
@@ -68,7 +68,7 @@ def test_several_groups_each_have_a_gold_tool():
         sampler.sample(5)
 
 
-def test_it_works_by_words_where_there_are_no_embeddings():
+def test_without_embeddings_similarity_is_by_words():
     given = [
         tool("get_order", description="Get an order", required=["order_id"]),
         tool("get_orders", description="Get the orders of a user", required=["user_id"]),
@@ -79,7 +79,7 @@ def test_it_works_by_words_where_there_are_no_embeddings():
     assert drawn.details["likeness"] == "words"
 
 
-def test_namespaces_are_kept():
+def test_the_namespace_option_is_respected():
     given = [tool(f"t{at}", "ab"[at % 2], required=[f"p{at}"]) for at in range(20)]
     sampler = ConflictSampler(registry(given, vectors=GROUPS + 0.5), k=6, namespace="b")
     assert {one.namespace for drawn in sampler.series(10, seed=1) for one in drawn} == {"b"}
@@ -90,7 +90,7 @@ def test_an_unknown_gold_tool_is_named_with_the_nearest():
         ConflictSampler(registry(GIVEN), k=2, tool="n::t99").sample()
 
 
-def test_differences_are_those_of_the_contract():
+def test_list_differences_compares_schemas_description_and_effects():
     one = Tool("a", "n", "x", {"type": "object"}, {"type": "object"})
     assert list_differences(one, one.replace(name="b")) == []
     changed = one.replace(description="y", parameters={"type": "object", "properties": {}}, output_parameters={})
@@ -112,7 +112,7 @@ STRANGERS = [
 
 
 @pytest.mark.parametrize("vectors", [None, np.eye(5)])
-def test_tools_that_have_nothing_in_common_are_not_confusable_and_the_error_says_what_would_help(vectors):
+def test_dissimilar_tools_are_an_error_with_a_remedy(vectors):
     made = registry(STRANGERS, vectors=vectors)
     for k in (2, 3):
         with pytest.raises(SamplingError, match="ask for fewer tools, lower min_score=") as caught:
@@ -122,7 +122,7 @@ def test_tools_that_have_nothing_in_common_are_not_confusable_and_the_error_says
     assert len(ConflictSampler(made, k=3).sample(seed=1, min_score=0)) == 3
 
 
-def test_by_default_every_confusable_tool_is_like_the_gold_one_or_has_its_name():
+def test_by_default_confusable_tools_are_similar_or_have_the_same_name():
     given = [*STRANGERS, tool("get_forecast", "a", "Weather forecast of a city", ["city", "days"])]
     for seed in range(30):
         drawn = ConflictSampler(registry(given), k=2).sample(seed=seed)

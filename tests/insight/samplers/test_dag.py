@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.insight.samplers.registries import names, registry, tool
 from tests.insight.samplers.test_chain import chains, graphs
-from tests.insight.samplers.yard import names, registry, tool
 from toolyard import SamplingError
 from toolyard.insight.samplers.dag import DagSampler
 
@@ -21,7 +21,7 @@ def largest_group(count, edges):
     return max(Counter(group).values())
 
 
-def test_a_diamond_is_drawn_whole_level_by_level():
+def test_a_diamond_is_drawn_level_by_level():
     found = [drawn for drawn in DagSampler(registry(4, DIAMOND)).series(30, 4, seed=1) if drawn.details["depth"] == 3]
     drawn = found[0]
     assert names(drawn)[0] == "t0"
@@ -60,7 +60,7 @@ def check(drawn, edges):
 
 
 @given(graphs(8, 14), st.integers(0, 2**40), st.integers(1, 6))
-def test_it_is_found_whenever_enough_tools_hang_together(graph, seed, k):
+def test_a_dag_is_found_whenever_enough_tools_are_connected(graph, seed, k):
     count, edges = graph
     sampler = DagSampler(registry(count, edges), k=k)
     if largest_group(count, edges) >= k:
@@ -74,7 +74,7 @@ def test_it_is_found_whenever_enough_tools_hang_together(graph, seed, k):
 
 
 @given(graphs(7, 12), st.integers(0, 2**40), st.integers(2, 4))
-def test_as_many_levels_as_tools_is_a_chain_and_found_whenever_there_is_one(graph, seed, k):
+def test_a_dag_with_depth_k_is_a_chain(graph, seed, k):
     count, edges = graph
     sampler = DagSampler(registry(count, edges), k=k, depth=k)
     exists = chains(count, edges, k)
@@ -111,25 +111,25 @@ def test_depth_width_and_branching_are_kept(graph, seed, depth, width, branching
         ({"width": 0}, "width: must be 1 or more"),
     ],
 )
-def test_what_cannot_be_is_refused(options, text):
+def test_impossible_dimensions_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         DagSampler(registry(4, DIAMOND), k=4).sample(**options)
 
 
-def test_two_tools_that_feed_each_other_make_no_circle():
+def test_a_cycle_of_two_tools_gives_one_edge():
     drawn = DagSampler(registry(2, [(0, 1, 0.5), (1, 0, 0.5)]), k=2).sample(seed=1)
     assert len(drawn.edges) == 1
     assert drawn.edges[0].source == drawn[0].qualified_name
 
 
-def test_names_are_taken_once_and_namespaces_kept():
+def test_each_name_is_drawn_once_and_namespaces_are_respected():
     given = [tool("a"), tool("a", required=["x"]), tool("b"), tool("c"), tool("d", "other")]
     edges = [(2, 0, 0.9), (2, 1, 0.9), (2, 3, 0.9), (2, 4, 0.9)]
     sampler = DagSampler(registry(given, edges), k=3, namespace="n")
     assert all(sorted(names(drawn)) == ["a", "b", "c"] for drawn in sampler.series(30, seed=1))
 
 
-def test_a_search_that_would_take_for_ever_ends():
+def test_an_endless_search_ends():
     edges = [(0, at, 0.5) for at in range(1, 40)]
     with pytest.raises(SamplingError, match="max_tries=500"):
         DagSampler(registry(40, edges), k=12, branching=3).sample(seed=1, max_tries=500)

@@ -5,8 +5,8 @@ from itertools import combinations
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.insight.samplers.registries import names, registry, tool
 from tests.insight.samplers.test_chain import graphs
-from tests.insight.samplers.yard import names, registry, tool
 from toolyard import SamplingError
 from toolyard.insight.samplers.chain import FanInSampler, FanOutSampler
 
@@ -72,7 +72,7 @@ def test_independence_can_be_required_or_ignored():
     assert len(caught.value.tools) == 2
 
 
-def test_the_largest_part_comes_with_the_error():
+def test_the_error_has_the_largest_partial_result():
     for sampler in (FanOutSampler(registry(6, STAR[:2])), FanInSampler(registry(6, turned(STAR[:2])))):
         with pytest.raises(SamplingError) as caught:
             sampler.sample(5)
@@ -82,7 +82,7 @@ def test_the_largest_part_comes_with_the_error():
         assert len(short.roles) == 3
 
 
-def test_weak_edges_and_other_namespaces_do_not_count():
+def test_weak_edges_and_other_namespaces_are_ignored():
     given = [tool(f"t{at}", "a" if at < 4 else "b") for at in range(6)]
     edges = [(0, 1, 0.9), (0, 2, 0.9), (0, 3, 0.2), (0, 4, 0.9), (0, 5, 0.9)]
     sampler = FanOutSampler(registry(given, edges), k=3, namespace="a", min_score=0.5)
@@ -101,7 +101,7 @@ def test_a_fan_has_at_least_two_tools():
         FanOutSampler(registry(6, STAR), k=1)
 
 
-def test_a_search_that_would_take_for_ever_ends():
+def test_an_endless_search_ends():
     # 30 spokes in 15 pairs that feed each other: at most 15 are independent.
     spokes = range(1, 31)
     edges = [(0, at, 0.5) for at in spokes] + [(a, a + 1, 0.5) for a in range(1, 31, 2)]

@@ -1,6 +1,6 @@
 """The dataflow as samplers walk it, and what is kept for a snapshot."""
 
-from tests.insight.samplers.yard import registry, tool
+from tests.insight.samplers.registries import registry, tool
 from toolyard.insight.samplers.snapshot_view import snapshot_view_of
 
 GIVEN = [tool("a"), tool("b"), tool("a", required=["x"]), tool("c", "m"), tool("d")]
@@ -28,7 +28,7 @@ def test_weak_edges_and_namespaces_are_left_out():
     assert [[place for place, _ in row] for row in graph(0.0, ("n",)).out] == [[1], [0], [], [], [1]]
 
 
-def test_what_is_worked_out_is_kept_and_not_without_end():
+def test_graphs_are_cached_up_to_a_limit():
     made = registry(GIVEN, EDGES)
     world = snapshot_view_of(made.snapshot)
     assert snapshot_view_of(made.snapshot) is world

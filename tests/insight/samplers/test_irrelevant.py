@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.insight.samplers.yard import names, qualified, registry, tool
+from tests.insight.samplers.registries import names, qualified, registry, tool
 from toolyard import SamplingError
 from toolyard.insight.samplers.neighbor import IrrelevantSampler
 
@@ -17,7 +17,7 @@ WORDS = [
 ]
 
 
-def test_none_of_them_is_like_the_tool_that_is_needed():
+def test_irrelevant_tools_are_dissimilar_to_the_needed_tool():
     sampler = IrrelevantSampler(registry(20, vectors=GROUPS), k=5)
     for drawn in sampler.series(50, seed=1):
         needed = int(drawn.details["needed"].removeprefix("n::t"))
@@ -36,7 +36,7 @@ def test_the_needed_tool_may_be_given():
     assert len(caught.value.tools) == 16
 
 
-def test_a_query_says_what_is_needed_in_words():
+def test_the_need_may_be_given_as_a_query():
     sampler = IrrelevantSampler(registry(WORDS), k=3, query="What is the weather in Paris?")
     for drawn in sampler.series(20, seed=1):
         assert not {"get_weather", "weather_forecast"} & set(names(drawn))
@@ -45,7 +45,7 @@ def test_a_query_says_what_is_needed_in_words():
 
 @pytest.mark.parametrize("vectors", [None, np.eye(10)])
 @pytest.mark.parametrize("query", ["what do you know about the moon", "information about the stars", "bake some bread"])
-def test_words_that_say_nothing_are_no_fit(query, vectors):
+def test_common_words_do_not_count_as_shared(query, vectors):
     things = ("cats", "dogs", "cars", "jobs", "food", "wine", "boats", "math", "poems", "taxes")
     given = [tool(f"get_{thing}", description=f"Get information about {thing}.", required=["x"]) for thing in things]
     made = registry(given, vectors=vectors)
@@ -54,7 +54,7 @@ def test_words_that_say_nothing_are_no_fit(query, vectors):
     assert "get_dogs" not in names(drawn)
 
 
-def test_where_all_tools_are_about_what_is_asked_none_is_irrelevant():
+def test_if_all_tools_fit_the_query_there_is_no_sample():
     given = [tool(f"weather_{kind}", description=f"Get the weather {kind}.") for kind in ("now", "daily", "map", "old")]
     sampler = IrrelevantSampler(registry(given), k=1)
     with pytest.raises(SamplingError, match="not enough tools that do not fit"):
@@ -62,13 +62,13 @@ def test_where_all_tools_are_about_what_is_asked_none_is_irrelevant():
     assert len(sampler.sample(4, query="bake some bread")) == 4
 
 
-def test_a_namesake_in_another_namespace_fits_whatever_it_says():
+def test_a_tool_of_the_same_name_always_fits():
     given = [tool("search", "a", "Find people"), tool("search", "b", "Look up songs"), tool("draw", "b", "Paint")]
     drawn = IrrelevantSampler(registry(given, vectors=np.eye(3)), k=1, tool="a::search").sample()
     assert qualified(drawn) == ["b::draw"]
 
 
-def test_hardness_says_how_near_they_come():
+def test_hardness_selects_how_similar_irrelevant_tools_are():
     angles = np.linspace(0, np.pi / 2, 60)
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     sampler = IrrelevantSampler(registry(60, vectors=vectors), k=4, tool="n::t0", max_score=0.9)
@@ -76,7 +76,7 @@ def test_hardness_says_how_near_they_come():
     assert scores[0] < scores[1] < scores[2] < 0.9
 
 
-def test_the_limit_may_be_given():
+def test_max_score_sets_the_limit():
     sampler = IrrelevantSampler(registry(20, vectors=GROUPS + 0.5), k=4, tool="n::t0")
     with pytest.raises(SamplingError):
         sampler.sample(max_score=0.1)
@@ -88,7 +88,7 @@ def test_a_query_and_a_tool_at_once_are_refused():
         IrrelevantSampler(registry(WORDS), k=2, query="x", tool="n::send_mail").sample()
 
 
-def test_the_tools_come_from_the_namespaces_that_are_meant():
+def test_irrelevant_tools_come_from_the_given_namespaces():
     given = [tool(f"t{at}", "ab"[at % 2]) for at in range(20)]
     sampler = IrrelevantSampler(registry(given, vectors=GROUPS), k=4, namespace="a")
     assert {one.namespace for drawn in sampler.series(20, seed=1) for one in drawn} == {"a"}
@@ -110,7 +110,7 @@ OFFICE = [
 @pytest.mark.parametrize(
     "query", ["mail Bob", "write an e-mail to Bob", "Emails for Bob", "E-MAIL Bob", "emailing Bob"]
 )
-def test_a_tool_that_shares_a_word_with_the_query_is_never_irrelevant_nor_are_its_twins(query, vectors):
+def test_tools_sharing_a_word_with_the_query_and_their_namesakes_are_not_irrelevant(query, vectors):
     sampler = IrrelevantSampler(registry(OFFICE, vectors=vectors), k=3, query=query)
     assert not any("send_email" in names(drawn) for drawn in sampler.series(60, seed=1))
     assert len(sampler.sample(9)) == 9
@@ -118,7 +118,7 @@ def test_a_tool_that_shares_a_word_with_the_query_is_never_irrelevant_nor_are_it
         sampler.sample(10)
 
 
-def test_a_namesake_of_a_tool_that_fits_a_query_fits_as_well():
+def test_a_namesake_of_a_fitting_tool_fits_too():
     given = [tool("notify", "a", "Send a mail"), tool("notify", "b", "Ring a bell"), tool("draw", "b", "Paint")]
     assert qualified(IrrelevantSampler(registry(given), k=1, query="mail Bob").sample()) == ["b::draw"]
 

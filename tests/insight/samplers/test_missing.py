@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.insight.samplers.yard import names, qualified, registry, tool
+from tests.insight.samplers.registries import names, qualified, registry, tool
 from toolyard import SamplingError, Tool, ToolRegistry
 from toolyard.insight.base import Edge, Feed
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
@@ -44,12 +44,12 @@ def test_a_missing_parameter_is_a_required_one_that_stays_in_the_definition():
         assert all(len(one.parameters["properties"]) == 3 for one in drawn)
 
 
-def test_by_default_it_is_now_a_tool_now_a_parameter():
+def test_by_default_either_a_tool_or_a_parameter_is_missing():
     kinds = [drawn.details["missing"] for drawn in MissingSampler(registry(GIVEN, CHAIN), k=3).series(100, seed=1)]
     assert 25 < kinds.count("tool") < 75
 
 
-def test_where_a_tool_more_cannot_be_had_a_parameter_is_taken():
+def test_a_parameter_is_removed_if_no_larger_sample_exists():
     sampler = MissingSampler(registry(GIVEN, CHAIN), k=6, sampler="tc/chain")
     assert {drawn.details["missing"] for drawn in sampler.series(20, seed=1)} == {"parameter"}
     with pytest.raises(SamplingError, match="no chain of 7 tools") as caught:
@@ -59,7 +59,7 @@ def test_where_a_tool_more_cannot_be_had_a_parameter_is_taken():
 
 
 @pytest.mark.parametrize("edges", [None, []])
-def test_without_dataflow_it_draws_at_random(edges):
+def test_without_dataflow_the_inner_sampler_is_random(edges):
     drawn = MissingSampler(registry(GIVEN, edges), k=3, mode="tool").sample(seed=1)
     assert len(drawn) == 3
     assert drawn.details["inner_topology"] == "set"
@@ -80,7 +80,7 @@ def test_another_sampler_may_be_given():
 CIRCLE = [Edge(f"n::t{a}", f"n::t{b}", 0.9, (Feed("x", "a", 0.9),)) for a in range(3) for b in range(3) if a != b]
 
 
-def test_a_tool_that_another_of_the_sample_can_stand_in_for_is_not_missing():
+def test_a_tool_whose_values_another_provides_is_not_removed():
     # All feed all, but for the last, which only the first feeds: a chain itself does not tell of the others.
     edges = [*CIRCLE, Edge("n::t0", "n::t3", 0.9, (Feed("x", "a", 0.9),))]
     for drawn in MissingSampler(registry(GIVEN, edges), k=3, mode="tool", sampler="tc/chain").series(20, seed=1):
@@ -89,12 +89,12 @@ def test_a_tool_that_another_of_the_sample_can_stand_in_for_is_not_missing():
         MissingSampler(registry(GIVEN[:3], CIRCLE), k=2, mode="tool", sampler="tc/chain").sample(seed=1)
 
 
-def test_a_value_that_a_tool_beside_the_chain_gives_is_known_as_given():
+def test_a_value_provided_by_any_tool_of_the_sample_counts_as_provided():
     for drawn in MissingSampler(registry(GIVEN[:3], CIRCLE), k=3, mode="parameter").series(20, seed=1):
         assert (drawn.details["parameter"], drawn.details["fed_by"]) == ("b", [])
 
 
-def test_tools_without_required_parameters_cannot_lack_one():
+def test_without_required_parameters_no_parameter_is_removed():
     with pytest.raises(SamplingError, match="has a required parameter"):
         MissingSampler(registry(4), k=2, mode="parameter").sample()
 
@@ -114,7 +114,7 @@ def users(parameter="user_id", **more):
 
 
 @pytest.mark.parametrize("parameter", ["user_id", "user.id"])
-def test_a_value_that_another_tool_gives_is_missing_only_where_there_is_no_other(parameter):
+def test_a_fed_parameter_is_removed_only_if_there_is_no_unfed_one(parameter):
     sampler = MissingSampler(users(parameter), k=2, mode="parameter", sampler="tc/chain")
     drawn = sampler.sample(seed=1)
     assert names(drawn) == ["list_users", "get_user"]
@@ -125,7 +125,7 @@ def test_a_value_that_another_tool_gives_is_missing_only_where_there_is_no_other
     assert found == {(0, "a"), (0, "b"), (1, "b"), (2, "b")}
 
 
-def test_a_tool_that_is_gone_leaves_the_score_of_the_edges_that_are_left():
+def test_removing_a_tool_recomputes_the_score():
     edges = [(0, 1, 0.2), (1, 2, 0.9)]
     sampler = MissingSampler(registry(GIVEN[:3], edges), k=2, mode="tool", sampler="tc/chain")
     scores = {drawn.details["tool"]: drawn.score for drawn in sampler.series(30, seed=1)}
@@ -133,7 +133,7 @@ def test_a_tool_that_is_gone_leaves_the_score_of_the_edges_that_are_left():
 
 
 @pytest.mark.parametrize("edges", [None, []])
-def test_one_tool_with_nothing_to_take_is_no_sample_and_the_error_says_what_is_lacking(edges):
+def test_a_single_tool_with_nothing_to_remove_is_an_error_with_the_reason(edges):
     with pytest.raises(SamplingError) as caught:
         MissingSampler(registry(1, edges), k=1).sample(seed=1)
     assert str(caught.value) == (
@@ -152,6 +152,6 @@ def test_a_partial_list_is_always_shorter_than_what_was_asked_for():
             assert len(caught.value.tools) < k
 
 
-def test_the_number_of_tools_may_be_that_of_a_sampler_given_with_the_call():
+def test_k_defaults_to_the_k_of_an_inner_sampler_given_at_the_call():
     sampler = MissingSampler(registry(GIVEN, CHAIN), mode="parameter")
     assert len(sampler.sample(seed=1, sampler={"type": "tc/chain", "k": 3})) == 3

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.insight.samplers.yard import registry
+from tests.insight.samplers.registries import registry
 from toolyard import SamplingError
 from toolyard.insight.samplers.mix import MixSampler
 from toolyard.insight.samplers.random import RandomSampler
@@ -13,7 +13,7 @@ EDGES = [(at, at + 1, 0.5) for at in range(9)]
 MIX = [{"sampler": {"type": "tc/chain", "min_score": 0.2}, "weight": 3}, {"type": "tc/random", "weight": 1}]
 
 
-def test_samplers_are_chosen_by_weight_and_the_sample_is_as_that_one_draws_it():
+def test_samplers_are_chosen_by_weight_and_their_sample_is_returned():
     samples = list(MixSampler(registry(10, EDGES), k=3, samplers=MIX).series(400, seed=1))
     counts = Counter(drawn.details["sampler"] for drawn in samples)
     assert counts["tc/chain"] / 400 == pytest.approx(0.75, abs=0.07)
@@ -21,7 +21,7 @@ def test_samplers_are_chosen_by_weight_and_the_sample_is_as_that_one_draws_it():
     assert all(len(drawn.edges) == 2 for drawn in samples if drawn.topology == "chain")
 
 
-def test_a_name_or_a_sampler_will_do_and_weighs_1():
+def test_a_name_or_a_sampler_has_the_weight_1():
     made = registry(10, EDGES)
     samples = MixSampler(made, k=2, samplers=["tc/chain", RandomSampler(made)]).series(200, seed=1)
     counts = Counter(drawn.details["sampler"] for drawn in samples)
@@ -34,7 +34,7 @@ def test_a_sampler_without_weight_is_never_chosen():
     assert {drawn.details["sampler"] for drawn in samples} == {"tc/random"}
 
 
-def test_one_that_finds_nothing_is_made_up_for_by_the_others_unless_told_otherwise():
+def test_the_other_samplers_are_the_fallback_unless_disabled():
     mix = [{"type": "tc/chain", "weight": 1000}, "tc/random"]
     sampler = MixSampler(registry(10, EDGES[:1]), k=4, samplers=mix)
     drawn = sampler.sample(seed=1)
@@ -45,7 +45,7 @@ def test_one_that_finds_nothing_is_made_up_for_by_the_others_unless_told_otherwi
     assert len(caught.value.tools) in (1, 2)
 
 
-def test_when_none_finds_any_the_error_has_all_reasons_and_the_part():
+def test_if_all_samplers_fail_the_error_has_all_reasons():
     sampler = MixSampler(registry(3, EDGES[:1]), k=4, samplers=["tc/chain", "tc/random"])
     with pytest.raises(SamplingError, match=r"found 3 of 4 tools.*tc/chain|tc/random.*tc/chain") as caught:
         sampler.sample(seed=1)
@@ -54,7 +54,7 @@ def test_when_none_finds_any_the_error_has_all_reasons_and_the_part():
     assert len(sampler.sample(seed=1, allow_short=True)) == 3
 
 
-def test_each_may_have_a_k_of_its_own():
+def test_each_inner_sampler_may_have_its_own_k():
     mix = [{"type": "tc/chain", "k": 2}, {"type": "tc/random", "k": 5}]
     samples = list(MixSampler(registry(10, EDGES), samplers=mix).series(50, seed=1))
     assert {(drawn.topology, len(drawn)) for drawn in samples} == {("chain", 2), ("set", 5)}
@@ -78,7 +78,7 @@ def test_namespaces_reach_the_inner_samplers():
         ([{"sampler": {"type": "tc/random", "seed": 0}}], "leave it out there, or give it to tc/mix"),
     ],
 )
-def test_a_mix_that_makes_no_sense_is_refused_at_once(samplers, text):
+def test_an_invalid_mix_is_refused_at_construction(samplers, text):
     with pytest.raises(ValueError, match=text):
         MixSampler(registry(3), k=1, samplers=samplers)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.insight.samplers.yard import names, registry, tool
+from tests.insight.samplers.registries import names, registry, tool
 from toolyard import SamplingError
 from toolyard.insight.samplers.neighbor import NeighborSampler
 
@@ -18,7 +18,7 @@ def yard(given, vectors, **neighbors):
     return registry(given, vectors=vectors, neighbors={"duplicate_sim_thresh": 0.9999, **neighbors})
 
 
-def test_a_seed_comes_first_and_others_are_near_it():
+def test_the_seed_comes_first_and_the_others_are_similar():
     sampler = NeighborSampler(yard(60, circle(60), max_neighbors=6), k=4)
     for drawn in sampler.series(50, seed=1):
         seed, *others = (int(name[1:]) for name in names(drawn))
@@ -27,13 +27,13 @@ def test_a_seed_comes_first_and_others_are_near_it():
         assert 0.9 < drawn.score <= 1
 
 
-def test_more_tools_than_one_tool_has_neighbors_are_no_trouble():
+def test_neighbors_of_neighbors_are_used_for_large_samples():
     given = yard(300, circle(300))
     assert all(len(set(names(drawn))) == 15 for drawn in NeighborSampler(given, k=15).series(50, seed=1))
     assert len(NeighborSampler(given, k=250).sample(seed=1)) == 250
 
 
-def test_near_duplicates_never_stand_together():
+def test_a_sample_has_no_near_duplicates():
     vectors = np.repeat(np.eye(10) + np.random.default_rng(1).random((10, 10)), 3, axis=0)
     sampler = NeighborSampler(yard(30, vectors), k=6)
     for drawn in sampler.series(50, seed=1):
@@ -41,7 +41,7 @@ def test_near_duplicates_never_stand_together():
         assert len(set(groups)) == 6
 
 
-def test_where_all_are_nearly_the_same_it_is_a_sampling_error_with_the_part():
+def test_if_all_tools_are_duplicates_it_is_an_error():
     sampler = NeighborSampler(yard(5, np.ones((5, 3))), k=3)
     with pytest.raises(SamplingError, match="not nearly the same") as caught:
         sampler.sample()
@@ -49,7 +49,7 @@ def test_where_all_are_nearly_the_same_it_is_a_sampling_error_with_the_part():
     assert len(sampler.sample(allow_short=True)) == 1
 
 
-def test_the_namespace_of_the_seed_is_kept_unless_told_otherwise():
+def test_neighbors_are_in_the_seeds_namespace_by_default():
     given = [tool(f"t{at}", "ab"[at % 2]) for at in range(20)]
     sampler = NeighborSampler(yard(given, circle(20)), k=5)
     assert all(len({one.namespace for one in drawn}) == 1 for drawn in sampler.series(30, seed=1))
@@ -57,7 +57,7 @@ def test_the_namespace_of_the_seed_is_kept_unless_told_otherwise():
     assert any(len({one.namespace for one in drawn}) == 2 for drawn in mixed)
 
 
-def test_namespaces_and_weights_say_where_the_seed_comes_from():
+def test_namespaces_and_weights_select_the_seed():
     given = [tool(f"t{at}", "ab"[at % 2]) for at in range(20)]
     sampler = NeighborSampler(yard(given, circle(20)), k=2)
     assert {drawn[0].namespace for drawn in sampler.series(20, seed=1, namespace="b")} == {"b"}
@@ -77,14 +77,14 @@ def test_a_low_temperature_prefers_the_nearest():
     assert spread(0.01) < 0.6 * spread(10)
 
 
-def test_the_least_likeness_is_kept():
+def test_min_score_limits_the_similarity():
     sampler = NeighborSampler(yard(12, circle(12)), k=2, min_score=0.8)
     assert all(drawn.score >= 0.8 for drawn in sampler.series(30, seed=1))
     with pytest.raises(SamplingError):
         sampler.sample(min_score=0.99)
 
 
-def test_a_temperature_of_nothing_is_refused():
+def test_a_temperature_of_zero_is_refused():
     with pytest.raises(ValueError, match="temperature: must be above 0"):
         NeighborSampler(yard(3, circle(3)), k=2, temperature=0)
 

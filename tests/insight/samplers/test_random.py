@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.insight.samplers.yard import names, qualified, registry, tool, tools
+from tests.insight.samplers.registries import names, qualified, registry, tool, tools
 from toolyard import SamplingError, ToolRegistry
 from toolyard.insight.samplers.random import RandomSampler
 
@@ -22,13 +22,13 @@ def test_it_gives_exactly_k_different_tools():
     assert drawn.roles == ("tool",) * 8
 
 
-def test_names_that_repeat_across_namespaces_cost_no_place():
+def test_equal_names_in_different_namespaces_may_both_be_drawn():
     sampler = RandomSampler(registry(spaces(5, 5)))
     for seed in range(50):
         assert len(set(qualified(sampler.sample(8, seed=seed)))) == 8
 
 
-def test_overloads_come_in_only_when_there_are_not_enough_names():
+def test_overloads_are_drawn_only_if_there_are_too_few_names():
     given = [tool("a"), tool("a", required=["x"]), tool("b"), tool("c")]
     sampler = RandomSampler(registry(given))
     assert all(len(set(names(sampler.sample(3, seed=seed)))) == 3 for seed in range(30))
@@ -42,14 +42,14 @@ def test_each_tool_is_as_likely_as_the_others():
     assert all(count / 8000 == pytest.approx(1 / 8, abs=0.02) for count in counts.values())
 
 
-def test_too_many_are_an_error_with_all_there_are():
+def test_asking_for_too_many_is_an_error_with_all_tools():
     with pytest.raises(SamplingError, match="found 3 of 5 tools") as caught:
         RandomSampler(registry(3)).sample(5)
     assert caught.value.requested == 5
     assert len(caught.value.tools) == 3
 
 
-def test_short_lists_are_given_when_allowed():
+def test_allow_short_returns_fewer_tools():
     assert len(RandomSampler(registry(3), k=5, allow_short=True).sample()) == 3
     assert len(RandomSampler(registry(3), k=5).sample(allow_short=True)) == 3
 
@@ -95,7 +95,7 @@ def test_rounding_is_fair_even_for_a_single_tool():
     assert counts["a"] / 2000 == pytest.approx(0.8, abs=0.03)
 
 
-def test_a_namespace_that_has_no_more_is_made_up_for_by_the_others():
+def test_other_namespaces_fill_up_for_an_exhausted_one():
     sampler = RandomSampler(registry(spaces(2, 50, 50)), k=20, namespace_weights={"a": 0.9})
     counts = Counter(one.namespace for one in sampler.sample(seed=1))
     assert counts["a"] == 2
@@ -116,7 +116,7 @@ def test_an_unknown_namespace_is_named_with_the_nearest():
             sampler.sample(**call)
 
 
-def test_a_weight_that_makes_no_sense_is_refused():
+def test_invalid_weights_are_refused():
     sampler = RandomSampler(registry(3), k=1)
     with pytest.raises(ValueError, match="'n' must be 0 or more, not -1"):
         sampler.sample(namespace_weights={"n": -1})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.insight.samplers.yard import tool
+from tests.insight.samplers.registries import tool
 from toolyard.insight.samplers.snapshot_view import (
     LEVELS,
     ToolLikeness,
@@ -24,7 +24,7 @@ def test_cosines_are_exact_whatever_the_order_of_addition():
     assert exact.max() < 2**24
 
 
-def test_they_are_cosines():
+def test_similarities_are_cosines():
     rows = np.random.default_rng(2).normal(size=(20, 30))
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     likeness = ToolLikeness(rows * 7, "embeddings")
@@ -51,7 +51,7 @@ def test_words_of_names_descriptions_and_parameters_count():
     assert likeness.kind == "words"
 
 
-def test_an_artifact_that_is_a_plain_mapping_will_do():
+def test_a_plain_mapping_is_accepted_as_embeddings():
     given = [tool("a"), tool("b")]
     mapping = {one.qualified_name: {one.fingerprint: [1.0, at]} for at, one in enumerate(given)}
     assert ToolLikeness(read_embedding_matrix(mapping, given), "embeddings").to(0) == pytest.approx(
@@ -59,7 +59,7 @@ def test_an_artifact_that_is_a_plain_mapping_will_do():
     )
 
 
-def test_a_mapping_that_lacks_a_tool_or_is_of_something_else_is_refused_with_words():
+def test_an_incomplete_or_invalid_mapping_is_refused_with_a_message():
     given = [tool("a"), tool("b")]
     short, long = ({one.fingerprint: vector} for one, vector in zip(given, ([1.0], [1.0, 2.0]), strict=True))
     for mapping in (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.insight.samplers.yard import tool
+from tests.insight.samplers.registries import tool
 from toolyard.insight.samplers.snapshot_view import ContentWords, content_words
 
 
@@ -18,7 +18,7 @@ from toolyard.insight.samplers.snapshot_view import ContentWords, content_words
         ("information about data 5", False),
     ],
 )
-def test_words_are_shared_by_stem_or_where_one_begins_or_ends_with_the_other(text, shares):
+def test_words_match_by_stem_prefix_or_suffix(text, shares):
     assert ContentWords([tool("send_email", description="Information and data 5 about mails")]).shared(
         text
     ).tolist() == [shares]
@@ -32,5 +32,5 @@ def test_names_descriptions_aliases_and_tags_count_each_for_its_tool():
     assert content.shared("").tolist() == [False, False, False]
 
 
-def test_a_word_with_hyphens_counts_without_them_too():
+def test_hyphenated_words_also_count_without_hyphens():
     assert content_words("a Wi-Fi to-do") == ["wi", "fi", "wifi", "todo"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.insight.samplers.yard import names, qualified, registry, tool
+from tests.insight.samplers.registries import names, qualified, registry, tool
 from toolyard import SamplingError
 from toolyard.insight.samplers.chain import ChainSampler
 from toolyard.insight.samplers.mix import SparseSampler
@@ -13,7 +13,7 @@ FAN = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
 EDGES = [(0, 1, 0.9), (1, 2, 0.8)]
 
 
-def test_a_chain_is_hidden_among_distractors():
+def test_distractors_are_added_to_a_chain():
     sampler = SparseSampler(registry(40, EDGES, FAN), k=10, k_relevant=3, sampler={"type": "tc/chain"})
     for drawn in sampler.series(20, seed=1):
         assert len(set(names(drawn))) == 10
@@ -56,14 +56,14 @@ def test_the_number_of_relevant_tools_is_that_of_the_inner_sampler_or_a_quarter(
         SparseSampler(given, k=4, k_relevant=5).sample()
 
 
-def test_it_works_by_words_where_there_are_no_embeddings():
+def test_without_embeddings_similarity_is_by_words():
     given = [tool(f"{verb}_{what}") for verb in ("find", "send", "make") for what in ("cake", "mail", "song", "map")]
     drawn = SparseSampler(registry(given), k=4, k_relevant=1, hardness=1.0, shuffle=False).sample(seed=2)
     assert drawn.details["likeness"] == "words"
     assert len(drawn) == 4
 
 
-def test_what_the_inner_sampler_does_not_find_is_told_as_its_error():
+def test_an_error_of_the_inner_sampler_is_reported():
     sampler = SparseSampler(registry(40, EDGES, FAN), k=10, k_relevant=5, sampler="tc/chain")
     with pytest.raises(SamplingError, match="the relevant tools: tc/chain: found 3 of 5") as caught:
         sampler.sample(seed=1)
@@ -85,7 +85,7 @@ def test_a_sampler_may_be_given_as_it_is():
 
 
 @pytest.mark.parametrize("wrong", [7, {"k": 3}, {"type": 3}])
-def test_what_is_no_sampler_is_refused(wrong):
+def test_an_invalid_inner_sampler_is_refused(wrong):
     with pytest.raises(ValueError, match="a sampler is given by its name"):
         SparseSampler(registry(4), k=2, sampler=wrong)
 

@@ -25,13 +25,13 @@ def test_of_equal_ones_there_are_as_many_as_were_asked_for(count):
 
 @pytest.mark.parametrize("count", [100, 9000])
 @pytest.mark.parametrize("broken", [1, 60])
-def test_what_is_no_number_is_never_the_nearest(count, broken):
+def test_nan_similarities_are_never_the_nearest(count, broken):
     scores = np.random.default_rng(3).random(count)
     scores[:: count // broken] = np.nan
     assert sorted(scores[_find_highest(scores, 10, _NO_LIKENESS)]) == sorted(scores[~np.isnan(scores)])[-10:]
 
 
-def test_zeros_are_no_match_however_few_others_there_are():
+def test_rows_with_score_zero_are_never_candidates():
     scores = np.zeros(9000)
     scores[[5, 700]] = 0.1
     assert _find_highest(scores, 10).tolist() == [5, 700]

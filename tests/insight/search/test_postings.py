@@ -27,7 +27,7 @@ def words_of(vocabulary, postings, row):
 
 
 @given(tools)
-def test_a_tool_has_the_same_among_others_as_alone(given):
+def test_a_tools_weights_do_not_depend_on_other_tools(given):
     vocabulary, postings = posted(given)
     assert postings.rows == len(given)
     for row, tool in enumerate(given):
@@ -35,7 +35,7 @@ def test_a_tool_has_the_same_among_others_as_alone(given):
 
 
 @given(tools)
-def test_both_directions_say_the_same(given):
+def test_postings_by_row_and_by_term_are_equal(given):
     vocabulary, postings = posted(given)
     forwards = {
         (term, row, weight) for row in range(len(given)) for term, weight in words_of(vocabulary, postings, row).items()

@@ -43,7 +43,7 @@ def meaning(mode, cache):
     return SearchEmbedder(KeptEmbedder(embedder, cache), cache)
 
 
-def test_of_the_benchmark_the_right_tool_comes_first_and_where_it_is_not_there_little_is_called_sure(mode, meaning):
+def test_quality_on_the_benchmark_stays_above_its_limits(mode, meaning):
     lines = list(read_lines(FOLDER / "queries.jsonl"))[::EVERY]
     right = {name for line in lines for name in line["relevant"]}
     tools = [
@@ -63,7 +63,7 @@ def test_of_the_benchmark_the_right_tool_comes_first_and_where_it_is_not_there_l
     assert measure(gone, load_weights()[mode])["sure"] <= (3 if SOAK else 1)
 
 
-def test_of_what_people_say_the_right_tool_is_offered_and_of_what_is_foreign_little(mode, meaning):
+def test_quality_on_everyday_requests_stays_above_its_limits(mode, meaning):
     tools = [tool for tool in read_tools(EVERYDAY / FITTED[0]) if tool.namespace in SERVERS]
     catalog = Catalog(tools, meaning, "whole")
     lines = [line for line in read_lines(EVERYDAY / FITTED[0] / "requests.jsonl") if line["language"] == "en"]
@@ -79,7 +79,7 @@ def test_of_what_people_say_the_right_tool_is_offered_and_of_what_is_foreign_lit
     assert figures["kept"] >= kept
 
 
-def test_no_example_of_what_people_ask_is_a_request_that_figures_are_of():
+def test_bundled_examples_are_not_among_the_evaluated_requests():
     examples = load_examples()
     asked = {line["request"] for folder in (*FITTED, KEPT) for line in read_lines(EVERYDAY / folder / "requests.jsonl")}
     assert len(asked) > 1500

@@ -17,7 +17,7 @@ from toolyard.insight.search.query import (
 )
 
 
-def test_names_fall_apart_where_people_see_a_word_begin():
+def test_identifiers_are_split_into_words():
     assert words("getHTTPUrl_v2.find-all") == ["get", "http", "url", "v2", "find", "all"]
     assert stems("Calculating calculations") == ["calcul", "calcul"]
 
@@ -40,23 +40,23 @@ def test_a_possessive_is_no_word_and_every_word_has_one_stem():
         ("größte Städte", ["größte", "städte"]),
     ],
 )
-def test_where_no_spaces_are_every_two_letters_are_a_word(text, found):
+def test_text_without_spaces_is_split_into_letter_pairs(text, found):
     assert words(text) == found
 
 
-def test_what_is_embedded_of_a_name_is_the_name_whatever_its_script():
+def test_names_in_any_script_are_embedded_whole():
     views = ("取消订单 v2. 取消已有的订单 ()", "x 取消订单 v2", "取消已有的订单")
     assert list_views(Tool("取消订单_v2", "x", "取消已有的订单")) == views
 
 
-def test_a_long_query_is_cut_into_what_asks_for_one_thing_each():
+def test_a_long_query_is_split_into_sentences_and_clauses():
     parts = segments("Find the weather in Rome. Then book a hotel, and tell me the time in Paris.")
     assert parts[0].startswith("Find the weather") and parts[0].endswith("Paris.")
     assert "Find the weather in Rome." in parts
     assert any(part.startswith("tell me the time") for part in parts)
 
 
-def test_every_field_of_a_tool_has_its_words_and_odd_schemas_have_none():
+def test_stems_are_read_by_field_and_unusual_schemas_have_none():
     tool = Tool(
         "findUser",
         "x",
@@ -75,14 +75,14 @@ def test_every_field_of_a_tool_has_its_words_and_odd_schemas_have_none():
 
 
 @given(st.text(max_size=3000))
-def test_any_text_can_be_asked(text):
+def test_any_text_can_be_read_as_a_query(text):
     query = read_query(text)
     assert 1 <= len(query.segments) <= MOST_SEGMENTS + 1
     assert query.has.shape == (len(query.segments), len(query.stems))
     assert len(query.stems) <= 96
 
 
-def test_a_tool_is_seen_whole_by_its_name_and_home_and_by_its_first_sentence():
+def test_a_tool_has_three_embedded_texts():
     tool = Tool("post_message", "slack", "Post a message. It is seen by all.\nUse with care.")
     assert list_views(tool)[1:] == ("slack post message", "Post a message.")
     assert list_views(Tool("slack_post", "slack", ""))[1:] == ("slack post", "slack post")
@@ -99,15 +99,15 @@ def test_a_tool_is_seen_whole_by_its_name_and_home_and_by_its_first_sentence():
         ("directions", "The way from here to there", ""),
     ],
 )
-def test_what_a_tool_does_is_told_by_its_first_verb(name, description, kind):
+def test_the_first_verb_decides_the_kind_of_a_tool(name, description, kind):
     assert find_kind(Tool(name, "x", description)) == kind
 
 
 @pytest.mark.parametrize("text", ["what is on for tomorrow", "is it late", "and the label is red?", "Show me my cards"])
-def test_who_wants_to_know_changes_nothing(text):
+def test_questions_ask_for_tools_that_read(text):
     assert read_query(text).asks
 
 
 @pytest.mark.parametrize("text", ["put the milk on the list", "", "delete what is left"])
-def test_who_wants_something_done_does_not_ask(text):
+def test_commands_are_not_questions(text):
     assert not read_query(text).asks

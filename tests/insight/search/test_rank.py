@@ -25,7 +25,7 @@ def judge(query, k=4):
 
 
 @pytest.mark.parametrize(("mode", "columns"), [("lexical", LEXICAL), ("hybrid", HYBRID)])
-def test_the_weights_that_are_shipped_are_those_of_the_columns_and_their_words_are_in_order(mode, columns):
+def test_shipped_weights_match_the_columns_and_thresholds_are_ordered(mode, columns):
     weights = load_weights()[mode]
     assert tuple(weights.rank) == columns
     assert 0 < weights.likely < weights.sure <= 1
@@ -34,13 +34,13 @@ def test_the_weights_that_are_shipped_are_those_of_the_columns_and_their_words_a
     assert 0 < weights.foreign < 1
 
 
-def test_what_is_foreign_is_said_apart_from_what_is_nearest_to_it():
+def test_an_unrelated_request_is_marked_and_still_has_nearest_tools():
     found = judge("sing a song for one of my cats")
     assert found.foreign and [hit.fit for hit in found.hits] == ["nearest"] * len(found.hits) != []
     assert not judge("delete an invoice by its number").foreign
 
 
-def test_a_request_like_what_is_asked_of_services_is_told_from_one_like_what_is_asked_besides():
+def test_requests_for_tools_are_distinguished_from_other_requests():
     meaning = SearchEmbedder(default_embedder())
     known = meaning.embed_catalog(TOOLS, {}, {})
     examples = load_examples()
@@ -50,7 +50,7 @@ def test_a_request_like_what_is_asked_of_services_is_told_from_one_like_what_is_
         assert np.mean(np.sign(wishes) == sign) > 0.9
 
 
-def test_who_asks_is_shown_what_reads_and_who_tells_what_changes():
+def test_questions_prefer_reading_tools_and_commands_changing_ones():
     asked, told = judge("what about the invoice number"), judge("the invoice number goes away")
     assert TOOLS[asked.hits[0].row].name == "get_invoice"
     scores = [{hit.row: hit.score for hit in found.hits} for found in (asked, told)]
@@ -58,7 +58,7 @@ def test_who_asks_is_shown_what_reads_and_who_tells_what_changes():
     assert scores[1].get(2, 0) >= scores[0].get(2, 0)
 
 
-def test_scores_fall_and_so_do_their_words():
+def test_scores_and_fits_fall_with_rank():
     hits = judge("get the invoice with this number").hits
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     ranks = [("sure", "likely", "nearest").index(hit.fit) for hit in hits]
@@ -66,7 +66,7 @@ def test_scores_fall_and_so_do_their_words():
 
 
 @pytest.mark.parametrize("count", [1, 3, 40, 300])
-def test_the_more_tools_there_are_the_more_is_asked_of_a_request_by_no_jump(count):
+def test_hits_are_found_in_catalogs_of_any_size(count):
     tools = [Tool(f"tool_{number}", "x", f"Paint wall number {number}") for number in range(count)]
     found = Searcher(lexical=True).search(ToolRegistry(tools).snapshot, "paint wall number 7", 3)
     assert len(found) == min(count, 3) and np.isfinite([hit.score for hit in found]).all()

@@ -42,7 +42,7 @@ class Broken(HashEmbedder):
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_a_model_that_cannot_be_used_leaves_a_search_by_words_that_says_why(wait):
+def test_an_unusable_model_falls_back_to_words_with_a_note(wait):
     searcher, snapshot = Searcher(Broken(), cache=False), ToolRegistry(TOOLS).snapshot
     found = searcher.search(snapshot, "What is the current weather in Rome?", wait=wait)
     if not wait:
@@ -53,7 +53,7 @@ def test_a_model_that_cannot_be_used_leaves_a_search_by_words_that_says_why(wait
     assert "install them again" in found.note
 
 
-def test_a_model_that_breaks_later_leaves_a_search_by_words(tmp_path):
+def test_a_model_that_fails_later_falls_back_to_words(tmp_path):
     snapshot, query = ToolRegistry(TOOLS).snapshot, "What is the current weather in Rome?"
     Searcher(HashEmbedder(), cache=tmp_path).search(snapshot, query)
     found = Searcher(Broken(), cache=tmp_path).search(snapshot, query)
@@ -71,7 +71,7 @@ def test_the_tool_that_fits_comes_first_with_a_score_between_nothing_and_one(lex
     assert set(found[0].reasons) == {"words", "name"}
 
 
-def test_nothing_is_offered_where_nothing_fits_unless_it_is_asked_for(lexical):
+def test_an_unrelated_query_has_no_hits_unless_threshold_is_zero(lexical):
     snapshot = ToolRegistry(TOOLS).snapshot
     assert lexical.search(snapshot, "Who painted the ceiling of the chapel?") == []
     assert lexical.search(snapshot, "zzz qqq") == []
@@ -132,7 +132,7 @@ def test_a_tool_that_is_added_is_the_only_one_that_is_embedded(tmp_path):
     }
 
 
-def test_what_is_removed_is_found_no_more_and_an_old_snapshot_stays_as_it_was(hybrid):
+def test_a_removed_tool_is_not_found_and_old_snapshots_are_unchanged(hybrid):
     registry = ToolRegistry(TOOLS)
     old = registry.snapshot
     hybrid.search(old, "weather")
@@ -151,7 +151,7 @@ def test_without_waiting_words_are_compared_while_the_vectors_are_made(tmp_path)
     assert searcher.search(snapshot, "current weather in a city", wait=False).mode == "hybrid"
 
 
-def test_a_question_that_cannot_be_one_is_refused(lexical):
+def test_invalid_arguments_are_refused(lexical):
     snapshot = ToolRegistry(TOOLS).snapshot
     with pytest.raises(ValueError, match="k must be a whole number from 1 on, not 0"):
         lexical.search(snapshot, "weather", k=0)
@@ -159,7 +159,7 @@ def test_a_question_that_cannot_be_one_is_refused(lexical):
         lexical.search(snapshot, 3)
 
 
-def test_empty_catalogs_and_empty_questions_have_empty_answers(lexical, hybrid):
+def test_empty_catalogs_and_empty_queries_have_no_hits(lexical, hybrid):
     for searcher in (lexical, hybrid):
         assert searcher.search(ToolRegistry().snapshot, "weather") == []
         assert searcher.search(ToolRegistry(TOOLS).snapshot, "  \n ") == []
@@ -177,7 +177,7 @@ def test_no_query_is_an_error(query):
 SHARED = Searcher(HashEmbedder(), cache=False)
 
 
-def test_threads_that_search_while_tools_come_and_go_all_get_answers(hybrid):
+def test_concurrent_searches_work_while_tools_change(hybrid):
     registry = ToolRegistry(TOOLS)
     wrong, done = [], threading.Event()
 
@@ -199,7 +199,7 @@ def test_threads_that_search_while_tools_come_and_go_all_get_answers(hybrid):
     assert wrong == []
 
 
-def test_the_registry_searches_with_what_it_keeps_for_it():
+def test_the_registry_keeps_one_searcher():
     registry = ToolRegistry(TOOLS)
     assert registry.searcher is registry.searcher
     assert registry.search("book_hotel", k=1)[0].tool is registry.get("travel::book_hotel")[0]
@@ -222,14 +222,14 @@ def test_a_tool_that_fits_is_offered_however_many_fit_as_well(request, mode, cou
     )
 
 
-def test_tools_that_are_nearly_the_same_do_not_hide_each_other(lexical):
+def test_near_duplicates_do_not_lower_each_other(lexical):
     kinds = ("lead", "deal", "note", "task", "call", "firm", "team", "site", "plan", "form", "list", "file")
     tools = [Tool(f"get_{kind}_record", "crm", f"Get one {kind} record from the CRM.") for kind in kinds]
     assert len(lexical.search(ToolRegistry(tools).snapshot, "get a record from the CRM", 12)) == 12
 
 
 @pytest.mark.parametrize("k", [1, 28, 29, 60, 100])
-def test_as_many_hits_are_given_as_are_asked_for_and_fit(hybrid, k):
+def test_at_most_k_fitting_hits_are_returned(hybrid, k):
     snapshot = ToolRegistry(_tenants(120)).snapshot
     assert len(hybrid.search(snapshot, "weather forecast for a city", k)) == k
     assert len(hybrid.search(snapshot, "weather forecast for a city", 5000)) == MOST_HITS
@@ -244,7 +244,7 @@ def test_a_search_of_a_snapshot_finds_its_own_tools_after_others_were_added(hybr
     assert "a::wx" not in names(hybrid.search(old, "get the weather forecast", threshold=0))
 
 
-def test_searches_hold_while_tools_are_added(hybrid):
+def test_running_searches_finish_while_tools_are_added(hybrid):
     registry = ToolRegistry([Tool(f"w{number}", "a", f"Get the weather {number}.") for number in range(5)])
     failed = []
 
@@ -266,25 +266,25 @@ def test_searches_hold_while_tools_are_added(hybrid):
 
 
 @pytest.mark.parametrize("query", ["the", "of the", "I want to", "can you help me please", "7", "  "])
-def test_words_that_ask_for_nothing_find_nothing(lexical, hybrid, query):
+def test_stop_words_alone_find_nothing(lexical, hybrid, query):
     snapshot = ToolRegistry([*TOOLS, Tool("go", "x", "I want to help you with the 7 of the wonders, please")]).snapshot
     assert names(lexical.search(snapshot, query)) == names(hybrid.search(snapshot, query)) == []
 
 
-def test_a_blank_query_makes_no_vectors_and_says_nothing_untrue():
+def test_a_blank_query_computes_no_vectors_and_has_a_correct_note():
     embedder = HashEmbedder()
     found = Searcher(embedder, cache=False).search(ToolRegistry(TOOLS).snapshot, " ")
     assert (list(found), found.mode, found.note, embedder.texts) == ([], "hybrid", "", [])
 
 
 @pytest.mark.parametrize("wrong", [True, "0.5", -0.1, 1.5, float("nan")])
-def test_a_threshold_that_is_none_is_refused(lexical, wrong):
+def test_an_invalid_threshold_is_refused(lexical, wrong):
     with pytest.raises(ValueError, match="threshold must be a number from 0 to 1"):
         lexical.search(ToolRegistry(TOOLS).snapshot, "weather", threshold=wrong)
 
 
 @pytest.mark.parametrize("wrong", [3, ["a", 3], [None]])
-def test_filters_that_are_no_names_are_refused(lexical, wrong):
+def test_invalid_filters_are_refused(lexical, wrong):
     with pytest.raises(TypeError, match="namespaces and tags are text"):
         lexical.search(ToolRegistry(TOOLS).snapshot, "weather", namespace=wrong)
 
@@ -295,12 +295,12 @@ ISSUES = ToolRegistry([Tool("create_issue", name, "Create a new issue") for name
 @pytest.mark.parametrize(
     "query", ["create a jira issue", "jira__create_issue", "jira.create_issue", "Jira/create_issue", "jira"]
 )
-def test_of_tools_that_are_alike_that_of_the_namespace_comes_first_that_the_query_names(lexical, hybrid, query):
+def test_a_namespace_named_in_the_query_breaks_ties(lexical, hybrid, query):
     for searcher in (lexical, hybrid):
         assert searcher.search(ISSUES.snapshot, query)[0].tool.qualified_name == "jira::create_issue"
 
 
-def test_a_namespace_makes_no_tool_longer(lexical):
+def test_words_of_the_namespace_do_not_count_for_the_length(lexical):
     tools = [
         Tool("create_issue", "a_long_name_of_many_words", "Create a new issue"),
         Tool("create_issue", "b", "Create a new issue"),
@@ -309,7 +309,7 @@ def test_a_namespace_makes_no_tool_longer(lexical):
     assert first.score == second.score and first.reasons == second.reasons
 
 
-def test_scores_fall_from_hit_to_hit_even_behind_a_name(lexical):
+def test_scores_fall_even_after_hits_by_name(lexical):
     registry = ToolRegistry([Tool("a.b", "n", ""), Tool("a-b c", "n", "")])
     scores = [hit.score for hit in lexical.search(registry.snapshot, "a.b?", threshold=0)]
     assert len(scores) == 2 and scores == sorted(scores, reverse=True)
@@ -326,12 +326,12 @@ CHINESE = ToolRegistry(
 
 
 @pytest.mark.parametrize(("query", "first"), [("取消订单", "quxiao"), ("搜索酒店", "jiudian"), ("机票", "hangban")])
-def test_words_are_found_where_no_spaces_part_them(lexical, query, first):
+def test_words_are_found_in_scripts_without_spaces(lexical, query, first):
     assert lexical.search(CHINESE.snapshot, query)[0].tool.name == first
     assert not lexical.search(CHINESE.snapshot, "天气预报怎么样")
 
 
-def test_a_model_of_latin_letters_is_not_asked_about_others(tmp_path):
+def test_a_latin_model_is_not_used_for_other_scripts(tmp_path):
     model = HashEmbedder()
     model.latin = True
     searcher = Searcher(model, cache=tmp_path)
@@ -343,7 +343,7 @@ def test_a_model_of_latin_letters_is_not_asked_about_others(tmp_path):
     assert searcher.search(CHINESE.snapshot, "取消订单").mode == "hybrid"
 
 
-def test_a_namespace_that_no_tool_is_in_is_named(lexical):
+def test_an_unknown_namespace_is_named_in_the_note(lexical):
     found = lexical.search(ISSUES.snapshot, "create an issue", namespace="gitlib")
     assert not found and found.note == "no tool is in the namespace 'gitlib'; did you mean 'gitlab'?"
     found = lexical.search(ISSUES.snapshot, "create an issue", namespace=["zzz", "jira"])
@@ -351,13 +351,13 @@ def test_a_namespace_that_no_tool_is_in_is_named(lexical):
     assert "there are github, gitlab, jira" in lexical.search(ISSUES.snapshot, "issue", namespace="zzz").note
 
 
-def test_a_hit_that_is_shown_as_certain_passes_a_threshold_of_one(lexical):
+def test_a_hit_with_score_one_passes_a_threshold_of_one(lexical):
     snapshot, query = ToolRegistry(TOOLS).snapshot, "What is the current weather in the city?"
     score = lexical.search(snapshot, query)[0].score
     assert lexical.search(snapshot, query, threshold=score)[0].score == score
 
 
-def test_a_yard_that_does_what_people_seldom_ask_of_services_is_found_by_it():
+def test_a_tool_with_an_unusual_purpose_is_found():
     def tell_joke(topic: str = "") -> str:
         """Tell a random joke, optionally about a topic."""
 

@@ -137,10 +137,9 @@ def is_stop_word(stemmed: str) -> bool:
     return stemmed in _list_stop_stems()
 
 
-def _list_stop_stems(made: list[frozenset[str]] = []) -> frozenset[str]:  # noqa: B006 - a cache
-    if not made:
-        made.append(frozenset(stem(word) for word in _STOP.split()))
-    return made[0]
+@cache
+def _list_stop_stems() -> frozenset[str]:
+    return frozenset(map(stem, _STOP.split()))
 
 
 def segments(query: str) -> list[str]:

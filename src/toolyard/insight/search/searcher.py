@@ -203,7 +203,7 @@ class Searcher:
         vectors = None if known is None else self._embed_query(index, read, known, results)
         known = known if vectors is not None else None
         k = min(k, MOST_HITS)
-        hits = _named_hits(snapshot, named)
+        hits = [Hit(snapshot.tools[place], score, "sure", {"name": 1.0}) for place, score in named.items()]
         if read.content_words or threshold is not None:
             table = build_table(read, view, known, vectors, mask, k)
             found = judge_request(table, load_weights()[results.mode], k)
@@ -327,10 +327,6 @@ def _is_identifier(word: str) -> bool:
 
 def _has_exact_name(tool: Tool, text: str) -> bool:
     return text in (tool.name, tool.qualified_name, *tool.aliases)
-
-
-def _named_hits(snapshot: Snapshot, named: dict[int, float]) -> list[Hit]:
-    return [Hit(snapshot.tools[place], score, "sure", {"name": 1.0}) for place, score in named.items()]
 
 
 def _choose_hits(found: Judgement, threshold: float | None, named: bool) -> Sequence[JudgedRow]:

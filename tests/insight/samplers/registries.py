@@ -8,7 +8,7 @@ from toolyard.insight.embeddings.vectors import Embeddings
 from toolyard.insight.neighbors import NeighborsEnrichment
 
 
-class Gives:
+class FixedArtifacts:
     """An enrichment that leaves what it was made with."""
 
     def __init__(self, edges=None, vectors=None):
@@ -37,7 +37,7 @@ def tools(count, namespace="n"):
 
 
 def registry(given, edges=None, vectors=None, neighbors=None):
-    enrichments = [Gives(edges, vectors)] if edges is not None or vectors is not None else []
+    enrichments = [FixedArtifacts(edges, vectors)] if edges is not None or vectors is not None else []
     if neighbors is not None:
         enrichments.append(NeighborsEnrichment(cache=False, **neighbors))
     return ToolRegistry(tools(given) if isinstance(given, int) else given, enrichments=enrichments)

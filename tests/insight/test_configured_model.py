@@ -46,7 +46,7 @@ def server():
     found.close()
 
 
-def test_search_uses_it_and_finds_what_it_alone_knows(server):
+def test_search_uses_the_configured_model(server):
     registry = ToolRegistry(TOOLS, enrichments=[EmbeddingsEnrichment(server.block, cache=False)])
     before = len(server.texts)
     found = registry.search(QUERY, threshold=0)
@@ -55,7 +55,7 @@ def test_search_uses_it_and_finds_what_it_alone_knows(server):
     assert QUERY in server.texts[before:]
 
 
-def test_dataflow_and_neighbours_use_it_in_whatever_order_they_are_given(server):
+def test_dataflow_and_neighbors_use_the_configured_model_in_any_order(server):
     insight = [DataflowEnrichment(cache=False), NeighborsEnrichment(cache=False)]
     registry = ToolRegistry(TOOLS, enrichments=[*insight, EmbeddingsEnrichment(server.block, cache=False)])
     assert registry.artifacts["dataflow"].text == "embed-1"
@@ -64,7 +64,7 @@ def test_dataflow_and_neighbours_use_it_in_whatever_order_they_are_given(server)
     assert best == pytest.approx(float(max(matrix[0] @ matrix[1], matrix[0] @ matrix[2])), abs=1e-3)
 
 
-def test_a_model_of_their_own_comes_before_it(server):
+def test_their_own_model_takes_precedence(server):
     own = HashEmbedder("own")
     flow = DataflowEnrichment(model=own, cache=False)
     registry = ToolRegistry(TOOLS, enrichments=[EmbeddingsEnrichment(server.block, cache=False), flow])
@@ -75,14 +75,14 @@ def test_a_model_of_their_own_comes_before_it(server):
     assert server.texts[before:] == []
 
 
-def test_the_sampler_of_irrelevant_tools_asks_it_about_a_query(server):
+def test_tc_irrelevant_uses_the_configured_model_for_a_query(server):
     registry = ToolRegistry(TOOLS, enrichments=[EmbeddingsEnrichment(server.block, cache=False)])
     get_tool_sampler("tc/irrelevant", registry=registry, query=QUERY, k=1).sample(seed=1)
     assert QUERY in server.texts
 
 
 @pytest.mark.parametrize("flags", [[], ["--skip-bad"]])
-def test_the_command_line_uses_it(server, tmp_path, monkeypatch, capsys, flags):
+def test_the_command_line_uses_the_configured_model(server, tmp_path, monkeypatch, capsys, flags):
     monkeypatch.setenv("TOOLYARD_CACHE_DIR", str(tmp_path / "cache"))
     tools = [{"type": "inline", "namespace": "n", "tools": [tool.to_dict() for tool in TOOLS]}]
     config = tmp_path / "yard.json"
@@ -94,7 +94,7 @@ def test_the_command_line_uses_it(server, tmp_path, monkeypatch, capsys, flags):
     assert QUERY in server.texts
 
 
-def test_snapshots_of_two_models_are_searched_each_by_its_own():
+def test_each_snapshot_is_searched_with_its_own_model():
     first, second = HashEmbedder("first"), HashEmbedder("second", dimensions=12)
     searcher = Searcher(cache=False)
     snapshots = [ToolRegistry(TOOLS, enrichments=[EmbeddingsEnrichment(e, cache=False)]) for e in (first, second)]
@@ -104,7 +104,7 @@ def test_snapshots_of_two_models_are_searched_each_by_its_own():
 
 
 @pytest.mark.parametrize("width", [16, 12])
-def test_another_model_behind_the_same_name_is_noticed_and_nothing_is_mixed(server, tmp_path, width):
+def test_another_model_behind_the_same_name_is_noticed(server, tmp_path, width):
     registry = ToolRegistry(TOOLS, enrichments=[EmbeddingsEnrichment(server.block, cache=tmp_path)])
     Searcher(cache=tmp_path).search(registry.snapshot, QUERY, threshold=0)
     other = draw("second")
@@ -115,7 +115,7 @@ def test_another_model_behind_the_same_name_is_noticed_and_nothing_is_mixed(serv
         assert (found.mode, found[0].tool.name) == ("hybrid", "stripes")
 
 
-def test_a_tool_that_is_added_while_the_model_changes_makes_all_anew(server, tmp_path):
+def test_adding_a_tool_after_the_model_changed_embeds_all_again(server, tmp_path):
     registry = ToolRegistry(TOOLS[:2], enrichments=[EmbeddingsEnrichment(server.block, cache=tmp_path)])
     server.model = draw("second")
     registry.add(TOOLS[2])
@@ -123,7 +123,7 @@ def test_a_tool_that_is_added_while_the_model_changes_makes_all_anew(server, tmp
     assert np.allclose(registry.artifacts["embeddings"].matrix, whole.artifacts["embeddings"].matrix, atol=1e-6)
 
 
-def test_what_is_added_to_vectors_that_were_kept_is_not_mixed_with_another_model(server, tmp_path):
+def test_cached_vectors_are_not_mixed_with_another_model(server, tmp_path):
     ToolRegistry(TOOLS[:2], enrichments=[EmbeddingsEnrichment(server.block, cache=tmp_path)])
     server.model = draw("second")
     grown = ToolRegistry(TOOLS, enrichments=[EmbeddingsEnrichment(server.block, cache=tmp_path)])
@@ -132,7 +132,7 @@ def test_what_is_added_to_vectors_that_were_kept_is_not_mixed_with_another_model
     assert np.allclose(*matrices, atol=1e-6)
 
 
-def test_a_server_that_is_never_the_same_is_an_error(server):
+def test_a_nondeterministic_server_is_an_error(server):
     server.model = lambda text: HashEmbedder(str(len(server.asked))).one(text).tolist()
     with pytest.raises(EnrichmentError, match="embed-1 makes another vector of the same text each time"):
         ToolRegistry(TOOLS, enrichments=[EmbeddingsEnrichment(server.block, cache=False)])

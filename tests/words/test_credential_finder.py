@@ -32,9 +32,9 @@ JSON = st.recursive(
 )
 @pytest.mark.parametrize("wrap", [lambda text: text, lambda text: {"a": [text]}, lambda text: {text: 1}])
 def test_a_credential_is_hidden_in_every_form_and_place(shown, wrap):
-    echoes, value = CredentialFinder([SECRET]), wrap(shown)
-    assert echoes.occur_in(json.dumps(value, ensure_ascii=False).encode())
-    left = json.dumps(echoes.hide(value))
+    finder, value = CredentialFinder([SECRET]), wrap(shown)
+    assert finder.occur_in(json.dumps(value, ensure_ascii=False).encode())
+    left = json.dumps(finder.hide(value))
     assert "[redacted]" in left
     assert "s3cr" not in left and "Value" not in left
 
@@ -45,25 +45,25 @@ def test_an_answer_without_the_credential_is_left_as_it_is(value):
 
 
 @given(JSON, st.text(min_size=8, max_size=20))
-def test_wherever_a_credential_stands_the_scan_finds_it_and_hiding_takes_it_out(value, secret):
-    echoes, answer = CredentialFinder([secret]), {"echo": [value, f"<{secret}>"]}
+def test_occur_in_finds_every_credential_that_hide_removes(value, secret):
+    finder, answer = CredentialFinder([secret]), {"echo": [value, f"<{secret}>"]}
     if len(secret.strip()) < 8:
-        assert echoes.hide(answer) == answer
+        assert finder.hide(answer) == answer
         return
-    assert echoes.occur_in(json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-    assert secret.strip() not in echoes.hide(answer)["echo"][1]
+    assert finder.occur_in(json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    assert secret.strip() not in finder.hide(answer)["echo"][1]
 
 
-def test_only_a_whole_number_is_a_credential_of_digits():
+def test_a_numeric_credential_matches_whole_numbers_only():
     assert CredentialFinder(["12345678"]).hide([12345678, 123456789, 1]) == ["[redacted]", 123456789, 1]
 
 
-def test_what_merely_looks_like_a_secret_is_data_and_short_values_are_found_by_accident():
+def test_data_that_looks_secret_and_short_credentials_are_kept():
     value = {"password": "hunter22", "note": "Bearer abcdefghijkl", "region": "eu-west"}
     assert CredentialFinder([SECRET, "eu-west"]).hide(value) == value
 
 
-def test_an_answer_as_deep_as_answers_may_be_is_cleaned():
+def test_deeply_nested_results_are_redacted():
     deep = SECRET
     for _ in range(500):
         deep = [deep]
