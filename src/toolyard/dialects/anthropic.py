@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from toolyard.dialects.base import CallWords, EntryDialect, ResultWords, best_match, others, properties_of
+from toolyard.dialects.base import CallKeys, EntryDialect, ResultKeys, best_match, drop_none, properties_of
 from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -24,8 +24,8 @@ class AnthropicDialect(EntryDialect):
     """Messages: `input_schema`, `tool_use` and `tool_result` blocks."""
 
     name = "anthropic"
-    call_words = CallWords("tool_use", "id", "input")
-    result_words = ResultWords("tool_result", "tool_use_id", "content", "is_error")
+    call_keys = CallKeys("tool_use", "id", "input")
+    result_keys = ResultKeys("tool_result", "tool_use_id", "content", "is_error")
 
     def _list_entries(self, payload: object) -> Iterator[Json]:
         """The blocks of one message or several, or a list of blocks."""
@@ -58,7 +58,7 @@ class AnthropicDialect(EntryDialect):
             answer.append({"role": "assistant", "content": []})
         blocks = answer[0]["content"]
         if kind == "content_block_start":
-            blocks.append(others(fields(data.get("content_block"))))
+            blocks.append(drop_none(fields(data.get("content_block"))))
         for block in blocks[place : place + 1] or blocks[-1:]:
             written = block.get("input")
             if kind == "content_block_delta" and delta.get("type") == "input_json_delta":

@@ -150,7 +150,7 @@ class Dialect(ABC):
         raise self._no_conversation()
 
 
-class CallWords(NamedTuple):
+class CallKeys(NamedTuple):
     """The keys of a call entry: the value that marks its kind, and the fields of id and arguments."""
 
     kind: str
@@ -158,7 +158,7 @@ class CallWords(NamedTuple):
     arguments: str
 
 
-class ResultWords(NamedTuple):
+class ResultKeys(NamedTuple):
     """The keys of a result entry, whose content is text."""
 
     kind: str
@@ -172,8 +172,8 @@ class EntryDialect(Dialect):
     """A dialect whose conversations are lists of entries; subclasses describe calls and results by their keys."""
 
     kind_key: ClassVar[str] = "type"
-    call_words: ClassVar[CallWords]
-    result_words: ClassVar[ResultWords]
+    call_keys: ClassVar[CallKeys]
+    result_keys: ClassVar[ResultKeys]
 
     def _list_entries(self, payload: object) -> Iterator[Json]:
         """The entries of a response, a conversation or a list."""
@@ -187,36 +187,36 @@ class EntryDialect(Dialect):
         return arguments_text(call.arguments)
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
-        words = self.call_words
+        keys = self.call_keys
         for entry in self._list_entries(response):
-            if entry.get(self.kind_key) == words.kind:
-                yield RawCall(entry.get("name"), entry.get(words.arguments), pick(entry, words.call_id, "id"))
+            if entry.get(self.kind_key) == keys.kind:
+                yield RawCall(entry.get("name"), entry.get(keys.arguments), pick(entry, keys.call_id, "id"))
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """Return one entry per call."""
-        words = self.call_words
+        keys = self.call_keys
         entries = [
             {
-                self.kind_key: words.kind,
-                words.call_id: call_id,
+                self.kind_key: keys.kind,
+                keys.call_id: call_id,
                 "name": self._wire_name(call),
-                words.arguments: self._write_arguments(call),
+                keys.arguments: self._write_arguments(call),
             }
-            for call_id, call in with_ids(calls)
+            for call_id, call in assign_ids(calls)
         ]
         return self._wrap_entries(entries, "assistant")
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """Return one entry per result; they must directly follow the entries of the calls."""
-        words, entries = self.result_words, []
-        for call_id, result in with_ids(results):
+        keys, entries = self.result_keys, []
+        for call_id, result in assign_ids(results):
             text = result_text(result)
-            entry: Json = {self.kind_key: words.kind, words.call_id: call_id, words.content: text}
-            entries.append({**entry, words.failed: True} if words.failed and result.is_error else entry)
+            entry: Json = {self.kind_key: keys.kind, keys.call_id: call_id, keys.content: text}
+            entries.append({**entry, keys.failed: True} if keys.failed and result.is_error else entry)
         return self._wrap_entries(entries, "user")
 
 
-def with_ids(given: Sequence[Identified]) -> Iterator[tuple[str, Identified]]:
+def assign_ids(given: Sequence[Identified]) -> Iterator[tuple[str, Identified]]:
     """Pair each item with an id: its own, else `call_<index>` or the next one that is free."""
     taken = {one.call_id for one in given if one.call_id is not None}
     for place, one in enumerate(given):
@@ -245,9 +245,9 @@ def best_match(
     return max(tools, key=fit)
 
 
-def others(data: Json, *known: str) -> Json:
-    """The items of `data` that are not None, without the `known` keys."""
-    return {key: value for key, value in data.items() if key not in known and value is not None}
+def drop_none(data: Json) -> Json:
+    """The items of `data` that are not None."""
+    return {key: value for key, value in data.items() if value is not None}
 
 
 DIALECTS: Mapping[str, str] = MappingProxyType(

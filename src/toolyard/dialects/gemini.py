@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
-from toolyard.dialects.base import Dialect, RawCall, others
+from toolyard.dialects.base import Dialect, RawCall, drop_none
 from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -60,7 +60,7 @@ class GeminiDialect(Dialect):
         """
         candidates = entries(fields(event).get("candidates"))
         content = fields(fields(candidates[0]).get("content")) if candidates else {}
-        parts = [others(fields(part)) for part in entries(content.get("parts"))]
+        parts = [drop_none(fields(part)) for part in entries(content.get("parts"))]
         if not answer:
             answer.append({"role": "model", "parts": []})
         answer[0]["parts"] += parts
@@ -125,8 +125,8 @@ _TYPES_OF: dict[str, tuple[str, ...]] = {
 """The types each keyword applies to; beside any other type it has no effect."""
 
 _FORMATS = {"string": ("date-time", "enum"), "number": ("float", "double"), "integer": ("int32", "int64")}
-_IDLE_WHEN_FALSE = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
-_TOLD = GEMINI_KEYWORDS | {"const", "examples", "exclusiveMinimum", "exclusiveMaximum", "prefixItems"}
+_VOID_WHEN_FALSE = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
+_HANDLED_KEYWORDS = GEMINI_KEYWORDS | {"const", "examples", "exclusiveMinimum", "exclusiveMaximum", "prefixItems"}
 
 
 def implied_types(flat: Schema) -> list[str]:
@@ -243,7 +243,7 @@ def write_pattern(flat: Schema, path: Path, log: ChangeLog) -> Schema:
 def log_unknown(flat: Schema, kind: str, path: Path, log: ChangeLog) -> None:
     """Log the keywords that apply to this type and that Gemini does not support."""
     for key, value in flat.items():
-        if key in _TOLD or key in DOCUMENT_KEYWORDS or (value is False and key in _IDLE_WHEN_FALSE):
+        if key in _HANDLED_KEYWORDS or key in DOCUMENT_KEYWORDS or (value is False and key in _VOID_WHEN_FALSE):
             continue
         if key not in _TYPES_OF:
             log.add((*path, key), f"{key} dropped: Gemini has no such keyword")
@@ -252,7 +252,7 @@ def log_unknown(flat: Schema, kind: str, path: Path, log: ChangeLog) -> None:
             log.add((*path, key), f"{key} {state}dropped: Gemini has no such keyword")
 
 
-_UNROLL = 2
+_MAX_UNROLLED = 2
 """How many times a recursive definition is expanded inside itself."""
 _MAX_NODES = 3_000
 _MAX_DEPTH = 100
@@ -284,9 +284,9 @@ class _GeminiWriter:
             self._log.add(path, "left open: the schema is too large once its references are written out")
             return _open_object(schema, "Any object.")
         flat, followed = fold_schema(schema, self._refs, lambda change: self._log.add(path, change))
-        again = next((ref for ref in followed if trail.count(ref) >= _UNROLL), None)
+        again = next((ref for ref in followed if trail.count(ref) >= _MAX_UNROLLED), None)
         if again is not None:
-            self._log.add(path, f"recursion through {again} cut after {_UNROLL} levels")
+            self._log.add(path, f"recursion through {again} cut after {_MAX_UNROLLED} levels")
             return _open_object(flat, f"Recursive: the same shape as {again.rpartition('/')[2]} above.")
         trail += followed
         branches = self._write_alternatives(flat, path)

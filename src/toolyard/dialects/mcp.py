@@ -25,7 +25,7 @@ CALL_ID = "toolyard/call_id"
 QUALIFIED_NAME = "toolyard/qualified_name"
 """The `_meta` key of a tool's qualified name in the server's registry."""
 
-_PASSED_ON = {"title": str, "icons": list, "annotations": dict}
+_OPTIONAL_FIELDS = {"title": str, "icons": list, "annotations": dict}
 
 
 class McpDialect(Dialect):
@@ -39,7 +39,11 @@ class McpDialect(Dialect):
             "description": tool.description,
             "inputSchema": _write_properties(object_typed(tool.parameters, log)),
         }
-        out |= {key: tool.metadata[key] for key, kind in _PASSED_ON.items() if isinstance(tool.metadata.get(key), kind)}
+        out |= {
+            key: tool.metadata[key]
+            for key, kind in _OPTIONAL_FIELDS.items()
+            if isinstance(tool.metadata.get(key), kind)
+        }
         if promises_output(tool):
             out["outputSchema"] = _write_output(tool.output_parameters, log)
         passed_on = {key: value for key, value in out.pop("annotations", {}).items() if key != "readOnlyHint"}
@@ -135,7 +139,7 @@ def plain_value(structured: Any, content: Any, output_schema: Schema) -> Any:
     return structured[_KEY] if is_blocks and read_content(content) == structured[_KEY] else structured
 
 
-def text_says(value: Any, content: list[Json]) -> bool:
+def text_equals(value: Any, content: list[Json]) -> bool:
     """Whether the text content is the structured value and nothing else."""
     said = read_content(content)
     return type(said) is type(value) and bool(said == value)
@@ -196,7 +200,9 @@ def _read_content(answer: Any, server: str, output_schema: Schema, json_text: bo
     if structured is None and not (output_schema and "structuredContent" in answer):
         return _value_of_text(blocks, json_text)
     value = plain_value(structured, blocks, output_schema)
-    says_it_all = len(blocks) == 1 and _is_plain(blocks) and (text_says(value, blocks) or text_says(structured, blocks))
+    says_it_all = (
+        len(blocks) == 1 and _is_plain(blocks) and (text_equals(value, blocks) or text_equals(structured, blocks))
+    )
     return value if not blocks or says_it_all else Content(blocks, value)
 
 

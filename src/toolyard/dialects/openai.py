@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 
-from toolyard.dialects.base import CallWords, EntryDialect, RawCall, ResultWords, others, with_ids
+from toolyard.dialects.base import CallKeys, EntryDialect, RawCall, ResultKeys, assign_ids, drop_none
 from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -30,7 +30,7 @@ class OpenAIChatDialect(EntryDialect):
 
     name = "openai"
     kind_key = "role"
-    result_words = ResultWords("tool", "tool_call_id", "content")
+    result_keys = ResultKeys("tool", "tool_call_id", "content")
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
         return {"type": "function", "function": _function_entry(tool, wire_name, log)}
@@ -71,7 +71,7 @@ class OpenAIChatDialect(EntryDialect):
                 "type": "function",
                 "function": {"name": self._wire_name(call), "arguments": arguments_text(call.arguments)},
             }
-            for call_id, call in with_ids(calls)
+            for call_id, call in assign_ids(calls)
         ]
         return [{"role": "assistant", "content": None, "tool_calls": listed}] if listed else []
 
@@ -115,8 +115,8 @@ class OpenAIResponsesDialect(EntryDialect):
     """Responses: flat function tools, `function_call` and `function_call_output` items."""
 
     name = "openai-responses"
-    call_words = CallWords("function_call", "call_id", "arguments")
-    result_words = ResultWords("function_call_output", "call_id", "output")
+    call_keys = CallKeys("function_call", "call_id", "arguments")
+    result_keys = ResultKeys("function_call_output", "call_id", "output")
 
     def _list_entries(self, payload: object) -> Iterator[Json]:
         """The items of a response, of a request's input or of a list."""
@@ -136,7 +136,7 @@ class OpenAIResponsesDialect(EntryDialect):
     def add_event(self, answer: list[Json], event: object) -> str:
         """Add a `response.*` event; `answer` becomes a list of items, each in its final state."""
         data = fields(event)
-        kind, place, item = data.get("type"), data.get("output_index"), others(fields(data.get("item")))
+        kind, place, item = data.get("type"), data.get("output_index"), drop_none(fields(data.get("item")))
         told = read_id(pick(data, "item_id") or pick(item, "id", "call_id"))
         at = next((at for at, one in enumerate(answer) if told and told == read_id(pick(one, "id", "call_id"))), place)
         if kind in ("response.output_item.added", "response.output_item.done") and isinstance(at, int):

@@ -121,7 +121,7 @@ class ToolLoader(ABC):
         if given is not None and (self._is_locked or given != TOOL_DEFAULT_NAMESPACE):
             self._given_namespaces = (given,) if isinstance(given, str) else tuple(given)
 
-    def _check_claim(self, namespace: object) -> str | None:
+    def _check_namespace(self, namespace: object) -> str | None:
         """Raise for an entry that claims another namespace than the given ones; return a warning if not locked."""
         given = self._given_namespaces
         if given is None or namespace is None or namespace in given:
@@ -179,7 +179,7 @@ class Intake:
             self.reject(error, where, tool.name)
 
     def _admit(self, tool: Tool, changes: Sequence[Change], place: str) -> None:
-        claim = self._loader._check_claim(tool.namespace)
+        claim = self._loader._check_namespace(tool.namespace)
         if claim is not None:
             self.warn(tool.qualified_name, "/namespace", "namespace", claim)
         candidate, rewrites = admit_tool(tool, copied=not self._own)
@@ -215,7 +215,7 @@ class Intake:
         return tools
 
 
-EXPLAINED = {
+LOADING_HINTS = {
     "rest": "this is an OpenAPI document: `toolyard add {0}`, or {{type: rest, spec: {0}}} in a config",
     "mcp_config": "these are MCP servers: `toolyard add {0}`, or {{type: mcp_config, path: {0}}} in a config",
 }

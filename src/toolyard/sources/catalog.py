@@ -29,15 +29,15 @@ from toolyard.model.names import json_type, nearest, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.definition import find_name
 from toolyard.schema.parameters import looks_like_parameters, read_input
-from toolyard.sources.base import EXPLAINED, recognise_document
+from toolyard.sources.base import LOADING_HINTS, recognise_document
 
 _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations", "api_list", "function")
 """Keys under which other systems list their tools."""
 
-_BESIDE = {"namespace", "$schema", "version", "description", "nextCursor", "_meta", "ttlMs", "cacheScope"}
+_ACCOMPANYING_KEYS = {"namespace", "$schema", "version", "description", "nextCursor", "_meta", "ttlMs", "cacheScope"}
 """Keys that may accompany them, including those of a `tools/list` result."""
 
-_OF_ONE_TOOL = frozenset(
+_TOOL_KEYS = frozenset(
     ("function", "metadata", "tags", "aliases", "annotations", "returns", "output_parameters", "outputSchema")
 )
 """Keys of a single tool, besides its parameters, that contain a mapping or a list."""
@@ -46,7 +46,7 @@ _CONVERTED = "; have a converter make an OpenAPI document of it, and name that: 
 _WRITTEN_DOWN = ", without its parameters; name the code that makes it: {type: python, target: ...}"
 _SERVER = "an MCP server, whose tools it does not define; name the server: {type: mcp, url: ...}, or command: ..."
 _PLUGIN = "a manifest of a plugin, and what it can do stands where it points to: name its {type: rest, spec: ...}"
-_FOREIGN = (
+_OTHER_FORMATS = (
     ({"info", "item"}, f"this is a Postman collection{_CONVERTED}"),
     ({"_type", "resources"}, f"this is an Insomnia export{_CONVERTED}"),
     ({"kind", "resources", "discoveryVersion"}, f"this is a Google discovery document{_CONVERTED}"),
@@ -63,8 +63,8 @@ _FOREIGN = (
 )
 """Documents of other programs, recognised by their keys, with a suggestion of a supported form."""
 
-_INPUTS = ("parameters", "inputSchema", "input_schema")
-_NESTED = 8
+_INPUT_KEYS = ("parameters", "inputSchema", "input_schema")
+_MAX_NESTING = 8
 """At this depth, nested mappings and lists are no longer searched for groups of tools."""
 
 Note = Callable[[str, str], None]
@@ -104,15 +104,15 @@ class _CatalogReader:
             what = "is empty" if document is None else f"holds {json_type(document)}"
             raise self._refuse(f"{what}; a catalog is a list of tools or a mapping")
         if (kind := recognise_document(document)) is not None:
-            raise self._refuse(EXPLAINED[kind].format(self._where))
-        foreign = next((what for keys, what in _FOREIGN if keys <= document.keys()), None)
+            raise self._refuse(LOADING_HINTS[kind].format(self._where))
+        foreign = next((what for keys, what in _OTHER_FORMATS if keys <= document.keys()), None)
         if foreign is not None:
             raise self._refuse(foreign)
         envelope = self._read_envelope(document, (), None)
         if envelope is not None:
             return envelope
         if _is_tool(document):
-            if not _is_foreign(document):
+            if not _is_other_document(document):
                 return iter([CatalogEntry(document, "")])
             within = self._read_within(document, (), None)
             if within is None:
@@ -150,10 +150,10 @@ class _CatalogReader:
     def _judge_extra(self, document: dict[str, Any], key: str, path: tuple[str, ...]) -> None:
         """Report the keys around a list of another system; raise for a key that may be a mistake."""
         named = find_name(document)
-        extra = [other for other in document if other not in {key, named and named[0], *_BESIDE}]
+        extra = [other for other in document if other not in {key, named and named[0], *_ACCOMPANYING_KEYS}]
         texts = sorted(map(str, extra))
         lost = sorted(
-            str(other) for other in extra if _lists_tools(document[other]) and not _lists_calls(document[other])
+            str(other) for other in extra if _lists_tools(document[other]) and not _are_calls(document[other])
         )
         strict = [text for text in texts if text[:2] != "x-"] if "namespace" in document else []
         if odd := strict or lost or nearest("namespace", texts, cutoff=0.75):
@@ -170,14 +170,14 @@ class _CatalogReader:
                 yield from self.read_list(tools, (key,), key)
         elif (within := self._read_within(document, (), namespace, depth=2)) is not None:
             yield from within
-        elif _says_input(document):
+        elif _has_input(document):
             yield CatalogEntry(document, "", namespace)
         elif document:
             scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
             odd = scalars[0] if scalars else next(reversed(document))
             raise self._refuse(
                 f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
-                f"or tool names to definitions, not both{_hint_at_lists(document)}"
+                f"or tool names to definitions, not both{_suggest_list(document)}"
             )
 
     def _read_named(
@@ -192,14 +192,14 @@ class _CatalogReader:
 
     def _read_group(self, raw: Any, path: tuple[str, ...], namespace: str) -> Iterator[CatalogEntry] | None:
         """The tools of a namespace; None if the mapping is a definition."""
-        if not _is_mapping(raw) or not raw or len(path) >= _NESTED:
+        if not _is_mapping(raw) or not raw or len(path) >= _MAX_NESTING:
             return None
         with suppress(MalformedSource):
-            if _says_input(raw):
+            if _has_input(raw):
                 return None
             if all(map(_is_definition, raw.values())):
                 return self._read_named(raw, path, namespace)
-            group = self._read_envelope(raw, path, namespace) if _is_group(raw) else None
+            group = self._read_envelope(raw, path, namespace) if _contains_tools(raw) else None
             return group or self._read_within(raw, path, None)
         return None
 
@@ -207,7 +207,7 @@ class _CatalogReader:
         self, document: dict[str, Any], path: tuple[str, ...], namespace: str | None, depth: int = 1
     ) -> Iterator[CatalogEntry] | None:
         """The only list of definitions, at least `depth` levels down; None if there is none or several."""
-        lists = [] if _says_input(document) else list(_find_lists(document, path))
+        lists = [] if _has_input(document) else list(_find_lists(document, path))
         if len(lists) != 1 or len(lists[0][0]) < len(path) + depth:
             return None
         found, tools = lists[0]
@@ -218,12 +218,12 @@ class _CatalogReader:
         prefix = pointer_of(path)
         for index, raw in enumerate(tools):
             inner = None
-            if len(path) < _NESTED and isinstance(raw, dict):
+            if len(path) < _MAX_NESTING and isinstance(raw, dict):
                 # An error in one page, or in one tool without a name, does not affect the others.
                 with suppress(MalformedSource):
                     place = (*path, str(index))
                     inner = self._read_envelope(raw, place, namespace) or self._read_within(raw, place, namespace)
-            elif len(path) < _NESTED and isinstance(raw, list) and any(map(_is_mapping, raw)):
+            elif len(path) < _MAX_NESTING and isinstance(raw, list) and any(map(_is_mapping, raw)):
                 inner = self.read_list(raw, (*path, str(index)), namespace)
             elif isinstance(raw, str):
                 raw = _read_text(raw, "{")
@@ -244,7 +244,7 @@ def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
         if key == "function" and (not isinstance(value, list) or not any(map(_is_scalar, document.values()))):
             continue
         named = find_name(document) is not None
-        if _holds_tools(value) and not (named and (not _lists_tools(value) or _says_input(document))):
+        if _holds_tools(value) and not (named and (not _lists_tools(value) or _has_input(document))):
             return key, value
     return None, None
 
@@ -265,11 +265,11 @@ def _find_lists(document: dict[str, Any], path: tuple[str, ...]) -> Iterator[tup
         if isinstance(value, list):
             if any(map(_defines, value)):
                 yield place, value
-        elif isinstance(value, dict) and len(place) < _NESTED:
+        elif isinstance(value, dict) and len(place) < _MAX_NESTING:
             yield from _find_lists(value, place)
 
 
-def _hint_at_lists(document: dict[str, Any]) -> str:
+def _suggest_list(document: dict[str, Any]) -> str:
     found = [path[0] for path, _ in _find_lists(document, ())]
     return f"; if the tools are those under {found[0]!r}, keep that key alone" if found else ""
 
@@ -279,7 +279,7 @@ def _defines(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     inner = value.get("function", value.get("toolSpec", value))
-    if not isinstance(inner, dict) or find_name(inner) is None or _lists_calls([inner]) or not _says_input(inner):
+    if not isinstance(inner, dict) or find_name(inner) is None or _are_calls([inner]) or not _has_input(inner):
         return _lists_tools(_find_container(value)[1])
     return looks_like_parameters(read_input(inner, [])[0], named=True)
 
@@ -292,7 +292,7 @@ def _is_scalar(value: Any) -> bool:
     return not isinstance(value, (dict, list))
 
 
-def _says_input(value: dict[str, Any]) -> bool:
+def _has_input(value: dict[str, Any]) -> bool:
     try:
         return bool(read_input(value, [])[1])
     except DefinitionError:  # It contradicts itself; only this entry is rejected, when it is read.
@@ -303,10 +303,10 @@ def _is_definition(value: Any) -> bool:
     """Whether this is a mapping with parameters that is neither a schema nor an OpenAPI operation."""
     if not isinstance(value, dict) or isinstance(value.get("type"), str) or "responses" in value:
         return False
-    return not value.keys().isdisjoint(_INPUTS) or ("description" in value and _says_input(value))
+    return not value.keys().isdisjoint(_INPUT_KEYS) or ("description" in value and _has_input(value))
 
 
-def _is_group(value: dict[str, Any]) -> bool:
+def _contains_tools(value: dict[str, Any]) -> bool:
     """Whether the mapping contains tools. A list of names does not count, since a tool may have one."""
     page = value.get("result")
     tools = _find_container(page if isinstance(page, dict) else value)[1]
@@ -318,7 +318,7 @@ def _lists_tools(value: Any) -> bool:
     return isinstance(value, list) and any(map(_is_tool, value))
 
 
-def _lists_calls(items: list[Any]) -> bool:
+def _are_calls(items: list[Any]) -> bool:
     """Whether these are messages or tool calls, which also have names."""
     return all(isinstance(item, dict) and not item.keys().isdisjoint(("role", "arguments")) for item in items)
 
@@ -327,7 +327,7 @@ def _holds_tools(value: Any) -> bool:
     """Whether this is a list or maps names to definitions; a mapping with keys of a definition is a tool."""
     if isinstance(value, list):
         return True
-    if not isinstance(value, dict) or _is_tool(value) or not value.keys().isdisjoint(_INPUTS):
+    if not isinstance(value, dict) or _is_tool(value) or not value.keys().isdisjoint(_INPUT_KEYS):
         return False
     return all(isinstance(item, dict) for item in value.values())
 
@@ -338,13 +338,13 @@ def _is_tool(value: Any) -> bool:
     return find_name(value) is not None or (value.get("type") == "function" and "function" in value)
 
 
-def _is_foreign(document: dict[str, Any]) -> bool:
+def _is_other_document(document: dict[str, Any]) -> bool:
     """Whether this is a file of another program, such as package.json, with a name but no other key of a tool."""
     structures = {key for key, value in document.items() if isinstance(value, dict | list) or key == "$schema"}
-    return bool(structures - _OF_ONE_TOOL) and not _says_input(document)
+    return bool(structures - _TOOL_KEYS) and not _has_input(document)
 
 
-def ends_early(document: Any) -> bool:
+def has_next_page(document: Any) -> bool:
     """Whether the last of several saved `tools/list` results says that there is another page."""
     last = document[-1] if isinstance(document, list) and document else document
     page = last.get("result", last) if isinstance(last, dict) else None

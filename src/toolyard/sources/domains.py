@@ -28,7 +28,7 @@ DEFAULT_DOMAINS = ("core",)
 DOMAINS_VARIABLE = "TOOL_REGISTRY_DOMAINS"
 
 _GROUP = "toolyard.domains"
-_SHIPPED = "toolyard.tools"
+_BUILT_IN = "toolyard.tools"
 _EXPORTS = "load_tools() -> list[Tool]"
 
 
@@ -64,7 +64,7 @@ class DomainToolLoader(ToolLoader):
         self.domains = _split_domains(domains)
         given = [*self.domains, *(domain.rpartition(".")[2] for domain in self.domains)]
         self._set_policies(on_error, on_duplicate, namespaces, given)
-        self._given: dict[str, list[Tool]] = {}
+        self._last_tools: dict[str, list[Tool]] = {}
 
     @property
     def source(self) -> str:
@@ -86,7 +86,7 @@ class DomainToolLoader(ToolLoader):
                 namespace, tools = _load_domain(domain)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - see below
                 # This is third-party code; whatever it raises is an error of this domain only.
-                kept = self._given.get(domain, [])
+                kept = self._last_tools.get(domain, [])
                 note = "; the tools it gave last are kept" if kept else ""
                 intake.reject(MalformedSource(f"{_describe_error(error, domain)}{note}"), where)
                 for tool in kept:
@@ -94,7 +94,7 @@ class DomainToolLoader(ToolLoader):
                 given[domain] = kept
             else:
                 given[domain] = self._take_all(intake, tools, namespace, where)
-        self._given = given
+        self._last_tools = given
         return intake.finish()
 
     def _take_all(self, intake: Intake, tools: Sequence[Any], namespace: str, where: str) -> list[Tool]:
@@ -147,9 +147,9 @@ def _load_domain(domain: str) -> tuple[str, Sequence[Any]]:
 def _find_domain(domain: str) -> tuple[str, Any]:
     """The namespace of a domain, and the module or other object that provides its tools."""
     if domain.isidentifier():
-        shipped = import_existing(f"{_SHIPPED}.{domain}")
-        if shipped is not None:
-            return domain, shipped
+        built_in = import_existing(f"{_BUILT_IN}.{domain}")
+        if built_in is not None:
+            return domain, built_in
     targets = {value for name, value in entry_points_of(_GROUP) if name == domain}
     if len(targets) > 1:
         raise MalformedSource(
@@ -171,8 +171,8 @@ def _find_domain(domain: str) -> tuple[str, Any]:
 def _explain_unknown(domain: str) -> str:
     import pkgutil
 
-    shipped = importlib.import_module(_SHIPPED)
-    packages = [module.name for module in pkgutil.iter_modules(shipped.__path__) if module.ispkg]
+    built_in = importlib.import_module(_BUILT_IN)
+    packages = [module.name for module in pkgutil.iter_modules(built_in.__path__) if module.ispkg]
     known = sorted({*packages, *(name for name, _ in entry_points_of(_GROUP))})
     hint = suggest(domain, known, "known are ")
     return f"no domain is called {show(domain)}, and no module can be imported by that name; {hint}"

@@ -20,7 +20,7 @@ from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, pa
 from toolyard.parsing.variables import expand_place
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
-from toolyard.sources.catalog import ends_early, explain_table, list_entries, list_row
+from toolyard.sources.catalog import explain_table, has_next_page, list_entries, list_row
 
 
 class FileOptions(LoaderOptions, frozen=True, kw_only=True):
@@ -39,20 +39,20 @@ class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
     ]
 
 
-_ENDS_EARLY = "the list has another page, which is not here; save every page, or the tools on it are missing"
+_PAGES_MISSING = "the list has another page, which is not here; save every page, or the tools on it are missing"
 
 _YAML = frozenset({".yaml", ".yml"})
 _JSON = frozenset({".json"})
-_LINES = frozenset({".jsonl", ".ndjson"})
+_JSON_LINES = frozenset({".jsonl", ".ndjson"})
 
 MAX_BYTES = 64 * 1024 * 1024
-_LOCATED = 50
+_MAX_LOCATED = 50
 
 
 _TABLES = frozenset({".csv", ".tsv", ".tab", ".psv", ".md", ".markdown", ".rst", ".xls", ".xlsx", ".ods", ".parquet"})
 """Suffixes of files that contain tables."""
 
-_HEAD = 4096
+_HEAD_BYTES = 4096
 _COLUMN_NAMES = frozenset(
     {"name", "tool", "tool_name", "toolname", "tool name", "function", "function_name", "api_name"}
 )
@@ -62,7 +62,7 @@ _OTHER_COLUMNS = ("desc", "param", "arg", "input", "type", "namespace")
 
 def _find_header(data: bytes) -> list[str]:
     """The column names if the data begins like a table of tools, with separators or in Markdown; otherwise empty."""
-    lines = data[:_HEAD].decode("utf-8-sig", "replace").lstrip().splitlines()
+    lines = data[:_HEAD_BYTES].decode("utf-8-sig", "replace").lstrip().splitlines()
     for separator in ("\t", "|", ";", ","):
         cells = [cell.strip().strip("\"'*`").strip() for cell in (lines or [""])[0].strip().strip("|").split(separator)]
         words = {cell.lower() for cell in cells}
@@ -71,7 +71,7 @@ def _find_header(data: bytes) -> list[str]:
     return []
 
 
-def _is_lines(data: bytes) -> bool:
+def _is_json_lines(data: bytes) -> bool:
     """Whether a file with the suffix of JSON contains one object per line."""
     first, _, rest = data.lstrip().partition(b"\n")
     return first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{"
@@ -104,7 +104,7 @@ class FileToolLoader(ToolLoader):
         suffix = self.path.suffix.lower()
         if suffix in _TABLES:
             raise ConfigError(f"{self.path}: {explain_table()}")
-        if suffix not in _YAML | _JSON | _LINES:
+        if suffix not in _YAML | _JSON | _JSON_LINES:
             raise ConfigError(f"{self.path}: unknown catalog format {suffix!r}; use .yaml, .yml, .json or .jsonl")
         self._suffix = suffix
         self._located = 0
@@ -122,7 +122,7 @@ class FileToolLoader(ToolLoader):
             header = _find_header(data)
             if header:
                 raise MalformedSource(explain_table(header), where=self.source)
-            if self._suffix in _LINES or (self._suffix in _JSON and _is_lines(data)):
+            if self._suffix in _JSON_LINES or (self._suffix in _JSON and _is_json_lines(data)):
                 self._load_lines(data, intake)
             else:
                 self._load_document(data, intake)
@@ -137,8 +137,8 @@ class FileToolLoader(ToolLoader):
             place = f"#{entry.pointer}"
             where = partial(self.locate, f"{source}{place}", data)
             intake.define(entry.raw, where, namespace=namespace, name=entry.name, source=source, place=place)
-        if ends_early(document):
-            intake.warn(source, "/nextCursor", "incomplete", _ENDS_EARLY)
+        if has_next_page(document):
+            intake.warn(source, "/nextCursor", "incomplete", _PAGES_MISSING)
 
     def _load_lines(self, data: bytes, intake: Intake) -> None:
         raw: Any = None
@@ -154,13 +154,13 @@ class FileToolLoader(ToolLoader):
             for entry in list_row(raw, where, note):
                 namespace = self.namespace or entry.namespace or TOOL_DEFAULT_NAMESPACE
                 intake.define(entry.raw, where, namespace=namespace, source=self.source, place=f":{number}")
-        if ends_early(raw):
-            intake.warn(self.source, "/nextCursor", "incomplete", _ENDS_EARLY)
+        if has_next_page(raw):
+            intake.warn(self.source, "/nextCursor", "incomplete", _PAGES_MISSING)
 
-    def _note_unread(self, intake: Intake, told: set[str], pointer: str, text: str) -> None:
+    def _note_unread(self, intake: Intake, reported: set[str], pointer: str, text: str) -> None:
         """Report each text once: the rows of a dataset all have the same keys beside their tools."""
-        if text not in told:
-            told.add(text)
+        if text not in reported:
+            reported.add(text)
             intake.warn(self.source, pointer, "incomplete", text)
 
     def locate(self, origin: str, data: bytes | None = None) -> str:
@@ -168,7 +168,7 @@ class FileToolLoader(ToolLoader):
         pointer = origin.removeprefix(f"{self.source}#")
         # Finding a line requires reading the file again, so only the first errors get one.
         self._located += 1
-        if pointer == origin or self._located > _LOCATED:
+        if pointer == origin or self._located > _MAX_LOCATED:
             return origin
         try:
             text = read_bytes(self.path, max_bytes=self.max_bytes) if data is None else data

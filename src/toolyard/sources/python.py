@@ -26,8 +26,8 @@ from toolyard.schema.options import locate_file
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 from toolyard.words.identifiers import snake_case
 
-_NO_TARGETS = (bool, int, float, bytes, dict)
-_OF_TYPES = frozenset({"types", "typing", "typing_extensions"})
+_REFUSED_TARGETS = (bool, int, float, bytes, dict)
+_TYPING_MODULES = frozenset({"types", "typing", "typing_extensions"})
 """Modules whose callable objects, such as `Literal["a"]`, are types."""
 _FILE = re.compile(r"(.*\.py)((?::.*)?)", re.DOTALL)
 
@@ -81,7 +81,7 @@ class PythonToolLoader(ToolLoader):
         on_duplicate: str = "raise",
         namespaces: str = "open",
     ) -> None:
-        if target is None or isinstance(target, _NO_TARGETS):
+        if target is None or isinstance(target, _REFUSED_TARGETS):
             raise ConfigError(
                 f"target: must be a module, its name, a file, functions or a Registry, not {type(target).__name__}"
             )
@@ -89,7 +89,7 @@ class PythonToolLoader(ToolLoader):
         self.target = expand_place(target, "target") if isinstance(target, str) else target
         self.namespace = namespace
         self._set_policies(on_error or "raise", on_duplicate, namespaces, namespace)
-        self._lists_unchosen = on_error is None
+        self._reports_undecorated = on_error is None
 
     @property
     def source(self) -> str:
@@ -108,8 +108,8 @@ class PythonToolLoader(ToolLoader):
             for tool in target.tools(self.namespace):
                 intake.take(tool.replace(source=self.source), f"{self.source}.{tool.name}")
             return intake.finish()
-        chosen = _list_chosen(target, self.source)
-        intake = Intake(self, lenient=not chosen and self._lists_unchosen)
+        chosen = _list_decorated(target, self.source)
+        intake = Intake(self, lenient=not chosen and self._reports_undecorated)
         for name, found in chosen or _list_public(target, self.source):
             # An object without a name, such as a partial, gets its name in the module.
             nameless = not chosen and getattr(found, "__name__", "<lambda>") == "<lambda>"
@@ -206,7 +206,7 @@ def import_existing(path: str) -> ModuleType | None:
         raise
 
 
-def _list_chosen(target: Any, source: str) -> list[tuple[str, Any]]:
+def _list_decorated(target: Any, source: str) -> list[tuple[str, Any]]:
     """The functions that were given explicitly or are decorated; empty if there are none."""
     if isinstance(target, (list, tuple)) or (isinstance(target, Sequence) and not isinstance(target, (str, bytes))):
         return [(getattr(item, "__name__", str(index)), item) for index, item in enumerate(target)]
@@ -264,7 +264,7 @@ def _is_function(holder: Any, name: str, home: str | None) -> bool:
     """A function of the module `home`, or one wrapped by `functools.cache`; without `home`, anything callable."""
     found = _read_static(holder, name)
     if home is None and callable(found):
-        return not isinstance(found, type) and type(found).__module__ not in _OF_TYPES
+        return not isinstance(found, type) and type(found).__module__ not in _TYPING_MODULES
     found = found if inspect.isfunction(found) else inspect.getattr_static(found, "__wrapped__", None)
     return inspect.isfunction(found) and found.__name__ != "<lambda>" and home in (None, found.__module__)
 

@@ -225,12 +225,12 @@ class MCPConfigToolLoader(ToolLoader):
         if entry.get("disabled") is True or entry.get("enabled") is False:
             self._rejected.append(Rejection(self._place_of(name), "this server is disabled", None, "Disabled"))
             return None
-        claim = self._check_claim(name)
+        warning = self._check_namespace(name)
         entry = {_KEY_SPELLINGS.get(key, key): value for key, value in entry.items()}
         unknown = [key for key in entry if key not in _SERVER_KEYS and key not in _IGNORED_KEYS]
         rewrites = tuple(Rewrite(name, pointer_of([key]), "this key means nothing here") for key in unknown)
-        if claim is not None:
-            rewrites = (*rewrites, Rewrite(name, "", claim))
+        if warning is not None:
+            rewrites = (*rewrites, Rewrite(name, "", warning))
         options = {key: expand(entry[key], where=key) for key in _SERVER_KEYS if entry.get(key) is not None}
         kind = options.pop("type", None)
         if kind is not None:

@@ -257,7 +257,7 @@ class MCPToolLoader(ToolLoader):
         if before is not None and before.raw == raw:
             return before
         tool, changes = read_entry(raw, namespace=self.namespace, source=self.source, server=self.server)
-        self._check_claim(tool.metadata.get("namespace"))
+        self._check_namespace(tool.metadata.get("namespace"))
         candidate, rewrites = admit_tool(tool)
         candidate.place = place
         if changes:

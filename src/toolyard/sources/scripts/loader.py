@@ -213,7 +213,7 @@ class ScriptToolLoader(ToolLoader):
         for raw in answer.tools:
             try:
                 candidate, rewrites = read_tool(raw, script, namespace=self.namespace, source=self.source)
-                self._check_claim(candidate.tool.metadata.get("namespace"))
+                self._check_namespace(candidate.tool.metadata.get("namespace"))
             except DefinitionError as error:
                 name = raw.get("name")
                 version.faults.append((error, to_one_line(name) if isinstance(name, str) else None))
