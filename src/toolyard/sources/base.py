@@ -12,7 +12,7 @@ does not become a tool is raised, or listed in `report` when `on_error` is "skip
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -136,15 +136,26 @@ class Intake:
     """Turns the entries of one load into admitted tools and collects the report.
 
     `own=False` means that someone else holds the entries and may change them later, so they are copied; `lenient`
-    reports invalid entries whatever the loader's policy is.
+    reports invalid entries whatever the loader's policy is. `noun` is what an entry is called in errors; `redact`
+    changes their texts, and then hides their causes.
     """
 
-    def __init__(self, loader: ToolLoader, *, own: bool = True, lenient: bool = False) -> None:
+    def __init__(
+        self,
+        loader: ToolLoader,
+        *,
+        own: bool = True,
+        lenient: bool = False,
+        noun: str = "tool",
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
         self._loader = loader
         self._own = own
         self._raises = loader.on_error == "raise" and not lenient
+        self._noun = noun
+        self._redact = redact
         self._candidates: list[AdmittedTool] = []
-        self._rewrites: list[Rewrite] = []
+        self.rewrites: list[Rewrite] = []
         self._rejected: list[Rejection] = []
         self._warnings: list[DefinitionWarning] = []
 
@@ -185,11 +196,14 @@ class Intake:
         candidate, rewrites = admit_tool(tool, copied=not self._own)
         if place:
             candidate.place = place
-        self._candidates.append(candidate)
         if changes:
-            self._rewrites.extend(summarise_changes(tool, changes, ""))
-        if rewrites:
-            self._rewrites.extend(rewrites)
+            self.rewrites.extend(summarise_changes(tool, changes, ""))
+        self.add(candidate, rewrites)
+
+    def add(self, candidate: AdmittedTool, rewrites: Iterable[Rewrite] = ()) -> None:
+        """Add a tool that is admitted already; `rewrites` lists what was changed about it."""
+        self._candidates.append(candidate)
+        self.rewrites.extend(rewrites)
 
     def warn(self, tool: str, pointer: str, kind: WarningKind, text: str) -> None:
         """Report a warning; `tool` is the name of the source if it concerns no particular tool."""
@@ -197,9 +211,11 @@ class Intake:
 
     def reject(self, error: Exception, where: str, name: str | None = None) -> None:
         """Reject an entry and report it, or raise, according to the loader's policy."""
+        reason = str(error) if self._redact is None else self._redact(str(error))
         if self._raises:
-            raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
-        self._rejected.append(Rejection(where, str(error), name, type(error).__name__))
+            text = f"{self._noun} {name!r}: {reason}" if name else reason
+            raise MalformedSource(text, where=where) from (error if self._redact is None else None)
+        self._rejected.append(Rejection(where, reason, name, type(error).__name__))
 
     def finish(self) -> list[Tool]:
         """Set the loader's report and admitted tools, and return the tools."""
@@ -208,7 +224,7 @@ class Intake:
         self._loader._report = SourceReport(
             self._loader.source,
             len(tools),
-            tuple(self._rewrites),
+            tuple(self.rewrites),
             tuple(self._rejected),
             warnings=Warnings(self._warnings, tools),
         )

@@ -18,7 +18,7 @@ from toolyard.dialects.mcp_protocol import HEADER, MIRRORED, find_header_params
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
 from toolyard.model.names import check_namespace, json_type, show
-from toolyard.model.report import Rejection, Rewrite, SourceReport
+from toolyard.model.report import Rewrite
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing import paused_gc
 from toolyard.parsing.variables import expand_place
@@ -28,7 +28,7 @@ from toolyard.schema.definition import read_effects, trim_name
 from toolyard.schema.normalise import Change
 from toolyard.schema.options import read_arguments
 from toolyard.schema.parameters import note_lost_parameters, read_input
-from toolyard.sources.base import LoaderOptions, ToolLoader
+from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 from toolyard.words.redactor import Redactor, credential_finder
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class MCPToolLoader(ToolLoader):
             listing = self._follow_server().fetch_tools()
         except SourceUnavailable as error:
             text, name = str(error), self.server.name
-            raise SourceUnavailable(self._redact(text if name in text else f"{name}: {text}")) from None
+            raise SourceUnavailable(self._redactor.text(text if name in text else f"{name}: {text}")) from None
         with paused_gc():
             return self._admit_tools(listing)
 
@@ -211,9 +211,7 @@ class MCPToolLoader(ToolLoader):
         return ApprovedDefinitions(self.approved, f"{self.namespace} {server.name}", place[:12])
 
     def _admit_tools(self, listing: Listing) -> list[Tool]:
-        candidates: list[AdmittedTool] = []
-        rewrites: list[Rewrite] = []
-        rejected: list[Rejection] = []
+        intake = Intake(self, redact=lambda text: self._redactor.text(text)[:_MAX_REASON])
         known: dict[str, _KnownEntry] = {}
         offered: dict[str, Tool] = {}
         approvals = self._approvals()
@@ -231,12 +229,11 @@ class MCPToolLoader(ToolLoader):
                 if approvals is not None:
                     approvals.check(key, tool)
             except DefinitionError as error:
-                self._reject(rejected, error, f"{self.server.name}#/tools/{index}", raw)
-                continue
-            candidates.append(found.candidate)
-            rewrites.extend(found.rewrites)
+                intake.reject(error, f"{self.server.name}#/tools/{index}", _show_name(raw))
+            else:
+                intake.add(found.candidate, found.rewrites)
         for note in listing.notes if listing.complete else listing.notes or ["the list of tools ends early"]:
-            self._reject(rejected, MalformedSource(str(note)), self.server.name, None)
+            intake.reject(MalformedSource(str(note)), self.server.name)
         if approvals is not None:
             approvals.finish_load()
         self._note_changes(known)
@@ -244,10 +241,10 @@ class MCPToolLoader(ToolLoader):
         # Remember removed tools, so that a different tool under the same name is noticed; limited, since a server can
         # invent any number of names.
         self._known = {**removed, **known} if len(removed) + len(known) <= 2 * self._max_tools else known
-        self._offered, self.admitted = offered, candidates
-        changed = [rewrite for rewrite in self._changed.values() if approvals is None]
-        self._report = SourceReport(self.source, len(candidates), (*rewrites, *changed), tuple(rejected))
-        return [candidate.tool for candidate in candidates]
+        self._offered = offered
+        if approvals is None:
+            intake.rewrites.extend(self._changed.values())
+        return intake.finish()
 
     def _read_tool(self, raw: Any, place: str) -> _KnownEntry:
         # A server can put credentials that it was started with into a description, as into a result.
@@ -274,16 +271,10 @@ class MCPToolLoader(ToolLoader):
                 _log.warning("%s has changed the definition of its tool %s", self.server.name, show(tool.name))
                 self._changed[key] = Rewrite(tool.qualified_name, "", "the definition changed after the first load")
 
-    def _reject(self, rejected: list[Rejection], error: Exception, where: str, raw: Any) -> None:
-        name = raw.get("name") if isinstance(raw, dict) else None
-        label = show(name)[1:-1] if isinstance(name, str) and name else None
-        reason = self._redact(str(error))[:_MAX_REASON]
-        if self.on_error == "raise":
-            raise MalformedSource(f"tool {label!r}: {reason}" if label else reason, where=where) from None
-        rejected.append(Rejection(where, reason, label, type(error).__name__))
 
-    def _redact(self, text: str) -> str:
-        return self._redactor.text(text)
+def _show_name(raw: Any) -> str | None:
+    name = raw.get("name") if isinstance(raw, dict) else None
+    return show(name)[1:-1] if isinstance(name, str) and name else None
 
 
 def read_entry(raw: Any, *, namespace: str, source: str, server: McpServer) -> tuple[Tool, list[Change]]:

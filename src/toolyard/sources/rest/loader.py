@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
@@ -15,16 +14,15 @@ from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.links.http.addresses import with_port
 from toolyard.links.http.auth_entry import join_credentials, read_auth
 from toolyard.links.http.url import read_base_url, read_url
-from toolyard.model.errors import ConfigError, MalformedSource
+from toolyard.model.errors import ConfigError
 from toolyard.model.names import check_namespace
-from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import read_bytes
 from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import locate_unless_url
 from toolyard.schema.options import read_arguments
-from toolyard.sources.base import LoaderOptions, ToolLoader
+from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 
 if TYPE_CHECKING:
     from toolyard.sources.rest.reader import ReaderSettings
@@ -198,22 +196,16 @@ class RESTToolLoader(ToolLoader):
         from toolyard.sources.rest.reader import Reader
 
         data = self._read_document()
-        rejected: list[Rejection] = []
+        intake = Intake(self, noun="operation")
         notes = Notes(self.source)
         document, overlooked = read_text(data, self.source)
         for note in overlooked:
             notes.add("", note)
         reader = Reader(document, self._make_settings(), notes)
-        found = reader.tools(partial(self._refuse_operation, rejected))
-        self.admitted = [AdmittedTool(tool, place=place) for tool, place in found]
-        rewrites = notes.rewrites(reader.files.roots)
-        self._report = SourceReport(self.source, len(found), rewrites, tuple(rejected))
-        return [tool for tool, _ in found]
-
-    def _refuse_operation(self, rejected: list[Rejection], error: Exception, where: str, name: str | None) -> None:
-        if self.on_error == "raise":
-            raise MalformedSource(f"operation {name!r}: {error}" if name else str(error), where=where) from error
-        rejected.append(Rejection(where, str(error), name, type(error).__name__))
+        for tool, place in reader.tools(intake.reject):
+            intake.add(AdmittedTool(tool, place=place))
+        intake.rewrites.extend(notes.rewrites(reader.files.roots))
+        return intake.finish()
 
     def _read_document(self) -> bytes:
         if self._url is not None:
