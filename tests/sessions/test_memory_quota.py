@@ -107,7 +107,7 @@ def test_a_value_that_is_written_again_and_again_counts_once():
         for number in range(200):
             session.commit(b"{}", {("world", "text"): b'"%d%s"' % (number % 10, b"x" * KB)})
             engine.sessions.quota.measure(session)
-        assert not session.full
+        assert not session.is_full
 
 
 async def test_calls_without_a_session_are_in_nobodys_way():

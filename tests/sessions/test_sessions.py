@@ -177,7 +177,7 @@ def test_a_session_that_is_found_too_late_is_over():
     session = sessions.open("s")
     clock.now += 11
     assert sessions.state("s") is None
-    assert session.over
+    assert session.is_over
     sessions.open("s")
 
 

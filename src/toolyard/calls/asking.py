@@ -62,7 +62,7 @@ class NeededApproval(msgspec.Struct, frozen=True):
     shared: dict[str, int] | None
 
 
-def ask_first(
+def require_approval(
     run: RunCall,
     path: CallPath,
     plans: CallPlans | ScopedPlans,
@@ -148,12 +148,12 @@ def _obtain_approval(
     name = bound.tool.qualified_name
     if standing.state == "denied":
         why = f"was denied by {standing.decided_by}" + (f" ({standing.reason})" if standing.reason else "")
-        raise deny_call(name, line, why, "go on without this call", approval=_tell_approval(standing))
+        raise deny_call(name, line, why, "go on without this call", approval=_approval_details(standing))
+    ways = _describe_ways_to_decide(path, asked, standing)
     raise Held(
         f"{name} waits for approval {standing.id}; nothing has run",
-        hint=f"have it approved before {format_time(standing.expires)} ({_tell_ways(path, asked, standing)}), "
-        "then send the same call again",
-        details={"approval": _tell_approval(standing), "rule": {"number": line.number, "text": line.text}},
+        hint=f"have it approved before {format_time(standing.expires)} ({ways}), then send the same call again",
+        details={"approval": _approval_details(standing), "rule": {"number": line.number, "text": line.text}},
     )
 
 
@@ -211,7 +211,7 @@ def _use_store(
     return WaitPair(work, lambda: path.sessions.run_off_loop(work, undo_found))
 
 
-def _tell_ways(path: CallPath, asked: NeededApproval, approval: Approval) -> str:
+def _describe_ways_to_decide(path: CallPath, asked: NeededApproval, approval: Approval) -> str:
     """How to decide on a call, as text. Without keys, remote callers are all one caller, who may not decide."""
     # The command runs in another process, which does not see records in memory.
     command = "" if path.sessions.store is None else f"toolyard approvals approve {approval.id}"
@@ -222,7 +222,7 @@ def _tell_ways(path: CallPath, asked: NeededApproval, approval: Approval) -> str
     return f"{where}over HTTP only if the rule says self: true, or callers have keys"
 
 
-def _tell_approval(approval: Approval) -> dict[str, str]:
+def _approval_details(approval: Approval) -> dict[str, str]:
     return {"id": approval.id, "state": approval.state, "expires": format_time(approval.expires)}
 
 
@@ -241,7 +241,7 @@ def _predict_call(
     maker = simulated.name_predictor(bound.tool)
     if maker is None:
         return Preview(why_not="only running it would show; simulate_with in the config names a simulation that can")
-    draft = session.draft() if session.kept else Session.alone(session.key.owner, "simulate")
+    draft = session.draft() if session.is_recorded else Session.alone(session.key.owner, "simulate")
     limit = _SECONDS if batch.at_most is None else min(batch.at_most, _SECONDS)
     inner = Batch("simulate", batch.timeout, batch.context, on_loop=batch.on_loop, at_most=limit, scope=batch.scope)
     try:

@@ -32,7 +32,7 @@ def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | No
         yield pause(wait)
     if late:
         raise CallTimeout(f"{name} was kept waiting past its deadline, and was not called", effect="none")
-    if fault.instead:
+    if fault.replaces_call:
         return answer_instead(fault, invocation)
     try:
         value = yield from _tries_flow(engine, invocation, on_loop)

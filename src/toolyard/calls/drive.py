@@ -24,7 +24,7 @@ from toolyard.loop.threads import Threads, await_future, loop_runs_here
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
 from toolyard.registry.function_call import await_answer, make_tool_error
 from toolyard.sessions.gate import Gate
-from toolyard.sessions.session import INSIDE, Session, Stay
+from toolyard.sessions.session import ENTERED_TURNS, EnteredTurn, Session
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.base import Write
 
@@ -37,8 +37,8 @@ def run_on_home_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> 
     from toolyard.loop.home import home_loop
 
     # Mark this context as inside the session, so that a tool's call into its own session raises instead of deadlocking.
-    stay, outside = Stay(invocation.session.gate), INSIDE.get()
-    stay.enter()
+    turn, outside = EnteredTurn(invocation.session.gate), ENTERED_TURNS.get()
+    turn.enter()
     try:
         return home_loop.run(await_within_deadline(work, invocation), twin="aexecute")
     except SyncInAsyncError:
@@ -46,8 +46,8 @@ def run_on_home_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> 
         work.close()
         raise
     finally:
-        stay.over = True
-        INSIDE.set(outside)
+        turn.is_over = True
+        ENTERED_TURNS.set(outside)
 
 
 def check_thread(twin: str) -> None:
@@ -79,8 +79,8 @@ def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
     def work() -> Any:
         invocation.begun = True
         # Set in the context copied for this thread only; see `run_on_home_loop`.
-        stay = Stay(invocation.session.gate)
-        stay.enter()
+        turn = EnteredTurn(invocation.session.gate)
+        turn.enter()
         try:
             return call_engine(engine, invocation)
         except CallError:
@@ -89,7 +89,7 @@ def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
             # Nothing else can interrupt this thread, so the exception was raised by the tool.
             raise make_tool_error(invocation.tool, error) from error
         finally:
-            stay.over = True
+            turn.is_over = True
 
     return engine.threads.submit(work)
 
@@ -211,7 +211,7 @@ class WaitPair(msgspec.Struct, frozen=True):
 
 
 class TakeTurn(msgspec.Struct, eq=False):
-    """Wait in order for the session's turn, which with a store excludes other processes too. Sets `taken`."""
+    """Wait in order for the session's turn, which with a store excludes other processes too. Sets `is_taken`."""
 
     sessions: Sessions
     session: Session

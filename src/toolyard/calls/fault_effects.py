@@ -55,7 +55,7 @@ def alter_answer(fault: Fault, invocation: Invocation, value: Any, max_bytes: in
     # A fault set by an engine behind a cassette is restored below if this one changes nothing.
     before = None if invocation.fault is fault else invocation.fault
     invocation.fault = fault
-    if not fault.unchecked:
+    if not fault.alters_answer:
         raise _make_error(fault, invocation, called=True)
     plain = plain_answer(value.result if type(value) is Content else value, invocation, max_bytes)[0]
     if fault.type == "unparseable_result":

@@ -81,12 +81,12 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
 
     @property
-    def instead(self) -> bool:
+    def replaces_call(self) -> bool:
         """True if the fault replaces the call, so that the tool does not run."""
         return not self.after_call and self.type not in ("partial_result", "stale_read", "latency")
 
     @property
-    def counts(self) -> bool:
+    def depends_on_count(self) -> bool:
         """True if the rule depends on the number of earlier calls."""
         return self.every > 1 or self.after > 0
 
@@ -102,17 +102,17 @@ class Fault(msgspec.Struct, frozen=True):
     draw: int = 0
 
     @property
-    def instead(self) -> bool:
+    def replaces_call(self) -> bool:
         """True if the fault replaces the call, so that the tool does not run."""
-        return self.rule is not None and self.rule.instead
+        return self.rule is not None and self.rule.replaces_call
 
     @property
-    def told(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """The value of `fault` in the metadata of the result."""
         return {"type": self.type, "rule": self.number}
 
     @property
-    def unchecked(self) -> bool:
+    def alters_answer(self) -> bool:
         """True if the answer is altered on purpose and must not be checked against the output schema."""
         return self.type in ALTERING
 
@@ -206,10 +206,10 @@ class FaultPlan:
         self.rules = rules
         self._matchers = tuple(glob_matcher(rule.tool) for rule in rules)
         # Rules for all tools need no counts: the length of the history is their number of earlier calls.
-        self._counted = [number for number, rule in enumerate(rules) if rule.counts and "*" not in rule.tool]
+        self._counted = [number for number, rule in enumerate(rules) if rule.depends_on_count and "*" not in rule.tool]
         self._lock = threading.Lock()
-        self._alone = 0
-        self._alone_counts: Counter[int] = Counter()
+        self._calls_without_session = 0
+        self._counts_without_session: Counter[int] = Counter()
 
     def __repr__(self) -> str:
         return f"FaultPlan({len(self.rules)} rules, seed={self.seed})"
@@ -224,7 +224,7 @@ class FaultPlan:
             index = len(session.history)
             counts = session.count_entries(self, self._count_entry) if self._counted else Counter[int]()
         else:
-            index, counts = self._number_alone(name, mode)
+            index, counts = self._number_without_session(name, mode)
         before = {number: counts[number] for number in self._counted}
         fired = [
             number
@@ -259,13 +259,13 @@ class FaultPlan:
             if self._matchers[number](name):
                 counts[number] += 1
 
-    def _number_alone(self, name: str, mode: Mode) -> tuple[int, Counter[int]]:
+    def _number_without_session(self, name: str, mode: Mode) -> tuple[int, Counter[int]]:
         """Number and counts for a call without a session, which only the plan counts. Simulations are not counted."""
         with self._lock:
-            index, counts = self._alone, self._alone_counts.copy()
+            index, counts = self._calls_without_session, self._counts_without_session.copy()
             if mode == "execute":
-                self._alone += 1
-                self._count_name(name, self._alone_counts)
+                self._calls_without_session += 1
+                self._count_name(name, self._counts_without_session)
             return index, counts
 
 

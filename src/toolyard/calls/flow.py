@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from toolyard.calls.asking import NeededApproval, ask_first, settle_claim
+from toolyard.calls.asking import NeededApproval, require_approval, settle_claim
 from toolyard.calls.attempts import answer_flow
 from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_joined, find_recorded
 from toolyard.calls.budgets import count_calls
@@ -50,7 +50,7 @@ from toolyard.model.errors import CallError, Held, NoEngine, SessionError, Unava
 from toolyard.registry.bind import Bound, TooSlowForLoop, bind
 from toolyard.registry.function_call import current_simulation
 from toolyard.sessions.history import call_text, interrupted
-from toolyard.sessions.session import Session, Stay
+from toolyard.sessions.session import EnteredTurn, Session
 from toolyard.sessions.sessions import Sessions, full_error
 from toolyard.sessions.state import Changes
 
@@ -75,7 +75,7 @@ def run_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch
 def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> Answering:
     """`run_batch` for a task, which awaits it."""
     results: list[ToolResult] = []
-    if session.kept:
+    if session.is_recorded:
         return adrive(batch_flow(path, session, calls, batch, results), results)
     # Calls without a session need no turn, and usually no checks: no timeout, and a first call without an id.
     if batch.timeout is not None or type(calls[0]) is not ToolCall or calls[0].call_id is not None:
@@ -96,12 +96,12 @@ def batch_flow(
     path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch, results: list[ToolResult]
 ) -> Flow:
     """Take the turn, answer the calls in order, give it back."""
-    if session.full and batch.mode == "execute":
+    if session.is_full and batch.mode == "execute":
         path.sessions.quota.check(session)
     check_calls(calls, batch.timeout)
-    take, stay, closed = None, None, False
+    take, turn, closed = None, None, False
     gate, sessions = session.gate, path.sessions
-    if session.durable or session.over or gate.line:
+    if session.durable or session.is_over or gate.line:
         take = _take_turn(path, session, calls, batch)
     else:
         try:
@@ -114,10 +114,10 @@ def batch_flow(
             yield take
             # Other callers, also in other processes, may have added entries while this one waited.
             session.turn_since = len(session.history)
-        session.taken = True
+        session.is_taken = True
         if batch.on_loop:
-            stay = Stay(gate)
-            stay.enter()
+            turn = EnteredTurn(gate)
+            turn.enter()
         else:
             session.holder = get_ident()
         yield from _answer_calls(path, session, calls, batch, results)
@@ -128,8 +128,8 @@ def batch_flow(
         if take is None or take.taken:
             try:
                 session.turn_since = len(session.history)
-                if stay is not None:
-                    stay.over = True
+                if turn is not None:
+                    turn.is_over = True
                 if batch.left_behind is not None or closed:
                     _give_turn_back(sessions, session, batch)
                 elif session.durable and batch.on_loop:
@@ -138,7 +138,7 @@ def batch_flow(
                     sessions.leave(session)
             except BaseException:
                 # An interrupt may occur at any point above; give the turn back unless that has happened.
-                if session.taken and batch.holder is None:
+                if session.is_taken and batch.holder is None:
                     sessions.leave_off_loop(session)
                 raise
 
@@ -160,7 +160,7 @@ def _answer_calls(
     plans: CallPlans | ScopedPlans = current
     if batch.mode == "simulate":
         plans = _restrict_plans(current, batch)
-        if session.kept:
+        if session.is_recorded:
             if path.counting:
                 count_calls(session, plans.snapshot)
             session = session.draft()
@@ -223,9 +223,9 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         if plan is None or trace is not None or batch.definitions is not None or (plan.is_async and not batch.on_loop):
             plan = _plan_call(path.policy, plans, batch, bound, trace)
         if path.policy is not None and (asked := _check_policy(path, path.policy, batch, session, bound)):
-            call, plan = yield from ask_first(call_flow, path, plans, batch, session, call, asked, trace)
+            call, plan = yield from require_approval(call_flow, path, plans, batch, session, call, asked, trace)
         invocation = _make_invocation(plan, batch, session, call, bound, trace)
-        if session.durable and plan.announces and not session.over:
+        if session.durable and plan.announces and not session.is_over:
             yield from _announce_call(path, session, invocation, trace)
         if plan.is_limited or (plan.blocks and (batch.on_loop or invocation.deadline is not None)):
             value = yield from _answer_elsewhere(plan, batch, invocation)
@@ -248,11 +248,11 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     except BaseException:
         yield from _stop_call(path, batch, session, invocation, trace)
         raise
-    if session.durable and not session.over:
+    if session.durable and not session.is_over:
         cancelled = yield from _store_entry(path, batch, session, (result, entry, changes), invocation, trace)
     elif changes or path.counting or (room := session.room - len(entry)) < 0:
         _commit_entry(path, session, _stamp_entry(path, batch, entry), changes, invocation)
-    elif session.kept:
+    elif session.is_recorded:
         session.history.keep((entry, at := clock(), at - batch.begun, None))
         session.room = room
     if trace is not None:
@@ -295,7 +295,7 @@ def _commit_entry(
     invocation: Invocation | None,
 ) -> None:
     """Append an entry to the history in memory. For a durable session, the store must have it already."""
-    if not session.kept:
+    if not session.is_recorded:
         return
     entry, at, took = stamped
     session.commit(entry, changes, at, took)
@@ -349,7 +349,7 @@ def _bind_call(
     plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall, on_loop: bool
 ) -> Bound | None:
     """Bind the call; None if, with `on_loop`, that would block the event loop too long and needs a thread."""
-    if session.full:
+    if session.is_full:
         raise Unavailable(str(full_error(session)), retryable=False)
     if batch.left_behind is not None and not batch.left_behind.done():
         raise Unavailable(
@@ -439,12 +439,12 @@ def _stop_call(
         yield from settle_claim(path, batch, session, None, begun=begun)
     if invocation is None or not begun:
         _cut_trace(trace, invocation)
-        if invocation is not None and invocation.announced and not session.over:
+        if invocation is not None and invocation.announced and not session.is_over:
             yield write_store(path.sessions, path.sessions.withdrawal(session))
         return
     stamped = _stamp_entry(path, batch, _interruption(batch, invocation))
     try:
-        if session.durable and not session.over:
+        if session.durable and not session.is_over:
             yield write_store(path.sessions, path.sessions.addition(session, stamped[0], _NO_CHANGES, *stamped[1:]))
         _commit_entry(path, session, stamped, _NO_CHANGES, invocation)
     except SessionError as error:

@@ -77,7 +77,7 @@ def _encode_leaf(value: Any, invocation: Invocation) -> bytes:
 def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list[dict[str, str]]:
     """The violations of the tool's output schema; raises `InvalidOutput` instead if the check is strict."""
     prepared = invocation.bound.prepared
-    if invocation.fault is not None and invocation.fault.unchecked:
+    if invocation.fault is not None and invocation.fault.alters_answer:
         return []
     if settings.output_check == "off" or not prepared.output_parameters:
         return []
@@ -134,7 +134,7 @@ def make_result(
             plain, text, metadata = hide_echoes(invocation.secrets, plain, text, metadata)
         changes = kept_changes(invocation)
     result = ToolResult(call.call_id, plan.name, plain, None, metadata, None, call.overload)
-    if not invocation.session.kept:
+    if not invocation.session.is_recorded:
         return result, b"", changes
     if metadata or plain is None or call.overload is not None or call.name != plan.name:
         return result, entry_text(call_text(call, bound.sent), result_text(result, text)), changes
@@ -160,7 +160,7 @@ def call_metadata(bound: Bound | None, invocation: Invocation | None) -> dict[st
     if invocation is not None and invocation.attempt > 1:
         metadata["attempts"] = invocation.attempt
     if invocation is not None and invocation.fault is not None:
-        metadata["fault"] = invocation.fault.told
+        metadata["fault"] = invocation.fault.metadata
     if invocation is not None and invocation.simulated_by is not None:
         metadata["simulated_by"] = invocation.simulated_by
     return metadata

@@ -24,19 +24,19 @@ import pytest
 
 if TYPE_CHECKING:
     from toolyard.app.toolyard import Toolyard
-    from toolyard.pytest_plugin.taped import Taped
+    from toolyard.pytest_plugin.cassette_fixture import CassetteFixture
 
 MARK = "toolyard_cassette"
 """Name of the marker and of the fixture behind it."""
 DRIFT = "toolyard_drift"
 """Report property that carries the lines about drift of a test, also from another process."""
 _SHOWN = 20
-_BEGUN: pytest.StashKey[set[Path]] = pytest.StashKey()
+_REPLACED: pytest.StashKey[set[Path]] = pytest.StashKey()
 """Cassettes that this run has replaced."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
-_TAPED: pytest.StashKey[Taped] = pytest.StashKey()
+_FIXTURE: pytest.StashKey[CassetteFixture] = pytest.StashKey()
 """The cassette of a marked test."""
-_ANEW = "record anew with: pytest --toolyard-record"
+_HOW_TO_RECORD = "record anew with: pytest --toolyard-record"
 _MARKER = (
     "toolyard_cassette(name=None, *, config=None, match='arguments', repeat=True): "
     "play the test's tool calls from a cassette; --toolyard-record writes it"
@@ -62,12 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--toolyard-record records from one process: run it without pytest-xdist, or with -n0")
 
 
-def put_in_place(tape: Path, path: Path, config: pytest.Config) -> None:
+def install_recording(tape: Path, path: Path, config: pytest.Config) -> None:
     """Replace the old cassette with a new recording, or append to it if this run has replaced it already."""
-    begun = config.stash.setdefault(_BEGUN, set())
-    if path not in begun:
+    replaced = config.stash.setdefault(_REPLACED, set())
+    if path not in replaced:
         os.replace(tape, path)
-        begun.add(path)
+        replaced.add(path)
         return
     with path.open("ab") as cassette:
         cassette.write(tape.read_bytes())
@@ -81,9 +81,9 @@ def pytest_runtest_makereport(
     report = yield
     if report.when != "teardown" and not report.passed:
         item.stash[_FAILED] = True
-        taped = item.stash.get(_TAPED, None)
-        if taped is not None and (lines := taped.find_moved()):
-            report.sections.append(("toolyard cassette", "\n".join([*lines, _ANEW])))
+        fixture = item.stash.get(_FIXTURE, None)
+        if fixture is not None and (lines := fixture.describe_misses()):
+            report.sections.append(("toolyard cassette", "\n".join([*lines, _HOW_TO_RECORD])))
     return report
 
 
@@ -91,8 +91,8 @@ def pytest_runtest_makereport(
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a marked test if none of its calls could have gone through a cassette, so that all of them were live."""
     result = yield
-    taped = item.stash.get(_TAPED, None)
-    if taped is not None and taped.unused:
+    fixture = item.stash.get(_FIXTURE, None)
+    if fixture is not None and fixture.unused:
         pytest.fail(
             f"marked {MARK}, but none of its calls went through a cassette, so they were live. Calls of engines do "
             "(execute, simulate, a served yard), but not registry.dispatch, an engine in another process, or one that "
@@ -118,17 +118,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"  {line}")
         if len(lines) > _SHOWN:
             terminalreporter.write_line(f"  ... and {len(lines) - _SHOWN} more")
-    terminalreporter.write_line(_ANEW)
+    terminalreporter.write_line(_HOW_TO_RECORD)
 
 
 @pytest.fixture
-def toolyard_cassette(request: pytest.FixtureRequest) -> Iterator[Taped]:
+def toolyard_cassette(request: pytest.FixtureRequest) -> Iterator[CassetteFixture]:
     """The cassette of this test; `engine(...)` records an engine to it, or plays it back."""
-    from toolyard.pytest_plugin.taped import Taped
+    from toolyard.pytest_plugin.cassette_fixture import CassetteFixture
 
-    taped = Taped(request.node, request.config)
-    yield taped
-    lines = taped.close(keep=not request.node.stash.get(_FAILED, False))
+    fixture = CassetteFixture(request.node, request.config)
+    yield fixture
+    lines = fixture.close(keep=not request.node.stash.get(_FAILED, False))
     request.node.user_properties.extend((DRIFT, line) for line in lines)
 
 
@@ -138,14 +138,14 @@ def _toolyard_marked(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.node.get_closest_marker(MARK) is None:
         yield
         return
-    taped: Taped = request.getfixturevalue(MARK)
-    request.node.stash[_TAPED] = taped
-    with taped.every_engine():
+    fixture: CassetteFixture = request.getfixturevalue(MARK)
+    request.node.stash[_FIXTURE] = fixture
+    with fixture.route_all_engines():
         yield
 
 
 @pytest.fixture
-def toolyard_yard(request: pytest.FixtureRequest, toolyard_cassette: Taped) -> Iterator[Toolyard]:
+def toolyard_yard(request: pytest.FixtureRequest, toolyard_cassette: CassetteFixture) -> Iterator[Toolyard]:
     """The yard of `toolyard_config`, or of the marker's `config`; its calls go through the cassette."""
     given = toolyard_cassette.options.config or request.config.getini("toolyard_config")
     if not given:

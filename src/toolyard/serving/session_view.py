@@ -50,7 +50,9 @@ def list_sessions(sessions: Sessions, owner: str) -> list[tuple[str, int, float]
     """Return id, number of entries and last use of the owner's sessions, sorted by id. Blocks on the store."""
     if sessions.store is not None:
         return sorted((info.session_id, info.entries, info.used) for info in sessions.store.sessions(owner))
-    own = [session for session in list(sessions.in_memory.values()) if session.key.owner == owner and not session.over]
+    own = [
+        session for session in list(sessions.in_memory.values()) if session.key.owner == owner and not session.is_over
+    ]
     return sorted((session.key.session_id, len(session.history), session.used) for session in own)
 
 

@@ -27,19 +27,19 @@ from toolyard.sessions.state import Changes, State, read_changes
 from toolyard.sessions.store.base import Key, StoredSession
 from toolyard.sessions.world_diff import WorldDiff, diff_states, hash_world
 
-INSIDE: ContextVar[tuple[Stay, ...]] = ContextVar("toolyard_inside", default=())
+ENTERED_TURNS: ContextVar[tuple[EnteredTurn, ...]] = ContextVar("toolyard_inside", default=())
 """Turns that the current context runs inside of. Waiting for the session of one of them would deadlock."""
 
 
-class Stay(msgspec.Struct, eq=False):
-    """One turn in a session, visible to the code that runs inside it. `over` is set when the turn ends."""
+class EnteredTurn(msgspec.Struct, eq=False):
+    """One turn in a session, visible to the code that runs inside it. `is_over` is set when the turn ends."""
 
     gate: Gate
-    over: bool = False
+    is_over: bool = False
 
     def enter(self) -> None:
-        """Add this turn to `INSIDE`, for the current context and contexts copied from it."""
-        INSIDE.set((*[stay for stay in INSIDE.get() if not stay.over], self))
+        """Add this turn to `ENTERED_TURNS`, for the current context and contexts copied from it."""
+        ENTERED_TURNS.set((*[turn for turn in ENTERED_TURNS.get() if not turn.is_over], self))
 
 
 _committing = threading.Lock()
@@ -54,8 +54,8 @@ class Session:
     """One session in memory. Only the caller that holds its turn may append."""
 
     __slots__ = (
-        *("branch", "counts", "drafted", "durable", "full", "gate", "history", "holder"),
-        *("is_alone", "kept", "key", "over", "parent", "replays", "room", "state", "taken", "tallies"),
+        *("branch", "counts", "is_draft", "durable", "is_full", "gate", "history", "holder"),
+        *("is_alone", "is_recorded", "key", "is_over", "parent", "replays", "room", "state", "is_taken", "tallies"),
         *("stored_use", "turn_since", "used"),
     )
 
@@ -81,25 +81,25 @@ class Session:
         self.gate = gate or Gate()
         self.holder: object = None
         """Id of the thread that has the turn; None if free or held by a task."""
-        self.taken = False
+        self.is_taken = False
         """True while a caller has the turn through `SessionTurns.enter` or `aenter`."""
         self.turn_since = len(history)
         """Number of entries when a batch last took or returned the turn."""
-        self.over = False
+        self.is_over = False
         self.parent: str | None = None
         """Id of the session this one was forked from in this process; with a store, ask the store."""
-        self.full = False
+        self.is_full = False
         """True if nothing more may be added."""
         self.room: int = sys.maxsize
         """Bytes that may be added before the size is measured again; unlimited if no quota applies."""
-        self.kept = True
+        self.is_recorded = True
         """False for a session that is never read, in which nothing is recorded."""
         self.replays = False
         """True if a wire sent calls through an engine's overridden `execute`, which has no way to mark them as
         possible repeats. A `call_id` that has an answer then gets that answer again."""
         self.is_alone = False
         """True for calls without a session; limits per session then apply per owner."""
-        self.drafted = False
+        self.is_draft = False
         """True for the throw-away fork of a `simulate`."""
         self.counts: dict[str, int] | None = None
         """Number of calls that ran, by qualified name; None until a budget needs it."""
@@ -111,7 +111,7 @@ class Session:
     def alone(cls, owner: str | None, mode: Mode) -> Session:
         """The shared placeholder for calls without a session. Stays empty, since nothing is recorded in it."""
         session = cls(Key(owner or "", ""), _NO_HISTORY, _NO_STATE, gate=_NO_GATE)
-        session.kept, session.is_alone, session.drafted = False, True, mode == "simulate"
+        session.is_recorded, session.is_alone, session.is_draft = False, True, mode == "simulate"
         return session
 
     @classmethod
@@ -141,7 +141,7 @@ class Session:
     def draft(self) -> Session:
         """A private fork for one `simulate`, never stored and dropped afterwards."""
         draft = Session(self.key, self.history.fork(throw_away=True), self.state.fork(), gate=self.gate)
-        draft.drafted, draft.is_alone, draft.tallies = True, self.is_alone, self.tallies
+        draft.is_draft, draft.is_alone, draft.tallies = True, self.is_alone, self.tallies
         draft.counts = None if self.counts is None else dict(self.counts)
         return draft
 
@@ -152,11 +152,11 @@ class Session:
         """
         upto, counts = self.tallies.get(whose) or (0, Counter())
         if upto < len(self.history):
-            if self.drafted:
+            if self.is_draft:
                 counts = counts.copy()
             for place, entry in enumerate(self.history.since(upto), upto):
                 count(place, entry, counts)
-            if not self.drafted:
+            if not self.is_draft:
                 self.tallies[whose] = (len(self.history), counts)
         return counts
 
@@ -271,7 +271,7 @@ class SessionViews(ABC):
         except UnknownSessionError:
             return None
         history, state, _ = session.branches()
-        if session.over:
+        if session.is_over:
             return None
         entries = [read_entry(entry) for entry in history]
         executions = [{"tool_call": e.tool_call.to_dict(), "tool_output": e.tool_output.to_dict()} for e in entries]
@@ -302,7 +302,7 @@ class SessionViews(ABC):
             check_number("at", at)
         session = self.current(session_id, owner)
         _, state, _ = session.branches(at)
-        if session.over:
+        if session.is_over:
             raise UnknownSessionError(f"session {session_id!r} is over")
         return state
 

@@ -80,7 +80,7 @@ class MemoryQuota:
         self.check(session)
 
     def measure(self, session: Session) -> None:
-        """Measure a session and set its `full` and `room`."""
+        """Measure a session and set its `is_full` and `room`."""
         state, own = session.state.size, session.history.own_size
         size = state + session.history.size
         charge = session.history.charge
@@ -90,13 +90,13 @@ class MemoryQuota:
                 charge.size = state + own
             used = self._settle()
         left = min(self.max_session_bytes - size, self.max_bytes - used)
-        session.full = left < 0
+        session.is_full = left < 0
         session.room = max(min(left, max(_LEAST_ROOM, size // _ROOM_DIVISOR)), 0)
 
     def check(self, session: Session) -> None:
         """Measure a session; `SessionFullError` if it is full."""
         self.measure(session)
-        if session.full:
+        if session.is_full:
             raise full_error(session)
 
     def check_total(self) -> None:
@@ -192,7 +192,7 @@ class Sessions(SessionViews, SessionTurns):
             if key.slot in self.in_memory:
                 raise SessionExistsError(f"session {session_id!r} is already set up; tear it down or pick another id")
             self._check_room()
-            if parent is not None and parent.over:
+            if parent is not None and parent.is_over:
                 raise UnknownSessionError(f"session {fork_of!r} is over")
             session, base = self._new(key, parent, at, entries, changes)
             self.quota.admit(session)
@@ -206,7 +206,7 @@ class Sessions(SessionViews, SessionTurns):
                     Create(key, session.branch, branch, base, entries, write_changes(changes), session.used)
                 )
         except BaseException:
-            session.over = True
+            session.is_over = True
             self._discard(session)
             raise
         finally:
@@ -235,7 +235,7 @@ class Sessions(SessionViews, SessionTurns):
         session = self.in_memory.get(Key(owner, session_id) if owner else session_id)
         if session is None:
             session = self._load(Key(owner or "", session_id))
-        if session is None or session.over or (self.ttl is not None and self._drop_if_expired(session)):
+        if session is None or session.is_over or (self.ttl is not None and self._drop_if_expired(session)):
             near = self._find_similar_ids(session_id, owner)
             hint = f"did you mean {near[0]!r}?" if near else "set it up first"
             raise UnknownSessionError(f"no session is called {session_id!r}; {hint}")
@@ -245,7 +245,7 @@ class Sessions(SessionViews, SessionTurns):
         """Ids of the owner's sessions in memory that are similar; empty if there are too many to compare."""
         if len(self.in_memory) > _COMPARED:
             return []
-        keys = [session.key for session in tuple(self.in_memory.values()) if not session.over]
+        keys = [session.key for session in tuple(self.in_memory.values()) if not session.is_over]
         return nearest(session_id, [key.session_id for key in keys if key.owner == (owner or "")])
 
     def known(self, session_id: str, owner: str | None = None) -> bool:
@@ -265,7 +265,7 @@ class Sessions(SessionViews, SessionTurns):
         with self._change:
             session = self.in_memory.pop(key.slot, None)
             if session is not None:
-                session.over = True
+                session.is_over = True
                 session.forget()
                 self.quota.release(session)
         if self.store is not None:
@@ -335,7 +335,7 @@ class Sessions(SessionViews, SessionTurns):
         store = self._durable()
         newer = store.newer(session.key, session.branch, len(session.history))
         if newer is None:
-            session.over = True
+            session.is_over = True
             self._discard(session)
             raise UnknownSessionError(f"session {session.key.session_id!r} is over")
         session.stored_use, session.used = newer.used, max(session.used, newer.used)
@@ -397,7 +397,7 @@ class Sessions(SessionViews, SessionTurns):
         with self._change:
             self._sweep()
             if self.store is None:
-                return sum(one.key.owner == owner and not one.over for one in list(self.in_memory.values()))
+                return sum(one.key.owner == owner and not one.is_over for one in list(self.in_memory.values()))
         return self.store.count(owner)
 
     def _sweep(self) -> None:

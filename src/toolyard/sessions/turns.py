@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from toolyard.loop.threads import Threads, wait_uncancelled
 from toolyard.model.errors import SessionError, UnknownSessionError
-from toolyard.sessions.session import INSIDE, Session, busy_error, inside_itself_error
+from toolyard.sessions.session import ENTERED_TURNS, Session, busy_error, inside_itself_error
 from toolyard.sessions.store.base import Touch
 from toolyard.sessions.store.sql import SessionStore
 
@@ -44,13 +44,13 @@ class SessionTurns(ABC):
                 raise busy_error(session)
         held = False
         try:
-            if session.over:
+            if session.is_over:
                 raise UnknownSessionError(f"session {session.key.session_id!r} is over")
             if session.durable:
                 self.take(session, until)
                 held = True
             session.holder = threading.get_ident()
-            session.taken = True
+            session.is_taken = True
         except BaseException:
             if held:
                 self._durable().release(session.key)
@@ -64,11 +64,11 @@ class SessionTurns(ABC):
             if not await session.gate.aenter(until):
                 raise busy_error(session)
         try:
-            if session.over:
+            if session.is_over:
                 raise UnknownSessionError(f"session {session.key.session_id!r} is over")
             if session.durable:
                 await self._atake(session, until)
-            session.taken = True
+            session.is_taken = True
         except BaseException:
             session.gate.leave()
             raise
@@ -118,7 +118,7 @@ class SessionTurns(ABC):
         raise cancelled
 
     def leave(self, session: Session) -> None:
-        """Return the turn. After an interrupt it may be called again while `session.taken` is true."""
+        """Return the turn. After an interrupt it may be called again while `session.is_taken` is true."""
         session.holder = None
         session.used = self.clock()
         try:
@@ -132,7 +132,7 @@ class SessionTurns(ABC):
                     raise
         finally:
             # Interrupts are handled after calls only; the first call here is the one that frees the place.
-            session.taken = False
+            session.is_taken = False
             session.gate.free.append(None)
             if session.gate.line:
                 session.gate.admit_waiters()
@@ -147,7 +147,7 @@ class SessionTurns(ABC):
 
     def check_not_inside(self, session: Session) -> None:
         """Raise `SessionError` if the current code runs inside this session's turn."""
-        if any(stay.gate is session.gate and not stay.over for stay in INSIDE.get()):
+        if any(turn.gate is session.gate and not turn.is_over for turn in ENTERED_TURNS.get()):
             raise inside_itself_error(session)
 
     def take(self, session: Session, until: float | None) -> None:
@@ -174,7 +174,7 @@ class SessionTurns(ABC):
             raise
 
     def _store_last_use(self, session: Session) -> None:
-        if self.ttl is not None and session.used - session.stored_use > self.ttl / 4 and not session.over:
+        if self.ttl is not None and session.used - session.stored_use > self.ttl / 4 and not session.is_over:
             session.stored_use = session.used
             # If this write is lost, the session may expire too early; nothing acknowledged is lost.
             self._durable().submit(Touch(session.key, session.branch, session.used), lambda _error: None)

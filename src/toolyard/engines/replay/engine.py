@@ -338,7 +338,7 @@ class ReplayToolEngine(ToolEngine):
         made = structs.replace(
             wanted,
             simulated=UNSET if invocation.mode == "execute" else True,
-            fault=UNSET if invocation.fault is None else invocation.fault.told,
+            fault=UNSET if invocation.fault is None else invocation.fault.metadata,
             definition_hash=invocation.tool.definition_hash,
             when=datetime.now(UTC).isoformat(timespec="milliseconds"),
             duration=round(time.perf_counter() - began, 6),

@@ -78,7 +78,12 @@ def python():
     found = WarmPython(
         *("pytest", "xdist", "_pytest.junitxml", "_pytest.unittest", "_pytest.debugging", "pdb", "toolyard.app"),
         *("toolyard.engines.python", "toolyard.engines.replay.engine", "toolyard.sources.python"),
-        *("toolyard.parsing.yaml_builder", "toolyard.pytest_plugin.taped", "configparser", "pydantic.dataclasses"),
+        *(
+            "toolyard.parsing.yaml_builder",
+            "toolyard.pytest_plugin.cassette_fixture",
+            "configparser",
+            "pydantic.dataclasses",
+        ),
         *(
             f"_pytest.{name}"
             for name in ("faulthandler", "helpconfig", "pastebin", "setuponly", "setupplan", "skipping")

@@ -1,4 +1,4 @@
-"""`Taped`: the cassette to which the calls of one test are recorded, or from which they are played."""
+"""`CassetteFixture`: the cassette to which the calls of one test are recorded, or from which they are played."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from toolyard.engines.replay import ReplayMatch, ReplayMode, ReplayToolEngine
 from toolyard.engines.replay.cassette import Drift
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import digest
-from toolyard.pytest_plugin import MARK, put_in_place
+from toolyard.pytest_plugin import MARK, install_recording
 from toolyard.registry import ToolRegistry
 
 T = TypeVar("T")
 
-_UNUSUAL = re.compile(r"[^\w.-]+")
+_UNFIT = re.compile(r"[^\w.-]+")
 _SUFFIXES = (".jsonl", ".ndjson", ".yaml", ".yml")
 _LONGEST = 100
 """Most bytes of a test's name in its cassette's file name."""
@@ -42,7 +42,7 @@ class MarkOptions(msgspec.Struct, frozen=True, kw_only=True):
     repeat: bool = True
 
 
-class Taped:
+class CassetteFixture:
     """The cassette of one test. `mode` is "replay", or "record" with `--toolyard-record`."""
 
     def __init__(self, item: pytest.Item, config: pytest.Config) -> None:
@@ -51,12 +51,12 @@ class Taped:
         self.path = _cassette_path(item, str(config.getini("toolyard_cassettes")), self.options.name)
         self._config = config
         self._engines: list[ReplayToolEngine] = []
-        self._fronts: dict[int, tuple[ToolEngine, ReplayToolEngine]] = {}
+        self._replayers: dict[int, tuple[ToolEngine, ReplayToolEngine]] = {}
         """Engines that the test called directly, by `id`, with the replay engines that answer for them."""
         # The old cassette stays until the test has passed.
-        self._tape = self.path.with_name(f".{self.path.stem}.{os.getpid()}.new{self.path.suffix}")
+        self._recording = self.path.with_name(f".{self.path.stem}.{os.getpid()}.new{self.path.suffix}")
         if self.mode == "record":
-            self._tape.unlink(missing_ok=True)
+            self._recording.unlink(missing_ok=True)
 
     def engine(self, engine: ToolEngine | None = None, registry: ToolRegistry | None = None) -> ReplayToolEngine:
         """An engine that records the given one, or plays the cassette instead; closed when the test ends."""
@@ -69,14 +69,16 @@ class Taped:
         if self.mode == "record" and engine is None:
             pytest.fail("--toolyard-record needs an engine to record: toolyard_cassette.engine(engine)", pytrace=False)
         self._check_cassette()
-        made = self._make_front(tools, engine, shared)
+        made = self._make_replayer(tools, engine, shared)
         self._engines.append(made)
         return made
 
-    def _make_front(self, tools: ToolRegistry, engine: ToolEngine | None, shared: dict[str, Any]) -> ReplayToolEngine:
+    def _make_replayer(
+        self, tools: ToolRegistry, engine: ToolEngine | None, shared: dict[str, Any]
+    ) -> ReplayToolEngine:
         return ReplayToolEngine(
             tools,
-            cassette=self._tape if self.mode == "record" else self.path,
+            cassette=self._recording if self.mode == "record" else self.path,
             mode=self.mode,
             engine=engine if self.mode == "record" else None,
             match=self.options.match,
@@ -85,33 +87,33 @@ class Taped:
         )
 
     @contextmanager
-    def every_engine(self) -> Iterator[None]:
+    def route_all_engines(self) -> Iterator[None]:
         """Route the calls of all engines through the cassette within the block."""
-        doors = {name: getattr(base, name) for name in _DOORS}
-        for name, door in doors.items():
-            setattr(base, name, partial(_DOORS[name], self, door))
+        functions = {name: getattr(base, name) for name in _CALL_FUNCTIONS}
+        for name, function in functions.items():
+            setattr(base, name, partial(_CALL_FUNCTIONS[name], self, function))
         try:
             yield
         finally:
-            for name, door in doors.items():
-                setattr(base, name, door)
+            for name, function in functions.items():
+                setattr(base, name, function)
 
     @property
     def unused(self) -> bool:
         """True if no calls could have gone through the cassette so far."""
-        return not self._engines and not self._fronts
+        return not self._engines and not self._replayers
 
     def divert_path(self, path: CallPath) -> CallPath:
         """The call path that sends an engine's calls through the cassette."""
         engine = path.root
         if not isinstance(engine, ToolEngine) or isinstance(engine, ReplayToolEngine):
             return path
-        if id(engine) not in self._fronts:
+        if id(engine) not in self._replayers:
             self._check_cassette()
             shared: dict[str, Any] = {"policy": path.policy, "redactor": path.redactor, "tracer": path.tracer}
             shared |= {"sessions": engine.sessions, "timeout": engine.settings.timeout}
-            self._fronts[id(engine)] = (engine, self._make_front(engine.tool_registry, engine, shared))
-        return self._fronts[id(engine)][1]._path
+            self._replayers[id(engine)] = (engine, self._make_replayer(engine.tool_registry, engine, shared))
+        return self._replayers[id(engine)][1]._path
 
     def _check_cassette(self) -> None:
         if self.mode == "replay" and not self.path.exists():
@@ -123,57 +125,59 @@ class Taped:
         with Toolyard.from_config(config) as yard:
             yield Toolyard(yard.tool_registry, self.engine(yard.tool_engine))
 
-    def find_moved(self) -> list[str]:
+    def describe_misses(self) -> list[str]:
         """Lines on calls so far that the cassette lacks or has for another definition of the tool."""
         return _drift_lines([msgspec.structs.replace(drift, never_played=[]) for drift in self._list_drifts()])
 
     def _list_drifts(self) -> list[Drift]:
-        return [engine.drift() for engine in (*self._engines, *(front for _, front in self._fronts.values()))]
+        return [engine.drift() for engine in (*self._engines, *(replayer for _, replayer in self._replayers.values()))]
 
     def close(self, *, keep: bool) -> list[str]:
         """Close the engines, install the new cassette if `keep`, and return the lines about drift."""
         drifts = self._list_drifts()
         for made in self._engines:
             made.close()
-        for engine, front in self._fronts.values():
+        for engine, replayer in self._replayers.values():
             # The engine belongs to the test, which may go on using it: release it without closing it.
             engine.joined(engine)
-            front.threads.close()
+            replayer.threads.close()
         if self.mode == "record":
-            if keep and self._tape.exists():
-                put_in_place(self._tape, self.path, self._config)
-            self._tape.unlink(missing_ok=True)
+            if keep and self._recording.exists():
+                install_recording(self._recording, self.path, self._config)
+            self._recording.unlink(missing_ok=True)
             return []
         return _drift_lines(drifts)
 
 
-_ANSWERING: ContextVar[bool] = ContextVar("toolyard_taped", default=False)
+_IN_CASSETTE: ContextVar[bool] = ContextVar("toolyard_cassette", default=False)
 """True inside a call that goes through the cassette; nested calls are part of its result and are not diverted."""
 
 
 @contextmanager
-def _choose_path(taped: Taped, path: CallPath) -> Iterator[CallPath]:
-    if _ANSWERING.get():
+def _route_calls(fixture: CassetteFixture, path: CallPath) -> Iterator[CallPath]:
+    if _IN_CASSETTE.get():
         yield path
         return
-    token = _ANSWERING.set(True)
+    token = _IN_CASSETTE.set(True)
     try:
-        yield taped.divert_path(path)
+        yield fixture.divert_path(path)
     finally:
-        _ANSWERING.reset(token)
+        _IN_CASSETTE.reset(token)
 
 
-def _divert_call(taped: Taped, door: Callable[..., T], path: CallPath, *rest: Any) -> T:
-    with _choose_path(taped, path) as chosen:
-        return door(chosen, *rest)
+def _divert_call(fixture: CassetteFixture, function: Callable[..., T], path: CallPath, *rest: Any) -> T:
+    with _route_calls(fixture, path) as chosen:
+        return function(chosen, *rest)
 
 
-async def _adivert_call(taped: Taped, door: Callable[..., Awaitable[T]], path: CallPath, *rest: Any) -> T:
-    with _choose_path(taped, path) as chosen:
-        return await door(chosen, *rest)
+async def _adivert_call(
+    fixture: CassetteFixture, function: Callable[..., Awaitable[T]], path: CallPath, *rest: Any
+) -> T:
+    with _route_calls(fixture, path) as chosen:
+        return await function(chosen, *rest)
 
 
-_DOORS: dict[str, Callable[..., Any]] = {
+_CALL_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "run_batch": _divert_call,
     "arun_batch": _adivert_call,
     "arun_request": _adivert_call,
@@ -217,7 +221,7 @@ def _cassette_path(item: pytest.Item, folder: str, name: str | None) -> Path:
 def _file_name(item: pytest.Item) -> str:
     """The test's name with its classes; a hash is added if it is too long or has characters unfit for file names."""
     name = ".".join([node.name for node in item.listchain() if isinstance(node, pytest.Class)] + [item.name])
-    usual = _UNUSUAL.sub("-", name).strip("-")
+    usual = _UNFIT.sub("-", name).strip("-")
     short = usual.encode()[:_LONGEST].decode(errors="ignore")
     if short == name.replace("[", "-").removesuffix("]") and not name.endswith(_SUFFIXES):
         return short
