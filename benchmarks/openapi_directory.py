@@ -26,7 +26,7 @@ from urllib.parse import unquote
 from toolyard import RESTToolLoader, ToolRegistry
 from toolyard.insight.search.searcher import Searcher
 from toolyard.model.errors import ToolyardError
-from toolyard.model.names import pointer_of
+from toolyard.model.json_schema import pointer_of
 from toolyard.schema.compile import compile_schema
 from toolyard.sources.rest.document import read_text
 

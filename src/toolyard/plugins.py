@@ -22,7 +22,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
 from toolyard.model.hits import SearchResults
-from toolyard.model.names import nearest, suggest
+from toolyard.model.names import find_similar, suggest
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 
@@ -251,7 +251,11 @@ class PluginTable(Generic[T]):
         return f"has no method `{self.method}`, so it is no {self.kind}; derive it from toolyard.{base}"
 
     def _explain_unknown(self, name: str) -> str:
-        near = [_KIND_ALIASES[name]] if _KIND_ALIASES.get(name) in self._known else nearest(name, self._known, count=3)
+        near = (
+            [_KIND_ALIASES[name]]
+            if _KIND_ALIASES.get(name) in self._known
+            else find_similar(name, self._known, count=3)
+        )
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(self.names())}"
         return f"no {self.kind} is called {name!r}; {hint}"
 

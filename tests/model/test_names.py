@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.model.errors import InvalidNameError
-from toolyard.model.names import check_namespace, check_tool_name, qualify, split_qualified
+from toolyard.model.names import check_namespace, check_tool_name, find_similar_tools, qualify, split_qualified
 
 GOOD = [
     "get_weather",
@@ -83,3 +83,18 @@ def test_whatever_is_accepted_is_visible_normalised_and_splits_back(name):
     assert unicodedata.is_normalized("NFC", name)
     assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs"} for char in name)
     assert split_qualified(qualify(name, name)) == (name, name)
+
+
+NAMES = ["weather_api::get_weather", "hr_api::find_employee", "other::get_weather"]
+
+
+def test_a_misspelt_name_finds_its_neighbours_qualified_or_bare():
+    assert find_similar_tools("get_wether", NAMES) == ["weather_api::get_weather", "other::get_weather"]
+    assert find_similar_tools("weather::get_weather", NAMES)[:2] == ["weather_api::get_weather", "other::get_weather"]
+    assert find_similar_tools("hr_api__find_employe", NAMES) == ["hr_api::find_employee"]
+    assert find_similar_tools("zzz", NAMES) == []
+
+
+def test_a_large_catalog_is_searched_where_letters_are_shared():
+    many = [f"ns::tool_number_{index}" for index in range(20_000)]
+    assert find_similar_tools("get_wether", [*many, *NAMES])[0] == "weather_api::get_weather"

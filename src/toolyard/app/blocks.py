@@ -14,7 +14,7 @@ from msgspec import Meta
 from toolyard.links.http.addresses import Blocked
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import ConfigError
-from toolyard.model.names import nearest
+from toolyard.model.names import find_similar
 from toolyard.schema.options import Text, check_fields
 from toolyard.sessions.sessions import MAX_BYTES, MAX_OPEN, MAX_SESSION_BYTES
 
@@ -264,4 +264,4 @@ def _is_definition(value: Any) -> bool:
 
 
 def _resembles_key(key: Any, names: Sequence[str]) -> bool:
-    return bool(nearest(str(key).lower(), names, cutoff=_CUTOFF))
+    return bool(find_similar(str(key).lower(), names, cutoff=_CUTOFF))

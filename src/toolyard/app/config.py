@@ -27,7 +27,8 @@ from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.links.http.auth_entry import is_blank
 from toolyard.model.errors import ConfigError, MalformedSource
-from toolyard.model.names import json_type, nearest, suggest
+from toolyard.model.json_schema import json_type
+from toolyard.model.names import find_similar, suggest
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.parsing.variables import expand, expand_place
 from toolyard.plugins import SESSION_STORES
@@ -248,7 +249,9 @@ class _ConfigReader:
 
     def read_plugin(self, item: Any, place: str, but: str | None = None) -> PluginEntry:
         if not isinstance(item, dict) or not isinstance(item.get("type"), str):
-            near = [key for key in nearest("type", map(str, item)) if key != "type"] if isinstance(item, dict) else []
+            near = (
+                [key for key in find_similar("type", map(str, item)) if key != "type"] if isinstance(item, dict) else []
+            )
             meant = f"; did you mean that by {near[0]!r}?" if near else ""
             raise ConfigError(f"{place}: needs a 'type', the name of what is to be made: {{type: ..., ...}}{meant}")
         options = {key: value for key, value in item.items() if key not in ("type", but)}

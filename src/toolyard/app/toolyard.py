@@ -24,7 +24,7 @@ from toolyard.links.http.auth_entry import is_blank
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, DefinitionError, PluginError
-from toolyard.model.names import glob_matcher, nearest, suggest
+from toolyard.model.names import find_similar, glob_matcher, suggest
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import (
@@ -100,7 +100,7 @@ def _check_engine_is_spelt(cls: type, entry: PluginEntry) -> None:
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return
     for option in entry.options:
-        if option not in known and nearest(option, [*known, "engine"]) == ["engine"]:
+        if option not in known and find_similar(option, [*known, "engine"]) == ["engine"]:
             raise ConfigError(f"tool loader {entry.type!r} has no option {option!r}; did you mean 'engine'?")
 
 
@@ -364,8 +364,8 @@ def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
     budgets = [(f"budgets[{number}]", budget.tools, None) for number, budget in enumerate(config.policy.budgets)]
     # With no tools at all, they are added later or the failure is reported elsewhere.
     for where, globs, wanted in (*rules, *budgets) if names else ():
-        idle = [(glob, nearest(glob, near_globs)) for glob in globs if not any(map(glob_matcher([glob]), names))]
-        idle += [(tag, nearest(tag, tags)) for tag in wanted or () if tag not in tags]
+        idle = [(glob, find_similar(glob, near_globs)) for glob in globs if not any(map(glob_matcher([glob]), names))]
+        idle += [(tag, find_similar(tag, tags)) for tag in wanted or () if tag not in tags]
         for pattern, near in idle:
             guess = f"; did you mean {near[0]}?" if near else ""
             found.append(f"{where}: {pattern} matches no tool that was loaded{guess}")

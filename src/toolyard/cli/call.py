@@ -32,7 +32,8 @@ from toolyard.model.errors import (
     UnknownSessionError,
     UnknownToolError,
 )
-from toolyard.model.names import nearest, pointer_of
+from toolyard.model.json_schema import pointer_of
+from toolyard.model.names import find_similar
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find_overloads
 from toolyard.registry.prepared import read_arguments
@@ -171,7 +172,7 @@ def _read_arguments(given: tuple[str, ...]) -> _TypedArguments | dict[str, objec
     for word in given:
         if word.startswith("--"):
             option = word.partition("=")[0]
-            near = nearest(option, _OPTIONS) if len(option) > len("--a") else ()  # too short to suggest another
+            near = find_similar(option, _OPTIONS) if len(option) > len("--a") else ()  # too short to suggest another
             raise ConfigError(f"there is no option {word}; {f'did you mean {near[0]}?' if near else _ARGUMENTS}")
     if given and not given[0].startswith("{") and all("=" in word for word in given):
         words = _TypedArguments()

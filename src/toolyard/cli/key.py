@@ -28,7 +28,7 @@ from toolyard.cli.output import (
 )
 from toolyard.cli.yard import config_path, open_registry, read_named
 from toolyard.model.errors import ConfigError, ToolyardError
-from toolyard.model.names import glob_matcher, nearest
+from toolyard.model.names import find_similar, glob_matcher
 from toolyard.serving.identity import KeyLimits
 from toolyard.serving.keys import POLL_SECONDS, ApiKey, KeyRing
 from toolyard.serving.scopes import Scopes, read_scopes
@@ -157,7 +157,7 @@ def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
         for option, globs in (("keys", line.rule.keys), ("approvers", line.rule.approvers)):
             for glob in globs or ():
                 if not any(map(glob_matcher((glob,)), names)):
-                    guess = f"; did you mean {near[0]}?" if (near := nearest(glob, names)) else ""
+                    guess = f"; did you mean {near[0]}?" if (near := find_similar(glob, names)) else ""
                     warn(f"policy.rules[{number}].{option}: {glob} matches no existing key{guess}")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, ToolyardError, UnknownToolError
-from toolyard.model.names import closest
+from toolyard.model.names import find_similar_tools
 
 _log = logging.getLogger("toolyard")
 
@@ -33,7 +33,7 @@ class NotFoundError(ToolyardError, KeyError):
 
 def describe_missing(what: str, name: str, known: Iterable[str], command: str) -> str:
     """A message about a missing name, with similar names or the command that lists the existing ones."""
-    near = closest(name, known)
+    near = find_similar_tools(name, known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"`{command}` lists those there are"
     return f"no {what} is called {name!r}; {hint}"
 

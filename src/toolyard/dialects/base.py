@@ -23,7 +23,7 @@ from toolyard.dialects.payload import (
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Rewrite, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError
-from toolyard.model.names import nearest
+from toolyard.model.names import find_similar
 
 Identified = TypeVar("Identified", ToolCall, ToolResult)
 
@@ -265,7 +265,7 @@ DIALECTS: Mapping[str, str] = MappingProxyType(
 def get_dialect(name: str, tools: Iterable[Tool] = (), *, names: WireNames | None = None) -> Dialect:
     """Create the dialect of that name for `tools`; `ConfigError` if the name is unknown."""
     if name not in DIALECTS:
-        near = nearest(name, DIALECTS)
+        near = find_similar(name, DIALECTS)
         guess = f"; did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}{guess}")
     module, _, attribute = DIALECTS[name].partition(":")

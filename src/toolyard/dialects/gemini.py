@@ -27,7 +27,7 @@ from toolyard.dialects.payload import (
     records,
 )
 from toolyard.model import Schema, Tool, ToolCall, ToolResult
-from toolyard.model.names import JSON_TYPES, json_type
+from toolyard.model.json_schema import JSON_TYPES, json_type
 from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, join_schemas
 from toolyard.schema.subschemas import Path, References, SubSchema, allowed_values, is_schema, types_of
 

@@ -14,7 +14,7 @@ from toolyard.dialects.payload import ChangeLog, Json, read_content, read_error,
 from toolyard.model import Effects, Schema, Tool
 from toolyard.model.call import Block, Content
 from toolyard.model.errors import CallError, Effect, InvalidOutput, ToolFailed
-from toolyard.model.names import json_type
+from toolyard.model.json_schema import json_type
 from toolyard.model.tool import promises_output
 from toolyard.schema.admission import check_budget
 from toolyard.schema.fold import fold_schema

@@ -14,7 +14,7 @@ import msgspec
 
 from toolyard.model import ErrorInfo, Rewrite, ToolResult
 from toolyard.model.errors import MalformedSource, ToolFailed
-from toolyard.model.names import pointer_of
+from toolyard.model.json_schema import pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.subschemas import Path
 

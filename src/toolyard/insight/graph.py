@@ -21,7 +21,7 @@ import numpy as np
 from toolyard.insight.arrays import Array, rank_in_runs
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.model.errors import ConfigError
-from toolyard.model.names import nearest
+from toolyard.model.names import find_similar
 
 
 class GraphOptions(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ def _mark_shown(dataflow: Dataflow, namespaces: tuple[str, ...]) -> Array:
     known = {tool.namespace for tool in dataflow.tools}
     for namespace in namespaces:
         if namespace not in known:
-            near = nearest(namespace, sorted(known))
+            near = find_similar(namespace, sorted(known))
             hint = f"did you mean {near[0]!r}?" if near else "`toolyard tools` lists them"
             raise ConfigError(f"there is no namespace {namespace!r}; {hint}")
     return np.array([tool.namespace in namespaces for tool in dataflow.tools], np.bool_)

@@ -14,7 +14,8 @@ from typing import Any, Literal, overload
 
 import msgspec
 
-from toolyard.model.names import INVISIBLE, find_mixed_scripts, fold_look_alikes, pointer_of
+from toolyard.model.json_schema import pointer_of
+from toolyard.model.names import INVISIBLE, find_mixed_scripts, fold_look_alikes
 from toolyard.model.tool import Tool
 
 _MOST = 20

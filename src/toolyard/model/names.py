@@ -1,4 +1,4 @@
-"""Tool names: qualify, split, validate, match by glob, suggest corrections; and the vocabulary of JSON Schema.
+"""Tool names: qualify, split, validate, match by glob, suggest corrections.
 
 Names appear in prompts, URLs, logs and access rules, so registration rejects any character that could make two
 names look alike on a screen.
@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -188,46 +188,11 @@ def glob_matcher(globs: Sequence[str]) -> Callable[[str], object]:
 
 
 _COMPARED = 500
-"""Names that `closest` compares in full, preselected by shared trigrams; all names of a large catalog take seconds."""
+"""Tool names compared in full, preselected by shared trigrams; all names of a large catalog take seconds."""
 _COMPARED_LENGTH = 200
 
 
-def pointer_of(path: Iterable[str | int]) -> str:
-    """The RFC 6901 JSON pointer of a path."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
-
-
-def json_type(value: object) -> str:
-    """The JSON Schema name of a value's type, or its Python name if it has none."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list() | tuple():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return type(value).__name__
-
-
-def copied(value: Any) -> Any:
-    """A deep copy of a JSON value."""
-    if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [copied(item) for item in value]
-    return value
-
-
-def nearest(name: object, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+def find_similar(name: object, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
     """The known words most similar to a misspelt one, best first; only the beginning of a very long one counts."""
     return difflib.get_close_matches(str(name)[:_COMPARED_LENGTH], list(known), n=count, cutoff=cutoff)
 
@@ -235,11 +200,11 @@ def nearest(name: object, known: Iterable[str], *, count: int = 1, cutoff: float
 def suggest(name: object, known: Iterable[str], otherwise: str = "known: ") -> str:
     """The end of an error about an unknown name: the nearest known name, or `otherwise` and all known names."""
     names = list(known)
-    near = nearest(name, names)
+    near = find_similar(name, names)
     return f"did you mean {near[0]!r}?" if near else f"{otherwise}{', '.join(names) or 'none'}"
 
 
-def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
+def find_similar_tools(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
     """The known qualified names most similar to a misspelt name, qualified or bare; best first."""
     wanted = name[:_COMPARED_LENGTH].lower()
     pool = list(names)
@@ -251,38 +216,5 @@ def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
         for spelling in (known, known.rpartition(TOOL_NAMESPACE_SEP)[2], known.replace(TOOL_NAMESPACE_SEP, "__")):
             spelt.setdefault(spelling.lower(), []).append(known)
     same_bare_name = spelt.get(wanted.rpartition(TOOL_NAMESPACE_SEP)[2], [])
-    near = nearest(wanted, spelt, count=count)
+    near = find_similar(wanted, spelt, count=count)
     return list(dict.fromkeys([*same_bare_name, *(known for match in near for known in spelt[match])]))[:count]
-
-
-SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose value maps arbitrary names to subschemas."""
-
-SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-"""Keywords whose value is a list of subschemas."""
-
-SCHEMA_SINGLES = frozenset(
-    {
-        "additionalProperties",
-        "additionalItems",
-        "unevaluatedProperties",
-        "unevaluatedItems",
-        "propertyNames",
-        "contains",
-        "contentSchema",
-        "items",
-        "not",
-        "if",
-        "then",
-        "else",
-    }
-)
-"""Keywords whose value is one subschema (`items` may also be a list in older drafts)."""
-
-IN_PLACE = frozenset(
-    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
-    | {"$ref", "$dynamicRef", "$recursiveRef"}
-)
-"""Keywords whose subschemas validate the same value again, which can multiply the work."""
-
-JSON_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})

@@ -18,7 +18,8 @@ import msgspec
 from toolyard.model.bases import DataclassStruct
 from toolyard.model.bindings import Binding
 from toolyard.model.errors import DefinitionError
-from toolyard.model.names import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, qualify
+from toolyard.model.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.names import qualify
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

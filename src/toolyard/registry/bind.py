@@ -14,7 +14,7 @@ import msgspec
 
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import InvalidArguments, UnknownToolError
-from toolyard.model.names import closest, show
+from toolyard.model.names import find_similar_tools, show
 from toolyard.model.tool import Tool
 from toolyard.model.tree_size import LEAVES, is_small
 from toolyard.registry.prepared import Arguments, PreparedTool, json_text, plain_copy, read_arguments, takes_long
@@ -145,7 +145,7 @@ def find_overloads(
     names: Iterable[str] = snapshot.names
     if hints is not True:
         names = [known for known, tools in snapshot.names.items() if hints(tools[0].tool)]
-    near = closest(str(name), names)
+    near = find_similar_tools(str(name), names)
     hint = hint_missing(snapshot if hints is True else None, name, near)
     raise UnknownToolError(f"no tool is called {show(name)}", hint=hint, details={"candidates": near} if near else {})
 

@@ -10,7 +10,7 @@ from operator import attrgetter, is_
 from typing import Any
 
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
-from toolyard.model.names import nearest
+from toolyard.model.names import find_similar
 from toolyard.model.tool import FIELDS, Schema, Tool, is_guess
 from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment
@@ -96,7 +96,7 @@ def explain_missing_artifact(who: str, artifact: str) -> str:
     known = ENRICHMENTS.names()
     if artifact in known:
         return f"{text}; add the enrichment {artifact!r}: `- type: {artifact}` under tools.enrichments"
-    near = nearest(artifact, known)
+    near = find_similar(artifact, known)
     return f"{text}; {f'did you mean {near[0]!r}?' if near else 'add the enrichment that does'}"
 
 
@@ -108,7 +108,7 @@ def _declared(enrichment: Enrichment, what: str) -> tuple[str, ...]:
     for item in names:
         field = item.removeprefix(FIELD)
         if field != item and field not in FIELDS:
-            near = nearest(field, FIELDS)
+            near = find_similar(field, FIELDS)
             hint = f"did you mean {FIELD + near[0]!r}?" if near else f"fields are {', '.join(FIELDS)}"
             raise EnrichmentError(f"{what} of {label(enrichment)}: tools have no field {field!r}; {hint}")
     return names

@@ -18,7 +18,8 @@ import msgspec
 from toolyard.model.bindings import RestBinding
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import InvalidArguments, MalformedSource
-from toolyard.model.names import copied, json_type, nearest, pointer_of, show
+from toolyard.model.json_schema import copy_json, json_type, pointer_of
+from toolyard.model.names import find_similar, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.model.tree_size import TooManyValues, is_small, iter_levels
 from toolyard.parsing import parse_json
@@ -268,7 +269,7 @@ class PreparedTool:
         if not missing:
             return arguments
         # Copy the defaults: a tool that changes its arguments must not change the schema.
-        filled = {**arguments, **copied(missing)}
+        filled = {**arguments, **copy_json(missing)}
         return filled if self._are_free or self.compiled.is_valid(filled) else arguments
 
     def refusal(self, arguments: Arguments, violations: list[Violation] | None = None) -> InvalidArguments:
@@ -285,7 +286,7 @@ class PreparedTool:
         declared = sorted(self.declared)[:_HINTED]
         for name in islice(arguments, _HINTED):
             if isinstance(name, str) and name not in self.declared:
-                near = nearest(name[:100], declared)
+                near = find_similar(name[:100], declared)
                 if near:
                     return f"did you mean {near[0]!r} instead of {show(name[:100])}?"
         return None

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError, ToolFailed, UnknownToolError
-from toolyard.model.names import check_tool_name, closest, show
+from toolyard.model.names import check_tool_name, find_similar_tools, show
 from toolyard.model.tool import Effects, EffectsLike, Tool
 from toolyard.registry.function_call import function_caller, settle_function, wait_for
 from toolyard.schema.derive.function import derive_model
@@ -113,7 +113,7 @@ class Registry:
     def _prepare_input(self, name: str, raw_input: Any) -> tuple[TypedEntry, BaseModel]:
         entry = self._entries.get(name)
         if entry is None:
-            near = closest(str(name), self._entries)
+            near = find_similar_tools(str(name), self._entries)
             hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(self.names()) or 'none'}"
             raise UnknownToolError(f"no tool is called {show(name)}", hint=hint)
         failure: ValidationError | None = None

@@ -21,17 +21,8 @@ import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import DefinitionError, InvalidSchemaError
-from toolyard.model.names import (
-    IN_PLACE,
-    JSON_TYPES,
-    SCHEMA_LISTS,
-    SCHEMA_MAPS,
-    SCHEMA_SINGLES,
-    check_namespace,
-    check_tool_name,
-    pointer_of,
-    show,
-)
+from toolyard.model.json_schema import IN_PLACE, JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, pointer_of
+from toolyard.model.names import check_namespace, check_tool_name, show
 from toolyard.model.report import Rewrite
 from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
 from toolyard.model.tree_size import written_size

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import MalformedSource
-from toolyard.model.names import copied, json_type, pointer_of
+from toolyard.model.json_schema import copy_json, json_type, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
@@ -64,7 +64,7 @@ def coerce(
         if not faults:
             break
         if fixed is value:
-            fixed = copied(value)
+            fixed = copy_json(value)
         made = _repair_value(fixed, faults)
         if not made:
             return None
@@ -145,7 +145,7 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]
             stack.extend((item, items, (*path, index)) for index, item in enumerate(node))
     if not found:
         return value, ()
-    copy = copied(value)
+    copy = copy_json(value)
     for path in found:
         holder = _value_at(copy, path[:-1])
         holder[path[-1]] = int(holder[path[-1]])

@@ -19,7 +19,7 @@ from typing import Any
 import jsonschema_rs
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.names import JSON_TYPES, pointer_of
+from toolyard.model.json_schema import JSON_TYPES, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.schema.patterns import split_length
 from toolyard.schema.violations import MAX_VIOLATIONS, Explainer, Misfit, Violation, word_violation

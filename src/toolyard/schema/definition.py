@@ -11,7 +11,8 @@ from typing import Any
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import DefinitionError
-from toolyard.model.names import json_type, nearest, pointer_of, show
+from toolyard.model.json_schema import json_type, pointer_of
+from toolyard.model.names import find_similar, show
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.normalise import Change
 from toolyard.schema.parameters import (
@@ -167,7 +168,7 @@ def _is_definition_inside(key: str, inner: Mapping[str, Any], outer: Mapping[str
 
 def _bare_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
     if not isinstance(name, str):
-        near = nearest("name", [key for key in entry if isinstance(key, str) and key not in _FIELDS])
+        near = find_similar("name", [key for key in entry if isinstance(key, str) and key not in _FIELDS])
         missing = "a tool definition needs a 'name'" + (f"; did you mean 'name' by {near[0]!r}?" if near else "")
         if not near:
             missing += _hint_at_provider(entry) or _hint_at_text(entry)

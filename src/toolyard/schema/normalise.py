@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
+from toolyard.model.json_schema import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
 from toolyard.schema.compile import read_pattern
 from toolyard.schema.shapes import (
     ANNOTATIONS,

@@ -31,7 +31,8 @@ import typing_extensions
 from msgspec import NODEFAULT, Meta
 
 from toolyard.model.errors import ConfigError
-from toolyard.model.names import json_type, suggest
+from toolyard.model.json_schema import json_type
+from toolyard.model.names import suggest
 
 T = TypeVar("T")
 Kind = Literal["string", "integer", "number", "boolean", "null", "choice", "array", "object", "options", "any"]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT
 
-from toolyard.model.names import JSON_TYPES
+from toolyard.model.json_schema import JSON_TYPES
 from toolyard.schema.options import ConfigOption, Kind, OptionType, options_of
 
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolyard.model.errors import DefinitionError, MalformedSource
-from toolyard.model.names import SCHEMA_MAPS, pointer_of
+from toolyard.model.json_schema import SCHEMA_MAPS, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.normalise import Change
 from toolyard.schema.shapes import ITEM_NAMES, find_unknown_keys, has_typed_descriptions, is_property_map

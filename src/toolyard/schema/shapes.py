@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.names import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 from toolyard.schema.typenames import read_described, read_type
 
 NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 from urllib.parse import unquote, urldefrag, urljoin
 
 from toolyard.model import Schema
-from toolyard.model.names import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 
 
 def resolve_pointer(root: dict[str, Any], ref: object) -> Any:

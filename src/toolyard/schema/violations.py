@@ -14,7 +14,7 @@ import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.names import IN_PLACE, json_type, pointer_of
+from toolyard.model.json_schema import IN_PLACE, json_type, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.schema.patterns import pattern_steps
 from toolyard.schema.subschemas import References, SubSchema, allowed_values, iter_children, types_of

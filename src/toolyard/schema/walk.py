@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from toolyard.model.names import IN_PLACE
+from toolyard.model.json_schema import IN_PLACE
 from toolyard.model.tool import Schema
 from toolyard.schema.patterns import pattern_steps
 from toolyard.schema.subschemas import prefix_items, types_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.names import IN_PLACE
+from toolyard.model.json_schema import IN_PLACE
 from toolyard.model.tool import Schema
 from toolyard.model.tree_size import TooManyValues, iter_levels
 from toolyard.schema.patterns import pattern_steps

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from toolyard.calls.policy import Policy
 from toolyard.model.call import ToolCall
-from toolyard.model.names import closest, show
+from toolyard.model.names import find_similar_tools, show
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import hint_missing
@@ -185,7 +185,7 @@ class CatalogView:
                 details={"candidates": candidates},
             )
         spelt = dict.fromkeys(names.spell_name(tool.qualified_name) for tool in tools)
-        near = [f"{TOOL_ID}{known}" if by_id else known for known in closest(bare, spelt)]
+        near = [f"{TOOL_ID}{known}" if by_id else known for known in find_similar_tools(bare, spelt)]
         hint = hint_missing(names.snapshot if principal.can_list_all else None, bare, near)
         is_id = not by_id and any(names.tool_id(tool.qualified_name) == name for tool in tools)
         where = f"; it is a tool_id, and {ARP_PLACE}" if is_id else ""

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import msgspec
 
 from toolyard.model.errors import ConfigError
-from toolyard.model.names import nearest
+from toolyard.model.names import find_similar
 
 Verb = Literal["list", "simulate", "execute", "approve", "admin"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
@@ -78,6 +78,6 @@ def _read_verb(verb: str, text: str) -> Verb:
     for known in VERBS:
         if verb == known:
             return known
-    near = nearest(verb, VERBS)
+    near = find_similar(verb, VERBS)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(VERBS)}, or * for all"
     raise ConfigError(f"scope {text!r}: no verb is called {verb!r}; {hint}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolyard.loop.threads import Threads, wait_uncancelled
 from toolyard.model.errors import SessionError, SessionExistsError, SessionFullError, UnknownSessionError
-from toolyard.model.names import nearest
+from toolyard.model.names import find_similar
 from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.session import Session, SessionViews, check_setup
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
@@ -246,7 +246,7 @@ class Sessions(SessionViews, SessionTurns):
         if len(self.in_memory) > _COMPARED:
             return []
         keys = [session.key for session in tuple(self.in_memory.values()) if not session.is_over]
-        return nearest(session_id, [key.session_id for key in keys if key.owner == (owner or "")])
+        return find_similar(session_id, [key.session_id for key in keys if key.owner == (owner or "")])
 
     def known(self, session_id: str, owner: str | None = None) -> bool:
         """True if `find` needs no store access."""

@@ -14,7 +14,8 @@ import msgspec
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import DefinitionError, SessionError
-from toolyard.model.names import json_type, nearest
+from toolyard.model.json_schema import json_type
+from toolyard.model.names import find_similar
 from toolyard.sessions.history import Entry, Undo, any_call_text, entry_text, result_text
 
 Slot = tuple[str, str]
@@ -278,7 +279,7 @@ def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:
 def read_setup(args: tuple[Any, ...], keywords: dict[str, Any]) -> Changes:
     """Extra positional and keyword arguments of `setup`, as state values that stay with the session."""
     for name in keywords:
-        near = nearest(name, _SETUP_OPTIONS, cutoff=0.7)
+        near = find_similar(name, _SETUP_OPTIONS, cutoff=0.7)
         if near:
             raise SessionError(f"setup has no option {name!r}; did you mean {near[0]!r}?")
     given = {_POSITIONAL: list(args), **keywords} if args else keywords

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.model.names import pointer_of
+from toolyard.model.json_schema import pointer_of
 from toolyard.sessions.state import SETUP, Slot, State
 from toolyard.words.identifiers import plain_letters, singular, split_identifier
 

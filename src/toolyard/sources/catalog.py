@@ -25,7 +25,8 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import DefinitionError, MalformedSource
-from toolyard.model.names import json_type, nearest, pointer_of
+from toolyard.model.json_schema import json_type, pointer_of
+from toolyard.model.names import find_similar
 from toolyard.parsing import parse_json
 from toolyard.schema.definition import find_name
 from toolyard.schema.parameters import looks_like_parameters, read_input
@@ -156,7 +157,7 @@ class _CatalogReader:
             str(other) for other in extra if _lists_tools(document[other]) and not _are_calls(document[other])
         )
         strict = [text for text in texts if text[:2] != "x-"] if "namespace" in document else []
-        if odd := strict or lost or nearest("namespace", texts, cutoff=0.75):
+        if odd := strict or lost or find_similar("namespace", texts, cutoff=0.75):
             raise self._refuse(f"key {odd[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}")
         if texts:
             self._note(pointer_of(path), f"only {key!r} is read here, not {', '.join(texts[:8])}")

@@ -17,7 +17,8 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
-from toolyard.model.names import json_type, show, suggest
+from toolyard.model.json_schema import json_type
+from toolyard.model.names import show, suggest
 from toolyard.model.tool import Tool
 from toolyard.plugins import entry_points_of
 from toolyard.schema.normalise import Change

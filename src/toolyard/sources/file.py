@@ -14,7 +14,8 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, MalformedSource, SourceUnavailable
-from toolyard.model.names import check_namespace, json_type
+from toolyard.model.json_schema import json_type
+from toolyard.model.names import check_namespace
 from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.parsing.variables import expand_place

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
-from toolyard.model.names import check_namespace, nearest
+from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing.files import read_bytes
 from toolyard.parsing.variables import expand_place
@@ -149,7 +149,7 @@ def _find_attribute(found: Any, attribute: str, path: str, source: str) -> Any:
         except ImportError as error:
             raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
         except AttributeError as error:
-            near = nearest(part, dir(found))
+            near = find_similar(part, dir(found))
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise SourceUnavailable(f"{source}: cannot import {path!r}: it has no attribute {part!r}{hint}") from error
     return found

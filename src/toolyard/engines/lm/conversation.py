@@ -21,7 +21,7 @@ from toolyard.links.lm.json_text import find_json, strip_thought
 from toolyard.links.lm.shapes import Message, likely_tokens
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import MalformedSource, ToolFailed
-from toolyard.model.names import IN_PLACE, json_type
+from toolyard.model.json_schema import IN_PLACE, json_type
 from toolyard.model.tool import Schema, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.schema.compile import CompiledSchema, compile_schema

@@ -12,7 +12,7 @@ from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Check, Draw,
 from toolyard.engines.simulator.formats import PLAIN_WORDS
 from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
 from toolyard.engines.simulator.scalars import OWN, MakerSource
-from toolyard.model.names import copied
+from toolyard.model.json_schema import copy_json
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.fold import find_ways, json_key
 from toolyard.schema.subschemas import SubSchema, is_schema, prefix_items
@@ -218,7 +218,7 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
             if echo is not None and key in echo and depth <= _ECHOED and (depth == 1 or key not in COMMON):
                 value = echo[key]
                 if accepts(value):
-                    out[name] = copied(value)
+                    out[name] = copy_json(value)
                     continue
             must, sure = key in draw.must, always or spent < 0
             if must or sure or (not lean and draw.byte() >= (_SELDOM if depth <= _UPPER else _OFTEN)):
@@ -253,7 +253,7 @@ def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:
     if type(value) is not dict or accepts(value):
         spelling = next(filter(accepts, spellings), UNFIT)
         if spelling is not UNFIT:
-            return copied(spelling)
+            return copy_json(spelling)
     depth, spent = draw.depth, draw.spent
     draw.known = value
     try:
@@ -263,7 +263,7 @@ def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:
     draw.known = None
     fits = type(made) is dict or (type(made) is list and type(value) is list)
     # An object is replaced by its id only where no object is allowed.
-    return made if fits and accepts(made) else copied(next(filter(accepts, spellings), UNFIT))
+    return made if fits and accepts(made) else copy_json(next(filter(accepts, spellings), UNFIT))
 
 
 def _known_fields(known: Any) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.names import copied
+from toolyard.model.json_schema import copy_json
 from toolyard.words.identifiers import plain_letters
 
 LEAVES = 300
@@ -227,7 +227,7 @@ class Choice:
             self._sample = self._find_sample()
         if not self._sample:
             raise GaveUp("none of the alternatives gave a valid value")
-        return copied(self._sample[0])
+        return copy_json(self._sample[0])
 
     def _find_sample(self) -> tuple[Any, ...]:
         for attempt in range(6):

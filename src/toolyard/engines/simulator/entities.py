@@ -20,7 +20,7 @@ from toolyard.engines.simulator.roles import ID_ENDS, fields_of, noun_of, own_na
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import item_node, properties_of
 from toolyard.model.errors import ToolFailed
-from toolyard.model.names import copied
+from toolyard.model.json_schema import copy_json
 from toolyard.schema.fold import find_ways
 from toolyard.schema.subschemas import SubSchema
 from toolyard.words.identifiers import plain_letters
@@ -379,7 +379,7 @@ class AnswerWriter:
         if isinstance(value, dict):
             value = self._name_entity(number, known, value, path)
             # Store fields that this result cannot show, since the result of another tool may.
-            self.store.write(number, merge_fields(known, copied(value)))
+            self.store.write(number, merge_fields(known, copy_json(value)))
             self._hide_fields(number, {**known, **hidden}, value)
         return value
 

@@ -12,7 +12,7 @@ from typing import Any
 from toolyard.engines.simulator.draw import Draw, encode
 from toolyard.engines.simulator.entities import FIRST_ID, AnswerWriter, Fields
 from toolyard.engines.simulator.profile import ITEM
-from toolyard.model.names import copied
+from toolyard.model.json_schema import copy_json
 from toolyard.words.identifiers import plain_letters
 
 _SIZES = ("limit", "perpage", "pagesize", "maxresults", "size", "count", "top", "first", "rows", "maxitems", "take")
@@ -201,7 +201,7 @@ class ListingCall:
         for _ in range(count):
             number = store.next_number()
             own = {} if path is not None else {"id": FIRST_ID + number}
-            made.append(store.add({**copied(known), **own}, {}))
+            made.append(store.add({**copy_json(known), **own}, {}))
         return made
 
     def _has_words(self, fields: Fields) -> bool:

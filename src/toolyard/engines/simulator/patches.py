@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from toolyard.engines.simulator.draw import encode
 from toolyard.model.errors import ToolFailed
-from toolyard.model.names import copied
+from toolyard.model.json_schema import copy_json
 from toolyard.words.identifiers import plain_letters
 
 _OPERATIONS = frozenset(("add", "replace", "remove", "move", "copy", "test"))
@@ -27,10 +27,10 @@ def apply_patch(fields: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str
     """The patched entity. The spelling of names is ignored, and steps with a missing target have no effect."""
     if len(patch) > _MOST_STEPS:
         raise _excess_error(f"has more than {_MOST_STEPS} steps")
-    whole: dict[str, Any] = {"": copied(fields)}
+    whole: dict[str, Any] = {"": copy_json(fields)}
     doubled = 0
     for step in patch:
-        operation, value = step["op"], copied(step.get("value"))
+        operation, value = step["op"], copy_json(step.get("value"))
         if operation in ("move", "copy"):
             parent, key = _find_place(whole, str(step.get("from", "")))
             value = parent[key] if _is_there(parent, key) else None
@@ -39,7 +39,7 @@ def apply_patch(fields: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str
             doubled += len(encode(value))
             if doubled > _LARGEST:
                 raise _excess_error(f"copies more than {_LARGEST} bytes")
-            value = copied(value)
+            value = copy_json(value)
         if operation in ("move", "remove"):
             parent, key = _find_place(whole, str(step.get("from", "")) if operation == "move" else step["path"])
             if _is_there(parent, key):

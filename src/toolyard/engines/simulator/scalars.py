@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from toolyard.engines.simulator.draw import ROOM, Check, Draw, GaveUp, Make, one_of
 from toolyard.engines.simulator.formats import PLAIN_WORDS, Text, format_for, range_for, text_of, words_for
 from toolyard.engines.simulator.patterns import Unreadable, writer_of
-from toolyard.model.names import copied, json_type
+from toolyard.model.json_schema import copy_json, json_type
 from toolyard.words.identifiers import split_identifier
 
 
@@ -51,7 +51,7 @@ _WHOLE: Mapping[str, tuple[int, int]] = {
 def choose_value(values: list[Any]) -> Make:
     """Make one of these values, copying them if they are mutable."""
     if any(isinstance(value, (list, dict)) for value in values):
-        return lambda draw: copied(values[draw.below(len(values))])
+        return lambda draw: copy_json(values[draw.below(len(values))])
     return one_of(values)
 
 

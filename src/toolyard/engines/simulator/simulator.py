@@ -23,7 +23,7 @@ from toolyard.engines.simulator.roles import Neighbours, Role, fields_of, find_n
 from toolyard.engines.simulator.values import SchemaValues, SharedParts
 from toolyard.links.lm.config import WorldOptions
 from toolyard.model.errors import ConfigError, InvalidOutput, ToolFailed
-from toolyard.model.names import copied
+from toolyard.model.json_schema import copy_json
 from toolyard.model.tool import Tool
 from toolyard.schema.options import check_keys, option_type, read_value
 from toolyard.words.identifiers import plain_letters
@@ -93,7 +93,7 @@ class CrudCall:
             name = None if reader is None else find_name(known, reader.role.fields, store.kind)
             # Keep the old id as a handle if this changes it.
             store.write(number, store.read(number), {"@": name or given, **called})
-            sent = copied(self._profile.sent_fields(arguments))
+            sent = copy_json(self._profile.sent_fields(arguments))
             known = self._merge_sent(known, sent)
             fresh = frozenset(map(plain_letters, sent))
             hidden = store.read_hidden(number)
@@ -118,7 +118,7 @@ class CrudCall:
         )
         if several and not one:
             return self._create_all(several, arguments)
-        known = self._writer.drop_unfit_id(copied(several[0] if several else self._profile.sent_fields(arguments)))
+        known = self._writer.drop_unfit_id(copy_json(several[0] if several else self._profile.sent_fields(arguments)))
         number = self._store.add(known, {})
         self._store.mark_written()
         ids = self._writer.assign_ids(number, known, path)
@@ -139,7 +139,7 @@ class CrudCall:
         path = profile.list_path
         made = []
         for item in several:
-            known: Fields = copied(item)
+            known: Fields = copy_json(item)
             number = store.add(known, {})
             known = {**writer.assign_ids(number, known, path), **known}
             store.write(number, known)

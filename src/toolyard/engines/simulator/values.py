@@ -15,7 +15,7 @@ from toolyard.engines.simulator.containers import array_maker, object_maker, spe
 from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw, GaveUp, Lazy, Make, nothing
 from toolyard.engines.simulator.scalars import OWN, choose_value, flag, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.names import json_type
+from toolyard.model.json_schema import json_type
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
 from toolyard.schema.subschemas import SubSchema, allowed_values, map_children, resolve_pointer

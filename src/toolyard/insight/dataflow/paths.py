@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from toolyard.model.names import json_type
+from toolyard.model.json_schema import json_type
 from toolyard.model.tool import Schema
 from toolyard.schema.subschemas import resolve_pointer, types_of
 

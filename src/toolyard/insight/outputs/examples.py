@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import ConfigError, MalformedSource, SourceError
-from toolyard.model.names import json_type
+from toolyard.model.json_schema import json_type
 from toolyard.model.tool import Schema, Tool
 from toolyard.parsing import iter_json_lines, parse_json, parse_yaml, read_bytes
 

@@ -33,7 +33,7 @@ from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.insight.base import Edge, Sample
 from toolyard.insight.samplers.snapshot_view import SnapshotView, snapshot_view_of
 from toolyard.model.errors import ConfigError, SamplingError
-from toolyard.model.names import nearest, suggest
+from toolyard.model.names import find_similar, suggest
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.registry.enriching import explain_missing_artifact
@@ -208,7 +208,7 @@ class SampleRequest(Generic[O]):
         """Raise if the namespace has no tools."""
         spaces = self.snapshot.spaces
         if namespace not in spaces:
-            near = nearest(namespace, spaces)
+            near = find_similar(namespace, spaces)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, spaces)) or 'none'}"
             raise self.refusal(f"no tool is in the namespace {namespace!r}; {hint}")
 
@@ -218,7 +218,7 @@ class SampleRequest(Generic[O]):
         found = self.snapshot.named(namespace, name)
         if not found:
             names = [tool.qualified_name for tool in self.tools]
-            near = nearest(qualified_name, names)
+            near = find_similar(qualified_name, names)
             raise self.refusal(
                 f"no tool is called {qualified_name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
             )

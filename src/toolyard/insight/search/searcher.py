@@ -36,7 +36,7 @@ from toolyard.insight.search.query import (
 from toolyard.insight.search.rank import MOST_HITS, JudgedRow, Judgement, build_table, judge_request, load_weights
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.hits import Hit, SearchResults
-from toolyard.model.names import nearest
+from toolyard.model.names import find_similar
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 
@@ -281,7 +281,7 @@ def _explain_empty_namespace(view: IndexView, namespace: str | Collection[str] |
     unknown = sorted(_as_set(namespace or ()) - there)
     if not unknown:
         return ""
-    near = nearest(unknown[0], there)
+    near = find_similar(unknown[0], there)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(there)[:_MAX_LISTED]) or 'none'}"
     return f"no tool is in the namespace {unknown[0]!r}; {hint}"
 

@@ -17,7 +17,7 @@ from toolyard.links.http.messages import Credential
 from toolyard.links.http.url import read_origin
 from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.model.names import json_type
+from toolyard.model.json_schema import json_type
 from toolyard.schema.options import Text, check_keys, option_type, read_value
 
 _TEXT = option_type(Text)

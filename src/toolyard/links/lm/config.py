@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from toolyard.links.http.url import read_base_url, read_url
 from toolyard.model.errors import ConfigError
-from toolyard.model.names import nearest
+from toolyard.model.names import find_similar
 from toolyard.schema.common_options import check_headers, read_trust
 from toolyard.schema.options import Text, check_keys, locate_file, option_type, read_value
 from toolyard.words.redactor import find_credentials
@@ -146,10 +146,10 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
     """Validate the block; `ConfigError` names the invalid key and shows no secret."""
     known = option_type(LMOptions).keys
     if isinstance(block, Mapping):
-        # Other libraries call these `model` and `url`, too short for `nearest` to find them.
+        # Other libraries call these `model` and `url`, too short for `find_similar` to find them.
         short = {key: name for key in block if key not in known for name in known if str(key) in name}
         for key, name in short.items():
-            if not nearest(key, known):
+            if not find_similar(key, known):
                 raise ConfigError(f"{where}: unknown key {key!r}; did you mean {name!r}?")
     check_keys(block, known, where)
     kind = read_value(

@@ -17,7 +17,7 @@ from toolyard.links.mcp.secrets import SECRET_FLAG
 from toolyard.links.mcp.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.model.names import json_type
+from toolyard.model.json_schema import json_type
 from toolyard.schema.common_options import McpServerOptions, read_trust
 from toolyard.schema.options import Text, option_type, read_arguments, read_value
 

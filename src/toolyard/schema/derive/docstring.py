@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from toolyard.model.names import json_type
+from toolyard.model.json_schema import json_type
 from toolyard.schema.derive.signature import EMPTY
 from toolyard.schema.subschemas import types_of
 from toolyard.schema.typenames import read_type

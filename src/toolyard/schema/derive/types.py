@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import PydanticSerializationError, SchemaError
 
-from toolyard.model.names import pointer_of
+from toolyard.model.json_schema import pointer_of
 from toolyard.model.tool import Schema
 from toolyard.schema.subschemas import resolve_pointer
 

@@ -15,7 +15,8 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
-from toolyard.model.names import json_type, pointer_of, show
+from toolyard.model.json_schema import json_type, pointer_of
+from toolyard.model.names import show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import parse_json, read_bytes

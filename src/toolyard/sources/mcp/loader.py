@@ -17,7 +17,8 @@ from toolyard.dialects.mcp import plain_output
 from toolyard.dialects.mcp_protocol import HEADER, MIRRORED, find_header_params
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
-from toolyard.model.names import check_namespace, json_type, show
+from toolyard.model.json_schema import json_type
+from toolyard.model.names import check_namespace, show
 from toolyard.model.report import Rewrite
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing import paused_gc

@@ -21,7 +21,7 @@ from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Credential, Outgoing
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import CallError, DefinitionError, MalformedSource, SourceUnavailable
-from toolyard.model.names import pointer_of
+from toolyard.model.json_schema import pointer_of
 from toolyard.model.report import Rewrite
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.parsing.encoding import BOM, normalise_lines

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.model.names import JSON_TYPES
+from toolyard.model.json_schema import JSON_TYPES
 from toolyard.schema.compile import read_pattern, usable_pattern
 from toolyard.schema.typenames import join_fragments, read_type
 from toolyard.sources.rest.document import Notes

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from toolyard.model.bindings import RestBody, RestParameter
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.names import copied
+from toolyard.model.json_schema import copy_json
 from toolyard.model.tool import DeferredTool, Schema
 from toolyard.schema.admission import DEFAULT_BUDGET, SchemaBudget, check_budget
 from toolyard.schema.subschemas import iter_children
@@ -111,14 +111,14 @@ class Assembly:
     def copy_schema(self, schema: Node) -> Node:
         """A copy for callers. Components are copied once for all tools, since calls are not judged by these copies."""
         return {
-            key: {name: self._copy_part(node) for name, node in value.items()} if key == "$defs" else copied(value)
+            key: {name: self._copy_part(node) for name, node in value.items()} if key == "$defs" else copy_json(value)
             for key, value in schema.items()
         }
 
     def _copy_part(self, node: Any) -> Any:
         known = self._copies.get(id(node))
         if known is None:
-            known = node, copied(node)
+            known = node, copy_json(node)
             if node:
                 self._copies[id(node)] = known
         return known[1]

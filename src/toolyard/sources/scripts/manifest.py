@@ -23,7 +23,8 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.model.errors import MalformedSource, ManifestError, SourceError, SourceUnavailable, UnknownScriptError
-from toolyard.model.names import closest, json_type, show
+from toolyard.model.json_schema import json_type
+from toolyard.model.names import find_similar_tools, show
 from toolyard.parsing import parse_json
 from toolyard.sources.scripts.files import ScriptDirectory
 
@@ -277,7 +278,7 @@ def disallow_scripts(path: AnyPath, names: Sequence[str]) -> Manifest:
 
 
 def _guess_script(name: str, known: Iterable[str]) -> str:
-    near = closest(name, known, count=1)
+    near = find_similar_tools(name, known, count=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
