@@ -314,14 +314,11 @@ def _static_url(name: str) -> str:
 @lru_cache(maxsize=8)
 def _environment(root: str = "") -> Environment:
     """The Jinja environment, with links for an application mounted at `root`."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    def load(name: str) -> str:
-        return files("toolyard.serving.console").joinpath("templates", name).read_text("utf-8")
-
     environment = Environment(
-        loader=FunctionLoader(load),
+        loader=PackageLoader("toolyard.serving.console"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
