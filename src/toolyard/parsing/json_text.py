@@ -44,8 +44,8 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
         else:
             with paused_gc():
                 value = _decode(source)
-        # Each level takes two bytes of brackets, so a short text needs no measuring.
-        if size <= 2 * max_depth or not nests_deeper(value, max_depth):
+        # Each level begins with a bracket, so a text with few of them needs no measuring.
+        if source.count(b"{") + source.count(b"[") <= max_depth or not nests_deeper(value, max_depth):
             encoded = _encode(value)
             # The decoder silently keeps the last of two equal keys, which loses at least the two quotes of one. Nothing
             # else changes the number of quotes: one inside a string is `\"` in source and output alike, unless the
