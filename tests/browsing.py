@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from playwright.sync_api import sync_playwright
 
 
-def chromium():
+def find_chromium():
     """Path of the browser, installing it if necessary; fails rather than skips if it cannot be installed."""
     if shutil.which("chromium") is None and os.geteuid() == 0:
         subprocess.run(["apt-get", "install", "-y", "chromium"], check=True)
@@ -18,9 +18,9 @@ def chromium():
 
 
 @contextmanager
-def started():
+def launch_browser():
     """A headless browser, closed on exit."""
     with sync_playwright() as playing:
-        browser = playing.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+        browser = playing.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()

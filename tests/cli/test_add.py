@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from mcp_rig.processes import telling, toolyard
+from mcp_rig.processes import start_url_server, toolyard_command
 from warm_python import warm_toolyard
 
 from toolyard.app.toolyard import build_registry
@@ -157,7 +157,7 @@ def test_a_token_that_was_typed_for_the_name_of_its_variable_is_refused_and_not_
 
 @pytest.mark.process
 def test_an_address_of_an_mcp_server_is_told_from_that_of_an_api(capsys):
-    with telling(toolyard("serve", "desk.py", "--port", "0")) as (url, _):
+    with start_url_server(toolyard_command("serve", "desk.py", "--port", "0")) as (url, _):
         assert run(["add", f"{url}/mcp", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["source"] == {
             "type": "mcp",

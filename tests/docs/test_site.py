@@ -10,7 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from browsing import started
+from browsing import launch_browser
 from waiting import until
 
 from .pages import ROOT
@@ -49,7 +49,7 @@ def url(site):
 @pytest.fixture(scope="module")
 def page(url):
     """For all tests: a page of its own costs each a process of the browser."""
-    with started() as browser:
+    with launch_browser() as browser:
         page = browser.new_page()
         page.problems = []
         page.on("pageerror", lambda error: page.problems.append(str(error)))

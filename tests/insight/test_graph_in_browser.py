@@ -1,7 +1,7 @@
 """The page as people use it: a real browser, a file on disk, nothing else."""
 
 import pytest
-from browsing import started
+from browsing import launch_browser
 
 from insight.graph_yards import HOSTILE, hostile, many, small
 from tests.insight.given_dataflow import dataflow_of
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def page():
     """For all tests: a page of its own costs each a process of the browser."""
-    with started() as browser:
+    with launch_browser() as browser:
         page = browser.new_page()
         page.problems = []
         page.on("console", lambda message: page.problems.append(message.text))

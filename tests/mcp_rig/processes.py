@@ -26,7 +26,7 @@ def new_mark():
     return {MARK: uuid.uuid4().hex}
 
 
-def alive(mark):
+def find_running(mark):
     """Ids of the processes with this mark, without zombies."""
     wanted, found = f"{MARK}={mark[MARK]}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -39,9 +39,9 @@ def alive(mark):
     return found
 
 
-def kill(mark):
+def kill_all(mark):
     """Kill them with SIGKILL; returns their ids."""
-    ended = alive(mark)
+    ended = find_running(mark)
     for number in ended:
         os.kill(number, signal.SIGKILL)
     return ended
@@ -52,7 +52,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def listens(port):
+def is_listening(port):
     try:
         with socket.create_connection(("127.0.0.1", port), 1):
             return True
@@ -61,7 +61,7 @@ def listens(port):
 
 
 @contextmanager
-def listening(command, env, port):
+def start_port_server(command, env, port):
     """A server that gets its port as an argument; gives it once it listens."""
     process = subprocess.Popen(
         [str(word) for word in command],
@@ -72,18 +72,18 @@ def listening(command, env, port):
     )
     try:
         limit = time.monotonic() + START
-        while not listens(port):
+        while not is_listening(port):
             assert process.poll() is None, f"it ended: {command}"
             assert time.monotonic() < limit, f"it never listened: {command}"
             time.sleep(0.02)
         yield process
     finally:
         process.terminate()
-        _ended(process)
+        _wait_or_kill(process)
 
 
 @contextmanager
-def telling(command, env=None, cwd=None):
+def start_url_server(command, env=None, cwd=None):
     """A server that prints `{"url": ...}` on its first line; gives the URL and the process."""
     words = [str(word) for word in command]
     # Marks are read from a process's initial environment, which a fork shares with its parent.
@@ -106,12 +106,12 @@ def telling(command, env=None, cwd=None):
         yield json.loads(line)["url"], process
     finally:
         process.terminate()
-        _ended(process)
+        _wait_or_kill(process)
         process.stdout.close()
         process.stderr.close()
 
 
-def _ended(process):
+def _wait_or_kill(process):
     try:
         process.wait(START)
     except subprocess.TimeoutExpired:
@@ -119,16 +119,16 @@ def _ended(process):
         process.wait()
 
 
-def gone(mark):
+def wait_until_gone(mark):
     """Wait until none is left."""
-    return until(lambda: not alive(mark))
+    return until(lambda: not find_running(mark))
 
 
-def hostile(way, listing):
+def hostile_command(way, listing):
     """The command of a hostile server."""
     return [sys.executable, str(HERE / "hostile_server.py"), way, listing]
 
 
-def toolyard(*words):
+def toolyard_command(*words):
     """The command line of toolyard."""
     return [sys.executable, "-m", "toolyard", *map(str, words)]

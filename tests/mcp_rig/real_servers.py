@@ -6,10 +6,10 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from mcp_rig import install
-from mcp_rig.processes import START, free_port, listening
+from mcp_rig.processes import START, free_port, start_port_server
 
 
-def needed(part):
+def require_installed(part):
     """The installed part; skips the test with a message if it is missing."""
     try:
         return part()
@@ -17,15 +17,15 @@ def needed(part):
         pytest.skip(f"NOT TESTED, it cannot be installed: {error}")
 
 
-def npm(name, *words):
+def npm_command(name, *words):
     """The command of a server of the npm packages."""
-    modules = needed(install.packages)
+    modules = require_installed(install.packages)
     return [str(install.node()), str(modules / "@modelcontextprotocol" / name / "dist" / "index.js"), *map(str, words)]
 
 
-def pypi(name, *words):
+def pypi_command(name, *words):
     """The command of a server of the PyPI packages."""
-    return [str(needed(install.servers) / name), *map(str, words)]
+    return [str(require_installed(install.servers) / name), *map(str, words)]
 
 
 def stdio_source(namespace, command, **more):
@@ -35,20 +35,22 @@ def stdio_source(namespace, command, **more):
 
 
 @contextmanager
-def everything(way, env=None, port=None):
+def serve_everything(way, env=None, port=None):
     """The source entry of a running `everything` server, by transport."""
     with ExitStack() as stack:
         if way == "stdio":
-            yield stdio_source("everything", npm("server-everything", "stdio"), env=env or {})
+            yield stdio_source("everything", npm_command("server-everything", "stdio"), env=env or {})
             return
         port = port or free_port()
         word, path = {"http": ("streamableHttp", "/mcp"), "sse": ("sse", "/sse")}[way]
-        stack.enter_context(listening(npm("server-everything", word), {"PORT": str(port), **(env or {})}, port))
+        stack.enter_context(
+            start_port_server(npm_command("server-everything", word), {"PORT": str(port), **(env or {})}, port)
+        )
         url = f"http://127.0.0.1:{port}{path}"
         yield {"type": "mcp", "namespace": "everything", "url": url, "connect_timeout": START}
 
 
-def repository(folder):
+def make_repository(folder):
     """A git repository with one commit, for the git server."""
     commands = (
         ["init", "-q", "-b", "main"],

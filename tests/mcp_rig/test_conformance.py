@@ -11,8 +11,8 @@ from warm_python import warm_toolyard
 
 from conftest import SOAK
 from mcp_rig import install
-from mcp_rig.processes import START, telling, toolyard
-from mcp_rig.real_servers import needed
+from mcp_rig.processes import START, start_url_server, toolyard_command
+from mcp_rig.real_servers import require_installed
 
 pytestmark = pytest.mark.process
 
@@ -43,7 +43,7 @@ PARTLY = {"tools-call-sampling", "tools-call-elicitation", "caching", "server-ss
 
 def run(kind, *words, folder):
     """Run the checker; the checks of each scenario, by its name."""
-    program = needed(install.packages) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    program = require_installed(install.packages) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     done = subprocess.run(
         [install.node(), program, kind, "-o", folder, *words], capture_output=True, text=True, timeout=3 * START
     )
@@ -60,7 +60,9 @@ def run(kind, *words, folder):
 @pytest.fixture(scope="module")
 def server():
     """Where the tools that the checker asks for are served."""
-    with telling(toolyard("serve", YARD / "conformance_yard.yaml", "--port", "0"), {"PYTHONPATH": str(YARD)}) as served:
+    with start_url_server(
+        toolyard_command("serve", YARD / "conformance_yard.yaml", "--port", "0"), {"PYTHONPATH": str(YARD)}
+    ) as served:
         yield f"{served[0]}/mcp"
 
 

@@ -5,8 +5,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from mcp_rig.processes import HERE, START, telling, toolyard
-from mcp_rig.yards import Calling, yard_of
+from mcp_rig.processes import HERE, START, start_url_server, toolyard_command
+from mcp_rig.yards import YardCaller, yard_of
 from toolyard import ToolCall, Toolyard
 from toolyard.client import RemoteToolEngine
 
@@ -100,15 +100,15 @@ def over_http(url):
 def over_mcp(**source):
     with yard_of({"type": "mcp", "namespace": "there", "connect_timeout": START, **source}) as yard:
         assert len(yard.tools("there")) == len(yard.registry.all_tools()) > 10
-        yield lambda name, arguments: Calling.call(yard, f"there::table__{name}", **arguments)
+        yield lambda name, arguments: YardCaller.call(yard, f"there::table__{name}", **arguments)
 
 
 @pytest.fixture(scope="module")
 def ways():
     """Every way to have a call answered, by name."""
     with ExitStack() as stack:
-        url, _ = stack.enter_context(telling(toolyard("serve", CONFIG, "--port", "0")))
-        stdio = toolyard("mcp", CONFIG)
+        url, _ = stack.enter_context(start_url_server(toolyard_command("serve", CONFIG, "--port", "0")))
+        stdio = toolyard_command("mcp", CONFIG)
         yield {
             "here": stack.enter_context(in_process()),
             "http": stack.enter_context(over_http(url)),

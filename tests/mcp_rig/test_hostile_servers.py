@@ -10,7 +10,7 @@ import pytest
 from waiting import until
 
 from conftest import SOAK
-from mcp_rig.processes import START, gone, hostile, new_mark, telling
+from mcp_rig.processes import START, hostile_command, new_mark, start_url_server, wait_until_gone
 from mcp_rig.real_servers import stdio_source
 from mcp_rig.yards import yard_of
 from toolyard import MCPToolEngine, MCPToolLoader, ToolCall, ToolRegistry
@@ -25,13 +25,13 @@ MEGA = 1 << 20
 def bad_source(way, listing, env=None, **more):
     """The config entry of a hostile server in the namespace `bad`."""
     if way == "stdio":
-        yield stdio_source("bad", hostile("stdio", listing), env=env or {}, **more)
+        yield stdio_source("bad", hostile_command("stdio", listing), env=env or {}, **more)
     else:
-        with telling(hostile("http", listing), env) as (url, _):
+        with start_url_server(hostile_command("http", listing), env) as (url, _):
             yield {"type": "mcp", "namespace": "bad", "url": url, "connect_timeout": START, **more}
 
 
-GOOD = stdio_source("good", hostile("stdio", "plain"))
+GOOD = stdio_source("good", hostile_command("stdio", "plain"))
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -218,7 +218,7 @@ def test_dying_in_the_middle_of_a_call_is_told_at_once(way):
         else:
             assert yard.code("bad::fine") == "tool.unavailable"
         assert yard.value("good::fine") == "fine"
-    gone(mark)
+    wait_until_gone(mark)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -268,4 +268,4 @@ def test_no_process_outlives_its_yard_even_if_it_never_answered():
     mark = new_mark()
     with bad_source("stdio", "deaf", mark, connect_timeout=1, timeout=1) as bad, yard_of(bad, GOOD) as yard:
         assert yard.value("good::fine") == "fine"
-    gone(mark)
+    wait_until_gone(mark)

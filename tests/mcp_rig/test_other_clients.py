@@ -14,8 +14,8 @@ from warm_python import warm_toolyard
 
 from conftest import SOAK
 from mcp_rig import install
-from mcp_rig.processes import HERE, START, gone, new_mark, telling, toolyard
-from mcp_rig.real_servers import needed
+from mcp_rig.processes import HERE, START, new_mark, start_url_server, toolyard_command, wait_until_gone
+from mcp_rig.real_servers import require_installed
 
 pytestmark = pytest.mark.process
 
@@ -34,7 +34,7 @@ BLOCKS = ["text", "image", "audio", "resource_link", "resource", "resource"]
 
 @pytest.fixture(scope="module")
 def url():
-    with telling(toolyard("serve", CONFIG, "--port", "0")) as (found, _):
+    with start_url_server(toolyard_command("serve", CONFIG, "--port", "0")) as (found, _):
         yield found
 
 
@@ -117,7 +117,7 @@ async def test_the_sdk_reads_every_page(tmp_path):
     config["tools"]["registry"][0]["target"] = str(HERE / "table_tools.py")
     config["server"]["mcp"] = {"page_size": 5}
     (tmp_path / "paged.json").write_text(json.dumps(config))
-    command = toolyard("mcp", tmp_path / "paged.json")
+    command = toolyard_command("mcp", tmp_path / "paged.json")
     mark = new_mark()
     async with Client(StdioServerParameters(command=command[0], args=command[1:], env=mark)) as client:
         names, cursor, pages = [], None, 0
@@ -128,13 +128,13 @@ async def test_the_sdk_reads_every_page(tmp_path):
             if cursor is None:
                 break
     assert (set(names), len(names), pages) == (TOOLS, len(TOOLS), 3)
-    await asyncio.to_thread(gone, mark)
+    await asyncio.to_thread(wait_until_gone, mark)
 
 
 # It is made of the client of the SDK, which the tests above have on every transport.
 @pytest.mark.parametrize("way", WAYS if SOAK else ("http",))
 def test_fastmcp_lists_and_calls(way, url):
-    python = needed(install.fastmcp)
+    python = require_installed(install.fastmcp)
     place = {"stdio": json.dumps(stdio()), "http": f"{url}/mcp", "sse": f"{url}/sse"}[way]
     done = subprocess.run(
         [python, HERE / "fastmcp_driver.py", place], capture_output=True, text=True, timeout=2 * START
@@ -161,7 +161,7 @@ CALLS = [(way, era, "tools/call") for way, era in (RUNS if SOAK else RUNS[:2])]
 @pytest.fixture(scope="module")
 def inspected(url, tmp_path_factory):
     """What the inspector said, by transport, era and method; all at once, since it takes its time."""
-    modules, folder = needed(install.packages), tmp_path_factory.mktemp("inspector")
+    modules, folder = require_installed(install.packages), tmp_path_factory.mktemp("inspector")
     program = modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
     servers = {
         "stdio": {"command": stdio()[0], "args": stdio()[1:]},

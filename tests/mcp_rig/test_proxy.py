@@ -6,8 +6,8 @@ import sys
 import pytest
 from mcp import Client, StdioServerParameters
 
-from mcp_rig.processes import HERE, gone, new_mark, telling
-from mcp_rig.real_servers import npm
+from mcp_rig.processes import HERE, new_mark, start_url_server, wait_until_gone
+from mcp_rig.real_servers import npm_command
 
 pytestmark = pytest.mark.process
 
@@ -44,27 +44,27 @@ async def what_a_client_sees(target, folder):
 async def test_in_and_out_over_stdio(folder):
     mark = new_mark()
     env = {**mark, "PROXY_TRACE": str(folder / "trace.jsonl")}
-    words = [str(PROXY), "--name", "files", *npm("server-filesystem", folder / "files")]
+    words = [str(PROXY), "--name", "files", *npm_command("server-filesystem", folder / "files")]
     traced = await what_a_client_sees(StdioServerParameters(command=sys.executable, args=words, env=env), folder)
     assert "hello" not in traced
-    gone(mark)
+    wait_until_gone(mark)
 
 
 async def test_in_over_stdio_and_out_over_http(folder):
     mark = new_mark()
     env = {**mark, "PROXY_TRACE": str(folder / "trace.jsonl")}
-    words = ["--name", "files", "--port", "0", *npm("server-filesystem", folder / "files")]
-    with telling([sys.executable, PROXY, *words], env) as (url, _):
+    words = ["--name", "files", "--port", "0", *npm_command("server-filesystem", folder / "files")]
+    with start_url_server([sys.executable, PROXY, *words], env) as (url, _):
         traced = await what_a_client_sees(f"{url}/mcp", folder)
     assert "hello" not in traced
-    gone(mark)
+    wait_until_gone(mark)
 
 
 async def test_in_over_http_and_out_over_stdio(folder):
     """A proxy of a proxy: what one gives out, another takes in."""
     env = {"PROXY_TRACE": str(folder / "first.jsonl")}
-    words = ["--name", "inner", "--port", "0", *npm("server-filesystem", folder / "files")]
-    with telling([sys.executable, PROXY, *words], env) as (url, _):
+    words = ["--name", "inner", "--port", "0", *npm_command("server-filesystem", folder / "files")]
+    with start_url_server([sys.executable, PROXY, *words], env) as (url, _):
         outer = [str(PROXY), "--name", "outer", f"{url}/mcp"]
         own = {"PROXY_TRACE": str(folder / "second.jsonl")}
         async with Client(StdioServerParameters(command=sys.executable, args=outer, env=own)) as client:

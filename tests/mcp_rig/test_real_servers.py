@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import pytest
 from waiting import until
 
-from mcp_rig.processes import START, alive, free_port, gone, kill, new_mark
-from mcp_rig.real_servers import everything, npm, pypi, repository, stdio_source
+from mcp_rig.processes import START, find_running, free_port, kill_all, new_mark, wait_until_gone
+from mcp_rig.real_servers import make_repository, npm_command, pypi_command, serve_everything, stdio_source
 from mcp_rig.yards import yard_of
 from toolyard import Effects, ToolCall
 from toolyard.model.call import blocks_of
@@ -25,7 +25,7 @@ ALWAYS = {
 
 @pytest.fixture(scope="module", params=WAYS)
 def yard(request):
-    with everything(request.param) as source, yard_of(source) as made:
+    with serve_everything(request.param) as source, yard_of(source) as made:
         yield made
 
 
@@ -33,7 +33,7 @@ def yard(request):
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     (folder / "a.txt").write_text("hello")
-    with yard_of(stdio_source("files", npm("server-filesystem", folder))) as made:
+    with yard_of(stdio_source("files", npm_command("server-filesystem", folder))) as made:
         yield made, folder
 
 
@@ -155,7 +155,7 @@ def test_a_server_killed_under_load_answers_every_call_and_comes_back(way):
     """Whatever was under way gets an answer or a clean error; the next calls work, and no process is left."""
     mark, port = new_mark(), free_port()
     once = {"once": {"type": "mcp", "retries": 0}}
-    with everything(way, mark, port) as source, yard_of({**source, "engine": "once"}, engines=once) as yard:
+    with serve_everything(way, mark, port) as source, yard_of({**source, "engine": "once"}, engines=once) as yard:
         began = threading.Event()
 
         async def load():
@@ -169,7 +169,7 @@ def test_a_server_killed_under_load_answers_every_call_and_comes_back(way):
                 for _ in range(50)
             ]
             assert await asyncio.to_thread(began.wait, START)
-            assert kill(mark)
+            assert kill_all(mark)
             return await asyncio.gather(*tasks)
 
         codes = {result.error_info.code for result in asyncio.run(load()) if result.is_error}
@@ -177,11 +177,11 @@ def test_a_server_killed_under_load_answers_every_call_and_comes_back(way):
         with ExitStack() as stack:
             if way != "stdio":
                 assert yard.code("everything::echo", message="nobody") == "tool.unavailable"
-                stack.enter_context(everything(way, mark, port))
+                stack.enter_context(serve_everything(way, mark, port))
             until(lambda: yard.call("everything::echo", message="back").result == "Echo: back")
-            assert len(alive(mark)) == 1
+            assert len(find_running(mark)) == 1
             assert set(yard.tools("everything")) >= ALWAYS
-    gone(mark)
+    wait_until_gone(mark)
 
 
 class TestFiles:
@@ -215,7 +215,7 @@ class TestFiles:
 
 def test_memory_keeps_what_it_was_told(tmp_path):
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
-    source = stdio_source("memory", npm("server-memory"), env=env)
+    source = stdio_source("memory", npm_command("server-memory"), env=env)
     ann = {"name": "Ann", "entityType": "person", "observations": ["tall"]}
     with yard_of(source) as yard:
         assert len(yard.tools("memory")) == 9
@@ -225,7 +225,7 @@ def test_memory_keeps_what_it_was_told(tmp_path):
 
 
 def test_time_speaks_the_newer_protocol_and_tells_its_errors():
-    with yard_of(stdio_source("clock", pypi("mcp-server-time", "--local-timezone", "UTC"))) as yard:
+    with yard_of(stdio_source("clock", pypi_command("mcp-server-time", "--local-timezone", "UTC"))) as yard:
         assert set(yard.tools("clock")) == {"get_current_time", "convert_time"}
         converted = yard.value("clock::convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo")
         assert converted["target"]["datetime"].endswith("21:00:00+09:00")
@@ -235,9 +235,9 @@ def test_time_speaks_the_newer_protocol_and_tells_its_errors():
 
 
 def test_git_commits_what_it_is_given(tmp_path):
-    folder = repository(tmp_path / "repo")
+    folder = make_repository(tmp_path / "repo")
     path = str(folder)
-    with yard_of(stdio_source("git", pypi("mcp-server-git", "--repository", folder))) as yard:
+    with yard_of(stdio_source("git", pypi_command("mcp-server-git", "--repository", folder))) as yard:
         assert len(yard.tools("git")) == 12
         assert yard.tools("git")["git_reset"].effects is Effects.WRITE
         assert "the first commit" in yard.value("git::git_log", repo_path=path)
@@ -250,7 +250,7 @@ def test_git_commits_what_it_is_given(tmp_path):
 
 def test_desktop_config_gives_a_namespace_to_every_server(tmp_path):
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
-    files, memory = npm("server-filesystem", tmp_path), npm("server-memory")
+    files, memory = npm_command("server-filesystem", tmp_path), npm_command("server-memory")
     servers = {
         "files": {"command": files[0], "args": files[1:]},
         "memory": {"command": memory[0], "args": memory[1:], "env": env},

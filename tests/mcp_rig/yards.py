@@ -9,7 +9,7 @@ from toolyard.app.toolyard import build_parts
 from toolyard.calls.batch import CallRequest
 
 
-class Calling:
+class YardCaller:
     """Calls tools of a yard."""
 
     def __init__(self, yard):
@@ -62,4 +62,4 @@ def yard_of(*sources, engines=None, **blocks):
     tools = {"registry": list(sources), "engines": engines or {}}
     registry, engine, _ = build_parts(read_anything({"tools": tools, **blocks}), lenient=True)
     with Toolyard(registry, engine) as yard:
-        yield Calling(yard)
+        yield YardCaller(yard)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from serving.console.page_app import sign_in
-from serving.mcp.mcp_support import Stateless, result
+from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import served
 from toolyard.app.blocks import McpBlock
 from toolyard.calls.policy import Budget, Policy, Rule
@@ -84,7 +84,7 @@ def test_what_is_not_shown_is_denied_when_it_is_called_and_not_unknown(yard):
         assert yard.invoke(f"bank::{name}", {}, token=token).json["error"]["code"] == "tool.denied"
         assert yard.invoke(f"bank__{name}", {}, token=token).json["error"]["code"] == "tool.denied"
         assert yard.arp(f"id-{name}", f"bank::{name}", {}, token=token).json["error"]["code"] == "tool.denied"
-        called = result(Stateless(yard, token).call(f"bank__{name}"))
+        called = read_result(Stateless(yard, token).call(f"bank__{name}"))
         assert called["structuredContent"]["error"]["code"] == "tool.denied"
     assert yard.invoke("bank::read", {}, token=token).status == 200
 
@@ -92,7 +92,7 @@ def test_what_is_not_shown_is_denied_when_it_is_called_and_not_unknown(yard):
 def test_a_search_over_mcp_leaves_it_out_too_and_so_does_a_server_without_keys():
     config = {"tools": [{"type": "inline", "namespace": "bank", "tools": TOOLS}], "policy": POLICY}
     with served(config, mcp=McpBlock(expose="search")) as server:
-        found = result(Stateless(server).call("search_tools", {"query": "move money", "k": 50}))
+        found = read_result(Stateless(server).call("search_tools", {"query": "move money", "k": 50}))
         assert bank_names(str(found["structuredContent"])) == SHOWN
         assert bank_names(server.get("/v1/tools").body.decode()) == SHOWN
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from waiting import until
 
-from serving.mcp.mcp_support import Stateless, result
+from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import RAN, desk_tools, served
 from toolyard.app.blocks import McpBlock
 from toolyard.serving import keys, scopes
@@ -197,7 +197,9 @@ def test_who_may_only_simulate_has_nothing_run_that_may_have_an_effect_on_any_fa
         answer = yard.post(f"/v1/sessions/{session}/simulate", {"calls": [call, call]}, token=token)
         found += answer.json["results"]
     given = {"session_id": "dream", "calls": [call]}
-    found += result(Stateless(yard, token).call("toolyard.session_simulate", given))["structuredContent"]["results"]
+    found += read_result(Stateless(yard, token).call("toolyard.session_simulate", given))["structuredContent"][
+        "results"
+    ]
     assert [each["metadata"] for each in found] == [{"simulated_by": "schema simulator"}] * 6
     assert len(RAN) == before
     entries = yard.get("/v1/sessions/dream/history", token=token).json["entries"]

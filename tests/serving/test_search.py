@@ -9,7 +9,7 @@ import pytest
 import yaml
 from waiting import SOON
 
-from serving.mcp.mcp_support import Stateless, result
+from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import served
 from toolyard import Tool, Toolyard
 from toolyard.app.blocks import McpBlock
@@ -107,7 +107,9 @@ def ask_all(five, capsys, query, limit):
     yield "python", [(hit.tool.qualified_name, hit.fit) for hit in yard.tool_registry.search(query, limit)]
     asked = f"/v1/tools?q={httpx.QueryParams({'q': query})['q']}&limit={limit}".replace(" ", "+")
     yield "http", [(tool["qualified_name"], tool["fit"]) for tool in server.get(asked).json["tools"]]
-    found = result(Stateless(server).call("search_tools", {"query": query, "k": limit}))["structuredContent"]["tools"]
+    found = read_result(Stateless(server).call("search_tools", {"query": query, "k": limit}))["structuredContent"][
+        "tools"
+    ]
     yield "mcp", [(line["_meta"]["toolyard/qualified_name"], line["fit"]) for line in found]
     run(["search", query, "-k", str(limit), "--json", "-c", str(path)])
     yield "cli", [(hit["name"], hit["fit"]) for hit in json.loads(capsys.readouterr().out)["hits"]]

@@ -3,8 +3,8 @@
 import pytest
 from waiting import until
 
-from serving.mcp.mcp_support import BOTH, META, Reading, Session, request
-from serving.mcp.test_sse import Older
+from serving.mcp.mcp_support import BOTH, META, Session, StreamReader, make_request
+from serving.mcp.test_sse import SseClient
 from serving.service_support import CORE, served
 
 
@@ -16,12 +16,12 @@ def shared(tmp_path):
 def test_streams_of_a_key_that_is_revoked_end(shared):
     with served(shared) as found:
         mine, other = found.key("*:*"), found.key("*:*")
-        body = request("subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": META}, 7)
+        body = make_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": META}, 7)
         headers = {**BOTH, "mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen"}
         streams = [
             Session(found, token=mine).listen(),
-            Older(found, mine).stream,
-            Reading(found, "POST", "/mcp", body, headers, mine),
+            SseClient(found, mine).stream,
+            StreamReader(found, "POST", "/mcp", body, headers, mine),
         ]
         with Session(found, token=other).listen() as kept:
             assert until(lambda: kept.body and all(each.body for each in streams))

@@ -6,7 +6,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
-from serving.mcp.mcp_support import Stateless, result
+from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import served
 from toolyard import ToolCall, function_tool
 from toolyard.client import RemoteToolEngine
@@ -60,7 +60,9 @@ WAYS = {
     "arp": lambda server, name, args, sent: server.arp(f"{name} {hash(str(sent))}", name, args, headers=sent).json[
         "result"
     ],
-    "mcp": lambda server, name, args, sent: result(Stateless(server).call(name, args, meta=sent))["structuredContent"],
+    "mcp": lambda server, name, args, sent: read_result(Stateless(server).call(name, args, meta=sent))[
+        "structuredContent"
+    ],
 }
 
 
@@ -91,7 +93,7 @@ def test_what_a_call_sends_goes_on_with_the_trace(near, way, name, args):
 
 def test_the_meta_of_an_mcp_request_goes_before_the_headers_it_came_with(far):
     answer = Stateless(far).call("far::read_trace", meta={"traceparent": PARENT}, headers={"traceparent": OTHER})
-    assert PARENT[3:-3] in str(result(answer))
+    assert PARENT[3:-3] in str(read_result(answer))
 
 
 def test_a_remote_engine_passes_on_the_trace_that_it_is_called_in(far):

@@ -6,7 +6,7 @@ WINDOWS = {"phone": (390, 844), "desktop": (1280, 860)}
 
 
 @contextmanager
-def opened(browser, **options):
+def open_page(browser, **options):
     context = browser.new_context(**options)
     page = context.new_page()
     page.problems = []
@@ -17,12 +17,12 @@ def opened(browser, **options):
     context.close()
 
 
-def fits(page):
+def has_no_overflow(page):
     """Check that nothing overflows horizontally."""
     return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def focused(page):
+def focused_text(page):
     return page.evaluate("document.activeElement.textContent.trim()")
 
 

@@ -4,24 +4,24 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
-from browsing import started
+from browsing import launch_browser
 from mcp_rig import install
-from mcp_rig.real_servers import needed
+from mcp_rig.real_servers import require_installed
 
 from conftest import SOAK
-from serving.console.browser_support import WINDOWS, opened
+from serving.console.browser_support import WINDOWS, open_page
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with started() as browser:
+    with launch_browser() as browser:
         yield browser
 
 
 @pytest.fixture(scope="module")
 def shared_page(browser):
     """A page that tests share, since each new one costs a browser process."""
-    with opened(browser) as page:
+    with open_page(browser) as page:
         yield page
 
 
@@ -40,7 +40,7 @@ def page(shared_page, request):
 
 @pytest.fixture(scope="module")
 def axe():
-    return needed(install.axe).read_text()
+    return require_installed(install.axe).read_text()
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ def app_of(service):
 
 
 @contextmanager
-def served(app):
+def serve_app(app):
     """A real server on loopback; gives its URL."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))

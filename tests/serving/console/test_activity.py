@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.console.browser_support import audit, fits
+from serving.console.browser_support import audit, has_no_overflow
 from serving.console.page_app import HOSTILE, sign_in
 from serving.service_support import CORE, served
 
@@ -83,9 +83,9 @@ def test_calls_appear_as_they_end_and_nothing_in_them_runs(page, yard, axe):
     page.goto(f"{yard.url}/console/calls")
     yard.invoke(HOSTILE, {})
     page.locator(".row.call").nth(3).wait_for()
-    assert HOSTILE in page.locator(".row.call").first.inner_text() and fits(page)
+    assert HOSTILE in page.locator(".row.call").first.inner_text() and has_no_overflow(page)
     assert page.locator("script").count() == 1 and audit(page, axe) == []
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="The call").wait_for()
-    assert audit(page, axe) == [] and fits(page) and page.problems == []
+    assert audit(page, axe) == [] and has_no_overflow(page) and page.problems == []

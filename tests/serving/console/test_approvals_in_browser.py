@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from serving.console.browser_support import audit, fits, opened
+from serving.console.browser_support import audit, has_no_overflow, open_page
 from serving.console.test_approvals import CONFIG, HOSTILE, call
 from serving.service_support import served
 
@@ -31,7 +31,7 @@ def test_a_held_call_appears_by_itself_and_approving_by_keyboard_lets_the_waitin
         assert f"{yard.url}/console/events" in asked
         assert page.locator(".changes del").first.inner_text() == "paid"
         assert page.locator(".changes ins").first.inner_text() == "refunded"
-        assert fits(page)
+        assert has_no_overflow(page)
         page.keyboard.press("j")
         page.keyboard.press("a")
         page.get_by_text("shop::update_order is approved.").wait_for()
@@ -50,7 +50,7 @@ def test_the_number_of_calls_that_wait_follows_what_happens_on_any_page(page, ya
     [waiting] = yard.get("/v1/approvals").json["approvals"]
     yard.post(f"/v1/approvals/{waiting['id']}:deny", {})
     page.locator("y-count:empty").wait_for(state="attached")
-    assert fits(page) and page.title().startswith("Connect") and page.problems == []
+    assert has_no_overflow(page) and page.title().startswith("Connect") and page.problems == []
 
 
 def test_denying_with_a_reason_refuses_the_waiting_request(page, yard):
@@ -62,12 +62,12 @@ def test_denying_with_a_reason_refuses_the_waiting_request(page, yard):
         page.get_by_role("button", name="Deny").click()
         page.get_by_text("denied by").first.wait_for()
         assert waiting.result()["error_info"]["code"] == "tool.denied"
-    assert page.locator("img[src=x]").count() == 0 and fits(page) and page.problems == []
+    assert page.locator("img[src=x]").count() == 0 and has_no_overflow(page) and page.problems == []
 
 
 def test_deciding_works_without_script(browser, yard):
     call(yard, "core::echo", {"text": "hi"})
-    with opened(browser, java_script_enabled=False) as page:
+    with open_page(browser, java_script_enabled=False) as page:
         page.goto(f"{yard.url}/console/approvals")
         page.get_by_label("Reason").fill("not today")
         page.get_by_role("button", name="Deny").click()
@@ -78,12 +78,12 @@ def test_deciding_works_without_script(browser, yard):
 
 def test_axe_finds_nothing_serious_in_the_inbox_and_on_an_approval(browser, yard, axe):
     call(yard, "core::echo", {"text": HOSTILE})
-    with opened(browser) as page:
+    with open_page(browser) as page:
         page.goto(f"{yard.url}/console/approvals")
-        assert audit(page, axe) == [] and fits(page)
+        assert audit(page, axe) == [] and has_no_overflow(page)
         page.get_by_role("link", name="core::echo").click()
         page.get_by_role("heading", name="The call").wait_for()
-        assert audit(page, axe) == [] and fits(page)
+        assert audit(page, axe) == [] and has_no_overflow(page)
 
 
 def test_what_is_focused_and_what_was_said_outlive_the_next_event(page, yard):

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from serving.console.page_app import LOOKING, Keys, app_of, served, service_of
+from serving.console.page_app import LOOKING, Keys, app_of, serve_app, service_of
 from tests.insight.given_dataflow import dataflow_of
 from toolyard import Tool, ToolEnrichment
 
@@ -26,7 +26,7 @@ def service():
 
 
 def test_the_edges_are_listed_and_lead_to_their_tools(service):
-    with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url) as client:
+    with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url) as client:
         shown = client.get("/console/graph.json").json()
         assert shown["tools"] == 3
         assert [(edge["source"], edge["target"]) for edge in shown["edges"]] == [
@@ -40,7 +40,7 @@ def test_the_edges_are_listed_and_lead_to_their_tools(service):
 
 def test_what_a_key_may_not_see_is_not_drawn(service):
     service.keys = Keys()
-    with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url) as client:
+    with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url) as client:
         text = client.get("/console/graph.json", headers={"authorization": f"Bearer {LOOKING}"}).text
         assert "find" in text and "hidden" not in text and '"core"' not in text
         tool = client.get("/console/tools/desk::find.json", headers={"authorization": f"Bearer {LOOKING}"}).json()
@@ -48,7 +48,7 @@ def test_what_a_key_may_not_see_is_not_drawn(service):
 
 
 def test_where_nobody_has_studied_the_dataflow_the_page_says_how():
-    with served(app_of(service_of(TOOLS))) as url:
+    with serve_app(app_of(service_of(TOOLS))) as url:
         page = httpx.get(f"{url}/console/graph", verify=False).text
         assert "type: dataflow" in page
         assert httpx.get(f"{url}/console/tools/find.json", verify=False).json()["feeds"] is None

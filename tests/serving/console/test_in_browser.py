@@ -10,8 +10,8 @@ import pytest
 from waiting import until
 from warm_python import warm_toolyard
 
-from serving.console.browser_support import audit, fits, focused, opened
-from serving.console.page_app import HOSTILE, TOKEN, Edges, Keys, app_of, sample_tools, served, service_of
+from serving.console.browser_support import audit, focused_text, has_no_overflow, open_page
+from serving.console.page_app import HOSTILE, TOKEN, Edges, Keys, app_of, sample_tools, serve_app, service_of
 from toolyard import ToolContext, function_tool
 from toolyard.serving.console.rendering import tool_path
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def url():
-    with served(app_of(service_of(sample_tools(), enrichments=[Edges()]))) as url:
+    with serve_app(app_of(service_of(sample_tools(), enrichments=[Edges()]))) as url:
         fill(url)
         yield url
 
@@ -43,7 +43,7 @@ def fill(url):
 
 def test_from_the_list_to_an_answer(page, url):
     page.goto(url)
-    assert fits(page)
+    assert has_no_overflow(page)
     page.get_by_role("link", name="split_bill").click()
     page.get_by_label("total").fill("90")
     page.get_by_label("people").fill("4")
@@ -51,7 +51,7 @@ def test_from_the_list_to_an_answer(page, url):
     assert page.get_by_label("Result").inner_text().split() == ["[", "22.5,", "22.5,", "22.5,", "22.5", "]"]
     assert page.get_by_label("total").input_value() == "90"
     assert page.get_by_label("none").is_checked()
-    assert fits(page) and page.problems == []
+    assert has_no_overflow(page) and page.problems == []
 
 
 def test_every_control_sends_what_it_shows(page, url):
@@ -66,7 +66,7 @@ def test_every_control_sends_what_it_shows(page, url):
     for part in ('"Cedar"', '"2026-11-20"', "true", '"ann@example.org"', '"bob@example.org"', '"chairs": 12'):
         assert part in shown
     assert "9007199254740993" in shown
-    assert fits(page) and page.problems == []
+    assert has_no_overflow(page) and page.problems == []
 
 
 def test_a_mistake_leads_to_its_field(page, url):
@@ -77,7 +77,7 @@ def test_a_mistake_leads_to_its_field(page, url):
     page.get_by_role("link", name="people").click()
     assert page.get_by_label("people").get_attribute("aria-invalid") == "true"
     assert page.get_by_text("write a whole number, such as 42").first.is_visible()
-    assert fits(page)
+    assert has_no_overflow(page)
 
 
 def test_hostile_text_runs_nothing_and_comes_back_unchanged(page, url):
@@ -85,20 +85,20 @@ def test_hostile_text_runs_nothing_and_comes_back_unchanged(page, url):
     page.get_by_role("button", name="Run").click()
     assert HOSTILE.replace('"', '\\"') in page.get_by_label("Result").inner_text()
     assert page.locator("script").count() == 1
-    assert fits(page) and page.problems == []
+    assert has_no_overflow(page) and page.problems == []
 
 
 def test_searching_and_running_by_keyboard_alone(page, url):
     page.goto(url)
     page.keyboard.press("Tab")
-    assert focused(page) == "Skip to content"
+    assert focused_text(page) == "Skip to content"
     page.keyboard.press("/")
     page.keyboard.type("split a bill")
     page.get_by_role("heading", name="Tools for “split a bill”").wait_for()
     assert page.url.endswith("?q=split+a+bill")
     page.keyboard.press("Escape")
     page.keyboard.press("j")
-    assert "split_bill" in focused(page)
+    assert "split_bill" in focused_text(page)
     with page.expect_navigation():
         page.keyboard.press("Enter")
     page.get_by_label("total").focus()
@@ -115,7 +115,7 @@ def test_j_and_k_go_along_a_list_and_stay_in_it(page, url):
     seen = []
     for key in "kjjkjjjjjjjjjj":
         page.keyboard.press(key)
-        seen.append(focused(page).split()[0])
+        seen.append(focused_text(page).split()[0])
     assert seen[:4] == ["split_bill", "book_room", "echo", "book_room"] and seen[-1] == seen[-2]
 
 
@@ -125,12 +125,12 @@ def test_an_answer_comes_in_place_and_what_was_focused_stays_so(page, url):
     page.get_by_label("text").fill("hello")
     page.get_by_role("button", name="Run").click()
     page.get_by_label("Result").wait_for()
-    assert page.evaluate("window.stayed") and focused(page) == "Run"
+    assert page.evaluate("window.stayed") and focused_text(page) == "Run"
     assert page.get_by_label("text").input_value() == "hello"
 
 
 def test_json_folds_and_is_copied_whole(browser, url):
-    with opened(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
+    with open_page(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
         page.goto(f"{url}/console/tools/desk::book_room")
         page.get_by_text("Input schema").click()
         block = page.locator(".schemas y-json").first
@@ -172,7 +172,7 @@ def test_an_example_is_put_into_an_empty_control_and_what_is_typed_stays_when_th
     page.get_by_role("button", name="Use the form").click()
     page.get_by_label("guests").wait_for()
     assert page.get_by_label("guests").input_value() == "ann@example.org"
-    assert page.problems == [] and fits(page)
+    assert page.problems == [] and has_no_overflow(page)
 
 
 def test_an_overload_is_chosen_and_run_by_its_own_form(page, url):
@@ -185,11 +185,11 @@ def test_an_overload_is_chosen_and_run_by_its_own_form(page, url):
     assert '"celsius": 8.0' in page.get_by_label("Result").inner_text()
     # The answer is beside the form of the overload that ran.
     assert page.get_by_label("lat").input_value() == "52.5" and page.get_by_label("city").count() == 0
-    assert fits(page) and page.problems == []
+    assert has_no_overflow(page) and page.problems == []
 
 
 def test_every_form_works_without_script(browser, url):
-    with opened(browser, java_script_enabled=False) as page:
+    with open_page(browser, java_script_enabled=False) as page:
         page.goto(url)
         page.get_by_label("Search tools").fill("split a bill")
         page.keyboard.press("Enter")
@@ -218,13 +218,13 @@ def test_every_form_works_without_script(browser, url):
 def test_bytes_are_read_from_a_file(page):
     schema = {"type": "object", "properties": {"image": {"type": "string", "format": "binary"}}}
     tool = function_tool(lambda image: len(image), namespace="a", name="b", parameters=schema)
-    with served(app_of(service_of([tool]))) as url:
+    with serve_app(app_of(service_of([tool]))) as url:
         page.goto(f"{url}/console/tools/a::b")
         page.get_by_label("Read the bytes of a file").set_input_files(
             {"name": "x.bin", "mimeType": "application/octet-stream", "buffer": bytes([0, 255, 1])}
         )
         page.wait_for_function("document.getElementById('f-a0').value === 'AP8B'")
-        assert page.problems == [] and fits(page)
+        assert page.problems == [] and has_no_overflow(page)
 
 
 def test_times_are_said_as_people_say_them_and_keep_the_exact_one(page, url):
@@ -266,7 +266,7 @@ class SlowTool:
 @pytest.fixture
 def slow():
     tool = SlowTool()
-    with served(app_of(service_of([tool.make()]))) as url:
+    with serve_app(app_of(service_of([tool.make()]))) as url:
         tool.url = f"{url}/console/tools/slow::wander"
         yield tool
 
@@ -279,7 +279,7 @@ def test_progress_is_shown_while_a_call_runs(page, slow):
     slow.may_end = True
     page.get_by_label("Result").wait_for()
     assert not page.get_by_role("progressbar").is_visible() and page.get_by_role("button", name="Run").is_enabled()
-    assert slow.ended == ["answered"] and page.problems == [] and fits(page)
+    assert slow.ended == ["answered"] and page.problems == [] and has_no_overflow(page)
 
 
 def test_a_call_is_cancelled_where_it_runs(page, slow):
@@ -315,7 +315,7 @@ def test_hostile_text_runs_nothing_on_any_screen(page, url):
         answer = page.goto(url + path)
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.name = ''; one.open = true; })")
         assert page.locator("script").count() == 1 and page.locator("img[src=x]").count() == 0, path
-        assert fits(page), path
+        assert has_no_overflow(page), path
         assert page.problems == [] or answer.status == 404, (path, page.problems)
         page.problems.clear()
 
@@ -351,7 +351,7 @@ def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
 def test_forks_can_be_put_away(page, url):
     page.goto(f"{url}/console/sessions")
     again = page.get_by_role("link", name="visit again")
-    assert again.is_visible() and fits(page)
+    assert again.is_visible() and has_no_overflow(page)
     page.get_by_role("button", name="Forks of visit", exact=True).click()
     assert not again.is_visible()
     page.get_by_role("button", name="Forks of visit", exact=True).press("Enter")
@@ -363,12 +363,12 @@ def test_loading_again_happens_in_place(page, url):
     page.evaluate("window.stayed = true")
     page.get_by_role("button", name="Reload all").click()
     page.get_by_text("Sources reloaded.").wait_for()
-    assert page.evaluate("window.stayed") and focused(page) == "Reload all"
+    assert page.evaluate("window.stayed") and focused_text(page) == "Reload all"
 
 
 def test_axe_finds_nothing_serious_and_text_stands_out_on_any_screen(browser, url, axe):
     """WCAG AA: 4.5 to 1 for every text there is on the pages, in both colour schemes."""
-    with opened(browser, reduced_motion="reduce") as page:
+    with open_page(browser, reduced_motion="reduce") as page:
         for path in SCREENS:
             page.goto(url + path)
             for scheme in ("light", "dark"):
@@ -379,7 +379,7 @@ def test_axe_finds_nothing_serious_and_text_stands_out_on_any_screen(browser, ur
 
 
 def test_signing_in_and_out(page):
-    with served(app_of(service_of(sample_tools(), keys=Keys()))) as url:
+    with serve_app(app_of(service_of(sample_tools(), keys=Keys()))) as url:
         page.goto(f"{url}/console/tools/desk::split_bill")
         page.get_by_label("API key").fill("ty_wrong")
         page.get_by_role("button", name="Sign in").click()
@@ -439,13 +439,13 @@ def test_the_page_of_the_real_server_runs_a_core_tool(page, real):
     page.get_by_label("expression").fill("1 / 0")
     page.get_by_role("button", name="Run").click()
     page.get_by_text("tool.execution_error").wait_for()
-    assert fits(page) and page.problems == []
+    assert has_no_overflow(page) and page.problems == []
 
 
 def test_a_form_of_another_site_runs_nothing(browser, real):
     """A browser with that site open says where the form came from, and the real server refuses it."""
     page = browser.new_page()
-    with served(_other_site(real)) as elsewhere:
+    with serve_app(_other_site(real)) as elsewhere:
         page.goto(elsewhere)
         with page.expect_response(lambda answer: answer.url.startswith(real)) as answered:
             page.get_by_role("button").click()

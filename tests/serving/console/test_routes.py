@@ -19,7 +19,7 @@ from serving.console.page_app import (
     app_of,
     form_token,
     sample_tools,
-    served,
+    serve_app,
     service_of,
     sign_in,
 )
@@ -35,14 +35,14 @@ def service():
 
 @pytest.fixture(scope="module")
 def client(service):
-    with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
+    with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def locked():
     service = service_of(sample_tools(), keys=Keys())
-    with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
+    with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         yield client
 
 
@@ -122,7 +122,7 @@ def test_a_query_of_blanks_lists_all_tools(client):
 
 def test_a_long_list_has_pages_of_a_hundred():
     tools = [Tool(f"t{number:03}", f"n{number // 150}") for number in range(250)]
-    with served(app_of(service_of(tools))) as url, httpx.Client(verify=False, base_url=url) as client:
+    with serve_app(app_of(service_of(tools))) as url, httpx.Client(verify=False, base_url=url) as client:
         pages = [client.get("/console/tools", params={"page": number}).text for number in (1, 2, 3, 99)]
         assert [text.count('class="tool-name"') for text in pages] == [100, 100, 50, 50]
         assert "page=2" in pages[0] and 'rel="prev"' not in pages[0]
@@ -132,7 +132,7 @@ def test_a_long_list_has_pages_of_a_hundred():
 
 
 def test_an_empty_yard_says_what_to_do():
-    with served(app_of(service_of([]))) as url:
+    with serve_app(app_of(service_of([]))) as url:
         assert "toolyard serve --domains core" in httpx.get(url, verify=False, follow_redirects=True).text
 
 
@@ -231,7 +231,7 @@ def test_a_secret_is_not_shown_again():
     properties = {"password": {"type": "string", "format": "password"}, "times": {"type": "integer"}}
     schema = {"type": "object", "properties": properties}
     service = service_of([function_tool(sign_in_there, namespace="a", name="b", parameters=schema)])
-    with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
+    with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         page = run(client, service, "a::b", {"a0": "hunter2", "mode": "execute"})
         assert "Done." in page.text and "hunter2" not in page.text
         assert "hunter2" not in run(client, service, "a::b", {"a0": "hunter2", "mode": "json"}).text
@@ -242,7 +242,7 @@ def test_a_secret_is_not_shown_again():
 
 def test_a_huge_answer_is_cut_and_says_so():
     service = service_of([function_tool(lambda: "x" * 1_000_000, namespace="a", name="b", parameters={})])
-    with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
+    with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         page = run(client, service, "a::b", {"mode": "execute"})
         assert "more characters; ask the API for the whole of it" in page.text and len(page.content) < 300_000
 
@@ -392,7 +392,7 @@ def test_a_page_names_its_twin_with_its_query(client):
 
 def test_a_tool_whose_name_ends_like_a_twin_has_a_page_and_a_twin():
     tools = [Tool("report.json", "files"), Tool("report", "files")]
-    with served(app_of(service_of(tools))) as url, httpx.Client(verify=False, base_url=url) as client:
+    with serve_app(app_of(service_of(tools))) as url, httpx.Client(verify=False, base_url=url) as client:
         page, other = client.get(tool_path("files::report.json")), client.get(tool_path("files::report"))
         assert "<title>report.json ·" in page.text and "<title>report ·" in other.text
         assert client.get(f"{tool_path('files::report.json')}.json").json()["tool"]["name"] == "report.json"
@@ -440,7 +440,7 @@ def test_a_script_is_told_of_progress_and_then_given_the_page():
         return 3
 
     service = service_of([function_tool(count, namespace="slow", name="count")])
-    with served(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
+    with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         path = "/console/tools/slow::count"
         data = {
             "definition": definition(service, "slow::count"),
@@ -463,7 +463,7 @@ LINK = re.compile(r'(?:href|action|src|data-events|data-url)="([^"#]+)')
 def test_under_a_prefix_every_link_form_and_redirect_stays_there():
     app = app_of(service_of(sample_tools(), enrichments=[Edges()]))
     mounted = Starlette(routes=[Mount("/yard", app)])
-    with served(mounted) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
+    with serve_app(mounted) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         assert client.get("/yard/").headers["location"] == "/yard/console/tools"
         seen, line = set(), ["/yard/console/tools"]
         while line:
@@ -489,7 +489,7 @@ def test_under_a_prefix_every_link_form_and_redirect_stays_there():
 
 def test_under_a_prefix_signing_in_leads_back_to_where_one_was_going():
     mounted = Starlette(routes=[Mount("/yard", app_of(service_of(sample_tools(), keys=Keys())))])
-    with served(mounted) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
+    with serve_app(mounted) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         sent = client.get("/yard/console/sessions?page=1").headers["location"]
         assert sent == "/yard/console/sign-in?next=%2Fconsole%2Fsessions%3Fpage%3D1"
         token = re.search(r'name="form_token" value="([^"]+)"', client.get(sent).text)[1]

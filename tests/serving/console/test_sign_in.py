@@ -86,7 +86,10 @@ def test_what_was_changed_in_the_cookie_signs_nobody_in(there):
 
 
 def test_another_process_with_the_same_store_takes_the_cookie(tmp_path):
-    with served(config(tmp_path / "yard.db"), page=True) as one, served(config(tmp_path / "yard.db"), page=True) as two:
+    with (
+        served(config(tmp_path / "yard.db"), page=True) as one,
+        served(config(tmp_path / "yard.db"), page=True) as two,
+    ):
         cookie = sign_in(one, one.key("*:*"))
         two.service.keys.load()
         assert status(two, cookie) == 200

@@ -14,7 +14,7 @@ META = {
 BOTH = {"accept": "application/json, text/event-stream"}
 
 
-def request(method, params=None, number=1):
+def make_request(method, params=None, number=1):
     """A JSON-RPC request."""
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}
 
@@ -32,14 +32,14 @@ class Stateless:
         if method == "tools/call" and isinstance(params.get("name"), str):
             sent["mcp-name"] = params["name"]
         return self.served.post(
-            "/mcp", request(method, params, number), headers={**sent, **dict(headers)}, token=self.token
+            "/mcp", make_request(method, params, number), headers={**sent, **dict(headers)}, token=self.token
         )
 
     def call(self, name, arguments=None, **options):
         return self.send("tools/call", {"name": name, "arguments": arguments or {}}, **options)
 
     def tools(self, **params):
-        return result(self.send("tools/list", params))
+        return read_result(self.send("tools/list", params))
 
 
 class Session:
@@ -49,7 +49,9 @@ class Session:
         self.served = served
         self.token = token
         self.version = version
-        opened = served.post("/mcp", request("initialize", {"protocolVersion": version}, 0), headers=BOTH, token=token)
+        opened = served.post(
+            "/mcp", make_request("initialize", {"protocolVersion": version}, 0), headers=BOTH, token=token
+        )
         assert opened.status == 200, opened
         self.greeting = opened.json["result"]
         self.id = opened.headers["mcp-session-id"]
@@ -60,7 +62,7 @@ class Session:
 
     def send(self, method, params=None, *, headers=(), number=1):
         return self.served.post(
-            "/mcp", request(method, params, number), headers={**self.headers, **dict(headers)}, token=self.token
+            "/mcp", make_request(method, params, number), headers={**self.headers, **dict(headers)}, token=self.token
         )
 
     def notify(self, method, params=None):
@@ -74,23 +76,25 @@ class Session:
         return self.served.ask("DELETE", "/mcp", headers=self.headers, token=self.token)
 
     def listen(self, **headers):
-        return Reading(self.served, "GET", "/mcp", None, {**self.headers, **headers}, self.token)
+        return StreamReader(self.served, "GET", "/mcp", None, {**self.headers, **headers}, self.token)
 
 
-def result(answer):
+def read_result(answer):
     """The result of a response, which must not be an error."""
     assert answer.status == 200, answer
-    found = answer.json if answer.headers["content-type"].startswith("application/json") else events(answer.body)[-1]
+    found = (
+        answer.json if answer.headers["content-type"].startswith("application/json") else read_events(answer.body)[-1]
+    )
     assert "result" in found, found
     return found["result"]
 
 
-def events(body):
+def read_events(body):
     """The messages of a complete stream."""
-    return [json.loads(data) for _, data in frames(body) if data]
+    return [json.loads(data) for _, data in read_frames(body) if data]
 
 
-def frames(body):
+def read_frames(body):
     """The ids and data of the events of a stream."""
     found = []
     for block in body.decode().split("\n\n"):
@@ -100,7 +104,7 @@ def frames(body):
     return found
 
 
-class Reading:
+class StreamReader:
     """An open stream, read by a thread."""
 
     def __init__(self, served, method, path, body, headers, token=None):
@@ -132,11 +136,11 @@ class Reading:
     @property
     def messages(self):
         whole = self.body[: self.body.rfind(b"\n\n") + 2]
-        return [json.loads(data) for _, data in frames(whole) if data.startswith("{")]
+        return [json.loads(data) for _, data in read_frames(whole) if data.startswith("{")]
 
     @property
     def ids(self):
-        return [number for number, _ in frames(self.body) if number is not None]
+        return [number for number, _ in read_frames(self.body) if number is not None]
 
     def wait(self, count):
         """Wait for `count` messages and return them."""

@@ -11,8 +11,8 @@ from mcp import Client, StdioServerParameters
 from msgspec.structs import replace
 from waiting import until
 
-from serving.mcp.mcp_support import BOTH, Reading, Session, Stateless, request
-from serving.mcp.test_sse import Older
+from serving.mcp.mcp_support import BOTH, Session, Stateless, StreamReader, make_request
+from serving.mcp.test_sse import SseClient
 from serving.service_support import served
 from toolyard import ConfigError, Effects, function_tool
 from toolyard.app.config import read_anything
@@ -30,7 +30,7 @@ def pay(amount: int) -> int:
 
 
 @contextmanager
-def bank(server=None, sessions=None, **rule):
+def serve_bank(server=None, sessions=None, **rule):
     PAID.clear()
     config = {"tools": [], "policy": {"rules": [{"ask": "bank::pay", **rule}]}}
     config |= {name: block for name, block in (("server", server), ("sessions", sessions)) if block is not None}
@@ -39,7 +39,7 @@ def bank(server=None, sessions=None, **rule):
         yield yard
 
 
-def person(action, asked, **content):
+def answer_with(action, asked, **content):
     async def answer(context, params):
         asked.append(params.message)
         return mcp_types.ElicitResult(action=action, content=content or None)
@@ -56,8 +56,8 @@ async def call(server, callback, mode):
 class TestAsked:
     async def test_who_accepts_has_the_call_run_once_with_what_they_saw(self, mode):
         asked = []
-        with bank(self=True) as yard:
-            result = await call(f"{yard.url}/mcp", person("accept", asked, reason="fine"), mode)
+        with serve_bank(self=True) as yard:
+            result = await call(f"{yard.url}/mcp", answer_with("accept", asked, reason="fine"), mode)
             assert result.structured_content == {"result": 5} and PAID == [5]
             [message] = asked
             assert "bank::pay" in message and '"amount":5' in message and "cannot be predicted" in message
@@ -66,28 +66,28 @@ class TestAsked:
 
     async def test_who_declines_has_it_denied_and_who_cancels_leaves_it_to_others(self, mode):
         for action, code, state in (("decline", "tool.denied", "denied"), ("cancel", "tool.held", "pending")):
-            with bank(self=True) as yard:
-                result = await call(f"{yard.url}/mcp", person(action, []), mode)
+            with serve_bank(self=True) as yard:
+                result = await call(f"{yard.url}/mcp", answer_with(action, []), mode)
                 assert result.is_error and result.structured_content["error"]["code"] == code
                 [record] = yard.service.yard.tool_engine.approvals.list().approvals
                 assert record.state == state and PAID == []
 
     async def test_nobody_is_asked_about_a_call_of_their_own_without_a_rule_that_says_so(self, mode):
         asked = []
-        with bank() as yard:
-            result = await call(f"{yard.url}/mcp", person("accept", asked), mode)
+        with serve_bank() as yard:
+            result = await call(f"{yard.url}/mcp", answer_with("accept", asked), mode)
             error = result.structured_content["error"]
             assert asked == [] and error["code"] == "tool.held" and PAID == []
             assert error["details"]["approval"]["id"] in result.content[0].text
 
     async def test_a_client_that_shows_no_forms_is_told_where_to_decide(self, mode):
-        with bank(self=True) as yard:
+        with serve_bank(self=True) as yard:
             result = await call(f"{yard.url}/mcp", None, mode)
             assert result.structured_content["error"]["code"] == "tool.held" and PAID == []
 
 
 async def test_a_decision_elsewhere_ends_the_question():
-    with bank(self=True) as yard:
+    with serve_bank(self=True) as yard:
         approvals, shown = yard.service.yard.tool_engine.approvals, asyncio.Event()
 
         async def think(context, params):
@@ -104,7 +104,7 @@ class TestInputRequests:
     """On the wire of 2026-07-28."""
 
     def test_the_same_call_with_the_answer_runs_and_the_state_is_the_approval(self):
-        with bank(self=True) as yard:
+        with serve_bank(self=True) as yard:
             first = Stateless(yard).call("bank__pay", {"amount": 5}, meta=FORMS).json["result"]
             assert first["resultType"] == "input_required"
             assert first["inputRequests"]["approval"]["method"] == "elicitation/create"
@@ -120,7 +120,7 @@ class TestInputRequests:
 
     @pytest.mark.parametrize("state", ["made up", 5, "0" * 24 + "-1", None])
     def test_an_answer_to_what_nobody_asked_decides_nothing(self, state):
-        with bank(self=True) as yard:
+        with serve_bank(self=True) as yard:
             answers = {"approval": {"action": "accept"}}
             params = {"name": "bank__pay", "arguments": {"amount": 5}, "requestState": state, "inputResponses": answers}
             result = Stateless(yard).send("tools/call", params, meta=FORMS).json["result"]
@@ -138,11 +138,11 @@ async def test_over_standard_input_and_output_too(tmp_path):
     arguments = ["-m", "toolyard", "mcp", "-c", str(tmp_path / "yard.yaml")]
     asked = []
     server = StdioServerParameters(command=sys.executable, args=arguments)
-    result = await call(server, person("accept", asked), "legacy")
+    result = await call(server, answer_with("accept", asked), "legacy")
     assert result.structured_content == {"result": 5} and len(asked) == 1
 
 
-def held(result):
+def read_held(result):
     """Of a `CallToolResult`: the error of a call that waits, and what a model reads of it."""
     assert result["structuredContent"]["error"]["code"] == "tool.held" and PAID == []
     return result["structuredContent"]["error"], result["content"][0]["text"]
@@ -151,29 +151,29 @@ def held(result):
 class TestWhereToDecide:
     def test_a_held_result_names_the_address_that_the_client_reached_the_server_by(self):
         # A rule by which it can be decided over HTTP at all: without keys all who come are one caller.
-        with bank(self=True) as yard:
-            error, text = held(Stateless(yard).call("bank__pay", {"amount": 5}).json["result"])
+        with serve_bank(self=True) as yard:
+            error, text = read_held(Stateless(yard).call("bank__pay", {"amount": 5}).json["result"])
             approval = error["details"]["approval"]
             assert approval["url"] == f"http://127.0.0.1:{yard.port}/v1/approvals/{approval['id']}"
             assert f"POST {approval['url']}:approve" in text
             assert "approvals approve" not in text  # which finds nothing that is kept in memory
             assert yard.ask("GET", f"/v1/approvals/{approval['id']}").json["state"] == "pending"
 
-    @pytest.mark.parametrize("way", [Stateless, Session, Older])
+    @pytest.mark.parametrize("way", [Stateless, Session, SseClient])
     def test_the_operators_address_goes_before_it_on_every_transport(self, way):
-        with bank(server={"public_url": "https://tools.example/yard/"}) as yard:
+        with serve_bank(server={"public_url": "https://tools.example/yard/"}) as yard:
             client = way(yard)
-            if way is Older:
+            if way is SseClient:
                 result = client.ask("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}})["result"]
                 client.stream.close()
             else:
                 result = client.call("bank__pay", {"amount": 5}).json["result"]
-            error, text = held(result)
+            error, text = read_held(result)
             assert error["details"]["approval"]["url"].startswith("https://tools.example/yard/v1/approvals/")
             assert error["details"]["approval"]["url"] in text
 
     def test_calls_in_a_session_of_the_engine_say_it_too(self):
-        with bank(server={"mcp": {"sessions": True}}) as yard:
+        with serve_bank(server={"mcp": {"sessions": True}}) as yard:
             client = Stateless(yard)
             opened = client.call("toolyard.session_open").json["result"]["structuredContent"]
             calls = [{"name": "bank::pay", "arguments": {"amount": 5}}]
@@ -186,21 +186,21 @@ class TestWhereToDecide:
         "url", ["tools.example", "ftp://tools.example", "https://a.example/?key=x", "https://u:p@h"]
     )
     def test_an_address_that_is_none_is_refused_with_its_place(self, url):
-        with pytest.raises(ConfigError, match=r"server\.public_url: "), bank(server={"public_url": url}):
+        with pytest.raises(ConfigError, match=r"server\.public_url: "), serve_bank(server={"public_url": url}):
             pass
 
 
-class Asking:
+class ElicitingClient:
     """A raw client whose user can be asked."""
 
     def __init__(self, yard):
         told = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
-        opened = yard.post("/mcp", request("initialize", told, 0), headers=BOTH)
+        opened = yard.post("/mcp", make_request("initialize", told, 0), headers=BOTH)
         self.headers = {**BOTH, "mcp-session-id": opened.headers["mcp-session-id"]}
 
     def call(self, yard):
-        body = request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1)
-        return Reading(yard, "POST", "/mcp", body, {**self.headers, "mcp-protocol-version": "2025-11-25"})
+        body = make_request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1)
+        return StreamReader(yard, "POST", "/mcp", body, {**self.headers, "mcp-protocol-version": "2025-11-25"})
 
     def answer(self, yard, number):
         return yard.post("/mcp", accept(number), headers=self.headers)
@@ -211,11 +211,11 @@ def accept(number):
 
 
 def test_over_the_older_transport_the_question_comes_on_the_stream():
-    with bank(self=True) as yard:
-        client = Older(yard)
+    with serve_bank(self=True) as yard:
+        client = SseClient(yard)
         with client.stream:
             client.ask("initialize", {"protocolVersion": "2024-11-05", "capabilities": {"elicitation": {}}}, 0)
-            client.post(request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1))
+            client.post(make_request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1))
             question = client.stream.wait(2)[1]
             assert question["method"] == "elicitation/create" and "bank::pay" in question["params"]["message"]
             assert PAID == [] and client.post(accept(question["id"])).status == 202
@@ -249,12 +249,12 @@ class TestOtherWorkers:
     @pytest.fixture
     def workers(self, tmp_path):
         store = {"sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
-        with bank(self=True, **store) as one, bank(self=True, **store) as two:
+        with serve_bank(self=True, **store) as one, serve_bank(self=True, **store) as two:
             yield one, two
 
     @pytest.mark.parametrize("answered", [0, 1])
     def test_who_began_with_one_is_asked_by_another_and_may_answer_either(self, workers, answered):
-        client = Asking(workers[0])
+        client = ElicitingClient(workers[0])
         with client.call(workers[1]) as stream:
             assert until(lambda: any(each.get("method") == "elicitation/create" for each in stream.messages))
             [question] = [each for each in stream.messages if each.get("method") == "elicitation/create"]
@@ -264,17 +264,17 @@ class TestOtherWorkers:
 
     def test_an_answer_posted_to_another_worker_reaches_the_older_transport(self, workers):
         one, two = workers
-        client = Older(one)
+        client = SseClient(one)
         with client.stream:
             client.ask("initialize", {"protocolVersion": "2024-11-05", "capabilities": {"elicitation": {}}}, 0)
-            client.post(request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1))
+            client.post(make_request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1))
             question = client.stream.wait(2)[1]
             client.found = two
             assert client.post(accept(question["id"])).status == 202
             assert client.answer(1)["result"]["structuredContent"] == {"result": 5}
 
     def test_what_answers_no_question_is_kept_for_nobody(self, workers):
-        client = Asking(workers[0])
+        client = ElicitingClient(workers[0])
         for number in ("made up", 7, None):
             assert client.answer(workers[1], number).status == 202
         assert workers[1].service.records.all("mcp_mail") == []
@@ -282,5 +282,5 @@ class TestOtherWorkers:
     def test_a_client_that_shows_no_forms_gets_the_held_result_from_every_worker(self, workers):
         session = Session(workers[0])
         session.served = workers[1]
-        error, _ = held(session.call("bank__pay", {"amount": 5}).json["result"])
+        error, _ = read_held(session.call("bank__pay", {"amount": 5}).json["result"])
         assert error["code"] == "tool.held" and PAID == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.mcp.mcp_support import Stateless, result
+from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import CORE, RAN, desk_tools, served
 from toolyard.app.blocks import McpBlock
 
@@ -15,7 +15,7 @@ def test_a_call_through_call_tool_may_be_sent_again_too(name):
         arguments = {"name": "desk__count", "arguments": inner} if name == "call_tool" else inner
         before = len(RAN)
         first, again = (
-            result(client.call(name, arguments, meta={"toolyard/idempotency_key": "once"}, number=number))
+            read_result(client.call(name, arguments, meta={"toolyard/idempotency_key": "once"}, number=number))
             for number in (1, 2)
         )
         assert first == again
@@ -38,10 +38,10 @@ def test_what_costs_much_to_read_takes_a_place_of_its_reader(shared):
             return real(principal)
 
         reads.try_place = enter
-        result(client.send("tools/list"))
-        result(client.call("search_tools", {"query": "add"}))
-        name = result(client.call("toolyard.session_open"))["structuredContent"]["session_id"]
+        read_result(client.send("tools/list"))
+        read_result(client.call("search_tools", {"query": "add"}))
+        name = read_result(client.call("toolyard.session_open"))["structuredContent"]["session_id"]
         entered.clear()
-        result(client.call("toolyard.session_state", {"session_id": name}))
-        result(client.call("search_tools", {"query": "add"}))
+        read_result(client.call("toolyard.session_state", {"session_id": name}))
+        read_result(client.call("search_tools", {"query": "add"}))
         assert entered == ["someone", "someone"]

@@ -9,7 +9,7 @@ import pytest
 from waiting import SOON, until
 
 from serving import process_support
-from serving.mcp.mcp_support import BOTH, Reading, Session, events, frames, request, result
+from serving.mcp.mcp_support import BOTH, Session, StreamReader, make_request, read_events, read_frames, read_result
 from serving.service_support import CORE, Served, desk_tools, served
 from toolyard import ToolContext, function_tool
 from toolyard.app.blocks import McpBlock
@@ -27,9 +27,9 @@ def test_a_session_begins_in_the_version_that_was_asked_for(desk, version):
     assert session.greeting["protocolVersion"] == version
     assert session.greeting["capabilities"] == {"tools": {"listChanged": True}, "logging": {}}
     assert session.notify("notifications/initialized").status == 202
-    assert result(session.send("ping")) == {}
-    assert result(session.call("echo", {"text": "x"}))["structuredContent"] == {"text": "x"}
-    names = [tool["name"] for tool in result(session.send("tools/list"))["tools"]]
+    assert read_result(session.send("ping")) == {}
+    assert read_result(session.call("echo", {"text": "x"}))["structuredContent"] == {"text": "x"}
+    names = [tool["name"] for tool in read_result(session.send("tools/list"))["tools"]]
     assert "echo" in names
     assert session.end().status == 204
     assert session.send("ping").status == 404
@@ -37,14 +37,14 @@ def test_a_session_begins_in_the_version_that_was_asked_for(desk, version):
 
 @pytest.mark.parametrize("wanted", ["2026-07-28", "1999-01-01"])
 def test_a_version_that_has_no_handshake_is_answered_with_the_newest_that_has(desk, wanted):
-    body = request("initialize", {"protocolVersion": wanted})
+    body = make_request("initialize", {"protocolVersion": wanted})
     assert desk.post("/mcp", body, headers=BOTH).json["result"]["protocolVersion"] == "2025-11-25"
 
 
 def test_a_request_outside_of_a_session_is_refused(desk):
-    missing = desk.post("/mcp", request("tools/list"), headers=BOTH)
+    missing = desk.post("/mcp", make_request("tools/list"), headers=BOTH)
     assert (missing.status, missing.json["error"]["code"]) == (400, -32600)
-    unknown = desk.post("/mcp", request("tools/list"), headers={**BOTH, "mcp-session-id": "x" * 500})
+    unknown = desk.post("/mcp", make_request("tools/list"), headers={**BOTH, "mcp-session-id": "x" * 500})
     assert (unknown.status, unknown.json["error"]["code"]) == (404, -32600)
     assert desk.get("/mcp", headers=BOTH).status == 400
     assert desk.ask("DELETE", "/mcp").status == 400
@@ -75,11 +75,11 @@ def test_a_session_belongs_to_the_key_that_began_it(tmp_path):
     }
     with served(config) as found:
         mine, theirs = found.key("*:*"), found.key("*:*")
-        missing = found.post("/mcp", request("initialize", {"protocolVersion": "2025-11-25"}), headers=BOTH)
+        missing = found.post("/mcp", make_request("initialize", {"protocolVersion": "2025-11-25"}), headers=BOTH)
         assert missing.status == 401
         assert missing.headers["www-authenticate"].startswith("Bearer")
         session = Session(found, token=mine)
-        assert result(session.call("echo", {"text": "x"}))
+        assert read_result(session.call("echo", {"text": "x"}))
         session.token = theirs
         assert session.send("ping").status == 404
         assert session.end().status == 404
@@ -94,15 +94,15 @@ def test_a_key_sees_and_calls_what_its_scopes_allow(tmp_path):
     }
     with served(config, tools=desk_tools()) as found:
         session = Session(found, token=found.key("desk:list,execute"))
-        names = {tool["name"] for tool in result(session.send("tools/list"))["tools"]}
+        names = {tool["name"] for tool in read_result(session.send("tools/list"))["tools"]}
         assert "desk__add" in names
         assert "echo" not in names
-        assert result(session.call("desk__add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
+        assert read_result(session.call("desk__add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
         hidden = session.call("echo", {"text": "x"}).json["error"]
         assert hidden["code"] == -32602
         assert "core" not in hidden["message"]
         looker = Session(found, token=found.key("desk:list"))
-        denied = result(looker.call("desk__add", {"a": 1, "b": 2}))
+        denied = read_result(looker.call("desk__add", {"a": 1, "b": 2}))
         assert denied["structuredContent"]["error"]["code"] == "tool.denied"
 
 
@@ -134,7 +134,7 @@ def say(ctx: ToolContext) -> str:
 def levels(answer):
     if answer.headers["content-type"].startswith("application/json"):
         return []
-    told = [each for each in events(answer.body) if each.get("method") == "notifications/message"]
+    told = [each for each in read_events(answer.body) if each.get("method") == "notifications/message"]
     return [each["params"]["level"] for each in told]
 
 
@@ -142,9 +142,9 @@ def test_log_lines_come_from_the_level_that_the_client_sets():
     with served(tools=[function_tool(say, namespace="desk")]) as found:
         session = Session(found)
         assert levels(session.call("desk__say")) == ["info", "error"]
-        assert result(session.send("logging/setLevel", {"level": "debug"})) == {}
+        assert read_result(session.send("logging/setLevel", {"level": "debug"})) == {}
         assert levels(session.call("desk__say")) == ["debug", "info", "error"]
-        assert result(session.send("logging/setLevel", {"level": "emergency"})) == {}
+        assert read_result(session.send("logging/setLevel", {"level": "emergency"})) == {}
         assert levels(session.call("desk__say")) == []
         assert session.send("logging/setLevel", {"level": "loud"}).json["error"]["code"] == -32602
 
@@ -190,9 +190,9 @@ def test_a_cancelled_request_ends_and_its_session_goes_on(speaks):
         assert session.notify("notifications/cancelled", {"requestId": 5}).status == 202
         thread.join(SOON)
         assert waiting.cancelled.is_set()
-        last = events(answers[0].body)[-1] if speaks else answers[0].json
+        last = read_events(answers[0].body)[-1] if speaks else answers[0].json
         assert (last["id"], last["error"]["code"]) == (5, -32800)
-        assert result(session.call("echo", {"text": "x"}, number=5))
+        assert read_result(session.call("echo", {"text": "x"}, number=5))
 
 
 def test_the_end_of_a_session_ends_what_runs_in_it():
@@ -267,8 +267,8 @@ def test_an_answer_whose_connection_broke_can_be_read_again_by_its_session_alone
     waiting = Waiting()
     with served(tools=[waiting.tool(speaks=True)]) as found:
         session, other = Session(found), Session(found)
-        body = request("tools/call", {"name": "desk__wait"}, 9)
-        with Reading(found, "POST", "/mcp", body, session.headers) as stream:
+        body = make_request("tools/call", {"name": "desk__wait"}, 9)
+        with StreamReader(found, "POST", "/mcp", body, session.headers) as stream:
             stream.wait(1)
             last = stream.ids[-1]
         assert not waiting.cancelled.is_set()
@@ -296,7 +296,7 @@ def test_an_answer_whose_connection_broke_can_be_read_again_by_its_session_alone
 def test_only_answers_in_a_session_have_ids():
     with served(tools=[function_tool(say, namespace="desk")]) as found:
         session = Session(found)
-        ids = [number for number, _ in frames(session.call("desk__say").body)]
+        ids = [number for number, _ in read_frames(session.call("desk__say").body)]
         assert len(set(ids)) == len(ids) > 1 and None not in ids
         with session.listen() as stream:
             found.service.yard.tool_registry.add(*desk_tools())
@@ -337,5 +337,5 @@ def test_answers_to_requests_that_were_never_made_are_taken_and_ignored(desk):
 
 def test_mcp_can_be_left_out():
     with served(mcp=McpBlock(enabled=False)) as found:
-        assert found.post("/mcp", request("ping"), headers=BOTH).status == 404
+        assert found.post("/mcp", make_request("ping"), headers=BOTH).status == 404
         assert found.get("/sse").status == 404

@@ -10,7 +10,7 @@ from serving.service_support import served
 from toolyard import function_tool
 
 
-class Stubborn:
+class SlowToCancel:
     """A tool that takes its time to end once it was cancelled."""
 
     def __init__(self):
@@ -34,7 +34,7 @@ class Stubborn:
 
 
 def test_an_id_that_is_used_again_belongs_to_the_newer_request():
-    stubborn, answers = Stubborn(), {}
+    stubborn, answers = SlowToCancel(), {}
     with served(tools=[stubborn.tool()]) as found:
         session = Session(found)
 

@@ -5,7 +5,7 @@ import base64
 import pytest
 from hypothesis import given, strategies as st
 
-from serving.mcp.mcp_support import Stateless, result
+from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import served
 from toolyard import function_tool
 from toolyard.dialects.mcp_protocol import decode_header
@@ -123,7 +123,7 @@ def test_a_call_is_checked_against_its_headers():
     with served(tools=[function_tool(place, namespace="desk", parameters=SCHEMA)]) as found:
         client = Stateless(found)
         good = client.call("desk__place", {"region": "eu"}, headers={"Mcp-Param-Region": "eu"})
-        assert result(good)["structuredContent"] == {"result": "eu"}
+        assert read_result(good)["structuredContent"] == {"result": "eu"}
         bad = client.call("desk__place", {"region": "eu"}, headers={"Mcp-Param-Region": "us"})
         assert (bad.status, bad.json["error"]["code"], bad.json["id"]) == (400, -32020, 1)
         assert client.call("desk__place", {"region": "eu"}).json["error"]["code"] == -32020

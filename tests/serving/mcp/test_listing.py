@@ -7,7 +7,7 @@ import string
 import pytest
 from hypothesis import given, strategies as st
 
-from serving.mcp.mcp_support import Session, Stateless, request, result
+from serving.mcp.mcp_support import Session, Stateless, make_request, read_result
 from serving.service_support import CORE, desk_tools, served
 from toolyard import Tool, ToolRegistry, function_tool
 from toolyard.app.blocks import McpBlock
@@ -85,7 +85,7 @@ def test_five_thousand_tools_are_listed_and_called():
         client = Stateless(found)
         listed = pages(client)
         assert [len(page) for page in listed] == [1000, 1000, 1000, 1000, 1000, 3]
-        assert result(client.call("many__tool_4999"))["structuredContent"] == {"status": "success"}
+        assert read_result(client.call("many__tool_4999"))["structuredContent"] == {"status": "success"}
 
 
 def test_overloads_have_names_of_their_own():
@@ -97,7 +97,7 @@ def test_overloads_have_names_of_their_own():
             if tool["name"].startswith("desk") and "where" in tool["name"]
         ]
         assert len(names) == 2
-        places = [result(client.call(name, {"city": "Rome"})) for name in names]
+        places = [read_result(client.call(name, {"city": "Rome"})) for name in names]
         assert [place["isError"] for place in places] == [False, True]
 
 
@@ -137,10 +137,10 @@ def test_names_may_be_bare_where_no_other_tool_has_them():
         assert "add" not in listed and "a/b" not in listed
         # Whatever a list shows, the other names are taken too.
         for name in ("sub", "one__sub", "one::sub", "two__add", "two::add"):
-            assert result(client.call(name))["structuredContent"] == {"result": name[-3:]}
+            assert read_result(client.call(name))["structuredContent"] == {"result": name[-3:]}
         assert client.call("add").status == 400
     with served(tools=[_tool("search_tools", "one")], mcp=McpBlock(names="bare", expose="search")) as found:
-        answer = result(Stateless(found).call("search_tools", {"query": "search"}))
+        answer = read_result(Stateless(found).call("search_tools", {"query": "search"}))
         (line,) = [each for each in answer["structuredContent"]["tools"] if "search_tools" in each["name"]]
         assert line["name"] == "one__search_tools", "the face's own tool comes first"
 
@@ -164,25 +164,27 @@ def test_in_search_mode_a_client_sees_two_tools():
 def test_what_was_found_can_be_called():
     with served(tools=[*desk_tools(), *many(5000)], mcp=SEARCH) as found:
         client = Stateless(found)
-        found_now = result(client.call("search_tools", {"query": "add two numbers", "k": 3.0}))["structuredContent"]
+        found_now = read_result(client.call("search_tools", {"query": "add two numbers", "k": 3.0}))[
+            "structuredContent"
+        ]
         assert found_now["search"] in ("hybrid", "lexical")
         hits = found_now["tools"]
         assert 1 <= len(hits) <= 3
         hit = next(each for each in hits if each["name"] == "desk__add")
         assert 0 < hit["score"] <= 1
         assert hit["inputSchema"]["required"] == ["a", "b"]
-        called = result(client.call("call_tool", {"name": hit["name"], "arguments": {"a": 1, "b": 2}}))
+        called = read_result(client.call("call_tool", {"name": hit["name"], "arguments": {"a": 1, "b": 2}}))
         assert called["structuredContent"] == {"result": 3}
         narrow = client.call("search_tools", {"query": "tool", "namespace": "desk"})
-        assert all(each["name"].startswith("desk") for each in result(narrow)["structuredContent"]["tools"])
-        assert result(client.call("search_tools", {"query": "zzz"}))["structuredContent"]["tools"] == []
+        assert all(each["name"].startswith("desk") for each in read_result(narrow)["structuredContent"]["tools"])
+        assert read_result(client.call("search_tools", {"query": "zzz"}))["structuredContent"]["tools"] == []
 
 
 def test_a_search_is_narrowed_by_tags_and_a_threshold():
     with served(tools=desk_tools(), mcp=SEARCH) as found:
 
         def names(**arguments):
-            answer = result(Stateless(found).call("search_tools", arguments))
+            answer = read_result(Stateless(found).call("search_tools", arguments))
             return [each["name"] for each in answer["structuredContent"]["tools"]]
 
         assert set(names(query="sums", tags=["sums"])) == {"desk__add", "desk__count"}
@@ -195,12 +197,12 @@ def test_a_search_is_narrowed_by_tags_and_a_threshold():
 def test_errors_of_the_search_mode_are_those_of_any_call():
     with served(tools=desk_tools(), mcp=SEARCH) as found:
         client = Stateless(found)
-        wrong = result(client.call("search_tools", {"query": "x", "k": 0}))
+        wrong = read_result(client.call("search_tools", {"query": "x", "k": 0}))
         assert wrong["structuredContent"]["error"]["code"] == "tool.invalid_args"
-        assert result(client.call("call_tool", {}))["structuredContent"]["error"]["code"] == "tool.invalid_args"
+        assert read_result(client.call("call_tool", {}))["structuredContent"]["error"]["code"] == "tool.invalid_args"
         unknown = client.call("call_tool", {"name": "nothing"})
         assert unknown.json["error"]["code"] == -32602
-        failed = result(client.call("call_tool", {"name": "desk__refuse", "arguments": {"reason": "x"}}))
+        failed = read_result(client.call("call_tool", {"name": "desk__refuse", "arguments": {"reason": "x"}}))
         assert failed["structuredContent"]["error"]["code"] == "tool.execution_error"
 
 
@@ -208,7 +210,7 @@ def test_a_search_shows_only_what_a_key_may_see(tmp_path):
     config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
     with served(config, tools=desk_tools(), mcp=SEARCH) as found:
         client = Stateless(found, token=found.key("desk:list"))
-        hits = result(client.call("search_tools", {"query": "echo add"}))["structuredContent"]["tools"]
+        hits = read_result(client.call("search_tools", {"query": "echo add"}))["structuredContent"]["tools"]
         assert hits[0]["name"] == "desk__add"
         assert all(each["_meta"]["toolyard/qualified_name"].startswith("desk::") for each in hits)
         hidden = client.call("call_tool", {"name": "echo", "arguments": {"text": "x"}})
@@ -230,7 +232,7 @@ def test_an_mcp_client_opens_forks_and_simulates_sessions():
         ]
 
         def ask(name, **arguments):
-            return result(client.call(prefix + name, arguments))
+            return read_result(client.call(prefix + name, arguments))
 
         opened = ask("open")["structuredContent"]
         one = opened["session_id"]
@@ -263,16 +265,16 @@ def test_sessions_of_a_key_have_its_quota(tmp_path):
     config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
     with served(config, mcp=McpBlock(sessions=True), sessions_per_key=1) as found:
         mine, other = Stateless(found, token=found.key("*:*")), Stateless(found, token=found.key("*:*"))
-        opened = result(mine.call("toolyard.session_open"))["structuredContent"]["session_id"]
-        refused = result(mine.call("toolyard.session_open"))
+        opened = read_result(mine.call("toolyard.session_open"))["structuredContent"]["session_id"]
+        refused = read_result(mine.call("toolyard.session_open"))
         assert refused["structuredContent"]["error"]["code"] == "session.quota"
-        hidden = result(other.call("toolyard.session_state", {"session_id": opened}))
+        hidden = read_result(other.call("toolyard.session_state", {"session_id": opened}))
         assert hidden["structuredContent"]["error"]["code"] == "session.not_found"
 
 
 def test_lists_are_the_same_in_both_kinds_of_version():
     with served(tools=desk_tools()) as found:
-        old = result(Session(found).send("tools/list"))
+        old = read_result(Session(found).send("tools/list"))
         new = Stateless(found).tools()
         assert old["tools"] == new["tools"]
         assert set(old) == {"tools"}
@@ -281,4 +283,4 @@ def test_lists_are_the_same_in_both_kinds_of_version():
 def test_what_the_openapi_document_says_is_not_changed_by_it():
     with served() as found:
         assert not [path for path in found.get("/openapi.json").json["paths"] if "mcp" in path or "sse" in path]
-        assert json.dumps(request("x"))
+        assert json.dumps(make_request("x"))

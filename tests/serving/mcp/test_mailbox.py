@@ -6,8 +6,8 @@ import json
 import pytest
 from waiting import until
 
-from serving.mcp.mcp_support import request
-from serving.mcp.test_sse import Older
+from serving.mcp.mcp_support import make_request
+from serving.mcp.test_sse import SseClient
 from serving.service_support import CORE, served
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.mailbox import post_mail
@@ -40,7 +40,7 @@ def test_messages_that_others_got_are_collected_once_for_all_streams(shared):
             return await real(kind)
 
         records.aversion = aversion
-        clients = [Older(one) for _ in range(20)]
+        clients = [SseClient(one) for _ in range(20)]
         assert until(lambda: asked.count("mcp_mail") >= 3)
         asked.clear()
         assert until(lambda: asked.count("mcp_mail") >= 5)
@@ -48,7 +48,7 @@ def test_messages_that_others_got_are_collected_once_for_all_streams(shared):
         assert asked.count("mcp_mail") <= 5 * asked.count("key") + 10
         for client in clients:
             client.found = two
-            assert client.post(request("ping", number=7)).status == 202
+            assert client.post(make_request("ping", number=7)).status == 202
         assert all(client.answer(7)["result"] == {} for client in clients)
         for client in clients:
             client.stream.close()
@@ -57,13 +57,13 @@ def test_messages_that_others_got_are_collected_once_for_all_streams(shared):
 
 def test_no_message_keeps_those_of_others_from_being_read(shared):
     with served(shared) as one, served(shared) as two:
-        client, other = Older(one), Older(one)
+        client, other = SseClient(one), SseClient(one)
         client.found = other.found = two
         with client.stream, other.stream:
-            mark = codecs.BOM_UTF8 + json.dumps(request("ping", number=1)).encode()
+            mark = codecs.BOM_UTF8 + json.dumps(make_request("ping", number=1)).encode()
             assert two.post(other.path, mark).status == 202
             two.service.records.put("mcp_mail", "of nobody", "0", b"{")
             two.service.records.put("mcp_mail", other.path.partition("session_id=")[2], "0", b"{")
-            assert client.post(request("ping", number=2)).status == 202
+            assert client.post(make_request("ping", number=2)).status == 202
             assert client.answer(2)["result"] == {} and other.answer(1)["result"] == {}
             assert until(lambda: [record.owner for record in one.service.records.all("mcp_mail")] == ["of nobody"])

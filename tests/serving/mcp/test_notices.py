@@ -2,12 +2,12 @@
 
 import re
 
-from serving.mcp.mcp_support import Session, events, result
+from serving.mcp.mcp_support import Session, read_events, read_result
 from serving.service_support import served
 from toolyard import ToolContext, function_tool
 
 
-class Odd:
+class InvalidNotice:
     """What cannot even be shown."""
 
     def __repr__(self):
@@ -18,7 +18,7 @@ def odd(ctx: ToolContext) -> str:
     """Logs what is no JSON."""
     loop = []
     loop.append(loop)
-    for data in (object(), Odd(), loop, "\ud800", {1, 2}, {"deep": {("a", 1): 2}}):
+    for data in (object(), InvalidNotice(), loop, "\ud800", {1, 2}, {"deep": {("a", 1): 2}}):
         ctx.log(data, "warning")
     ctx.log("odd level", ["x"])
     ctx.report("much")
@@ -29,8 +29,10 @@ def test_what_is_no_json_is_logged_as_it_would_be_shown():
     with served(tools=[function_tool(odd, namespace="desk")]) as found:
         params = {"name": "desk__odd", "_meta": {"progressToken": "p"}}
         answer = Session(found).send("tools/call", params)
-        assert result(answer)["structuredContent"] == {"result": "said"}
-        told = [each["params"]["data"] for each in events(answer.body) if each.get("method") == "notifications/message"]
+        assert read_result(answer)["structuredContent"] == {"result": "said"}
+        told = [
+            each["params"]["data"] for each in read_events(answer.body) if each.get("method") == "notifications/message"
+        ]
         assert re.match("<object object", told[0])
-        assert told[1] == "<Odd>"
+        assert told[1] == "<InvalidNotice>"
         assert len(told) >= 6

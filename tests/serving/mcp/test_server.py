@@ -5,8 +5,8 @@ import threading
 import pytest
 from waiting import until
 
-from serving.mcp.mcp_support import request
-from serving.mcp.test_sse import Older
+from serving.mcp.mcp_support import make_request
+from serving.mcp.test_sse import SseClient
 from serving.service_support import CORE, served
 from toolyard.model.errors import SessionError
 
@@ -18,7 +18,7 @@ def shared(tmp_path):
 
 def test_a_store_that_fails_for_a_while_is_said_to_and_forgotten_when_it_is_back(shared):
     with served(shared) as one, served(shared) as two:
-        client = Older(one)
+        client = SseClient(one)
         with client.stream:
             records, broken = one.service.records, threading.Event()
             real = records.aversion
@@ -32,7 +32,7 @@ def test_a_store_that_fails_for_a_while_is_said_to_and_forgotten_when_it_is_back
             broken.set()
             assert until(lambda: one.service.failing.get("mcp") == "SessionError")
             client.found = two
-            assert client.post(request("ping", number=7)).status == 202
+            assert client.post(make_request("ping", number=7)).status == 202
             broken.clear()
             assert client.answer(7)["result"] == {}
             assert until(lambda: "mcp" not in one.service.failing)

@@ -1,6 +1,6 @@
 """Sessions of ours for MCP clients."""
 
-from serving.mcp.mcp_support import Stateless, result
+from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import RAN, desk_tools, served
 from toolyard.app.blocks import McpBlock
 
@@ -9,7 +9,7 @@ def test_a_session_tool_may_be_sent_again_too():
     with served(tools=desk_tools(), mcp=McpBlock(sessions=True)) as found:
         client = Stateless(found)
         opened = [
-            result(client.call("toolyard.session_open", {}, meta={"toolyard/idempotency_key": "open"}))
+            read_result(client.call("toolyard.session_open", {}, meta={"toolyard/idempotency_key": "open"}))
             for _ in range(2)
         ]
         assert opened[0] == opened[1]
@@ -18,5 +18,5 @@ def test_a_session_tool_may_be_sent_again_too():
         before = len(RAN)
         for _ in range(2):
             meta = {"toolyard/idempotency_key": "run"}
-            assert not result(client.call("toolyard.session_execute", arguments, meta=meta))["isError"]
+            assert not read_result(client.call("toolyard.session_execute", arguments, meta=meta))["isError"]
         assert len(RAN) == before + 1

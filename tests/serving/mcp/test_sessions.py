@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from waiting import SOON, Clock, until
 
-from serving.mcp.mcp_support import Reading, Session, events, request, result
+from serving.mcp.mcp_support import Session, StreamReader, make_request, read_events, read_result
 from serving.mcp.test_handshake import Waiting
 from serving.service_support import CORE, served
 from toolyard.app.blocks import McpBlock
@@ -26,8 +26,8 @@ def test_any_process_goes_on_with_a_session(config):
     with served(config) as one, served(config) as two:
         session = Session(one)
         session.served = two
-        assert result(session.call("echo", {"text": "x"}))["structuredContent"] == {"text": "x"}
-        assert result(session.send("logging/setLevel", {"level": "error"})) == {}
+        assert read_result(session.call("echo", {"text": "x"}))["structuredContent"] == {"text": "x"}
+        assert read_result(session.send("logging/setLevel", {"level": "error"})) == {}
         assert session.end().status == 204
         session.served = one
         assert until(lambda: session.send("ping").status == 404)
@@ -38,7 +38,7 @@ def test_a_session_outlives_a_restart(config):
         session = Session(one)
     with served(config) as two:
         session.served = two
-        assert result(session.send("ping")) == {}
+        assert read_result(session.send("ping")) == {}
 
 
 def test_a_request_is_cancelled_through_another_process(config):
@@ -126,7 +126,7 @@ async def test_whoever_has_most_sessions_loses_the_longest_unused():
 
 def test_sessions_can_be_bounded_by_config():
     assert McpBlock().max_sessions == 10_000
-    assert events(b"") == []
+    assert read_events(b"") == []
 
 
 @pytest.fixture
@@ -143,11 +143,11 @@ def test_a_level_set_elsewhere_ends_nothing(shared):
         assert waiting.began.wait(SOON)
         for served_by, level in ((two, "debug"), (one, "error"), (two, "info"), (one, "debug")):
             session.served = served_by
-            assert result(session.send("logging/setLevel", {"level": level})) == {}
+            assert read_result(session.send("logging/setLevel", {"level": level})) == {}
         assert not waiting.cancelled.is_set()
         waiting.end.set()
         call.join(SOON)
-        assert result(answers[0])["structuredContent"] == {"result": "ended"}
+        assert read_result(answers[0])["structuredContent"] == {"result": "ended"}
 
 
 async def test_a_level_is_kept_over_what_another_process_wrote_and_not_said_to_be_if_the_session_is_over():
@@ -169,8 +169,8 @@ def test_the_reader_of_a_stream_is_told_that_its_session_is_over():
     waiting = Waiting()
     with served(tools=[waiting.tool(speaks=True)]) as found:
         session = Session(found)
-        body = request("tools/call", {"name": "desk__wait"}, 9)
-        with Reading(found, "POST", "/mcp", body, session.headers) as stream:
+        body = make_request("tools/call", {"name": "desk__wait"}, 9)
+        with StreamReader(found, "POST", "/mcp", body, session.headers) as stream:
             stream.wait(1)
             assert session.end().status == 204
             error = stream.wait(2)[-1]["error"]
@@ -188,7 +188,7 @@ def test_a_session_in_which_a_call_runs_is_not_ended_for_a_new_one():
         assert [each.send("ping").status for each in others] == [404, 404, 404, 404, 200]
         with others[-1].listen() as reading:
             assert until(lambda: reading.body)
-            body = request("initialize", {"protocolVersion": "2025-11-25"})
+            body = make_request("initialize", {"protocolVersion": "2025-11-25"})
             refused = found.post("/mcp", body)
             told = refused.json["error"]["data"]["error"]["code"]
             assert (refused.status, told, refused.json["id"]) == (429, "server.overloaded", 1)
@@ -196,7 +196,7 @@ def test_a_session_in_which_a_call_runs_is_not_ended_for_a_new_one():
         assert Session(found).send("ping").status == 200
         waiting.end.set()
         call.join(SOON)
-        assert result(answers[0])["structuredContent"] == {"result": "ended"}
+        assert read_result(answers[0])["structuredContent"] == {"result": "ended"}
 
 
 async def test_who_has_more_sessions_takes_none_from_who_has_fewer():

@@ -8,18 +8,18 @@ import threading
 import pytest
 from waiting import SOON, Hung, until
 
-from serving.mcp.mcp_support import Reading, request
+from serving.mcp.mcp_support import StreamReader, make_request
 from serving.service_support import CORE, desk_tools, served
 from toolyard import function_tool
 
 
-class Older:
+class SseClient:
     """A client of the first version: one stream, and posts to where it says."""
 
     def __init__(self, found, token=None):
         self.found = found
         self.token = token
-        self.stream = Reading(found, "GET", "/sse", None, {"accept": "text/event-stream"}, token)
+        self.stream = StreamReader(found, "GET", "/sse", None, {"accept": "text/event-stream"}, token)
         assert self.stream.status == 200
         assert until(lambda: b"\n\n" in self.stream.body)
         self.path = re.search(rb"event: endpoint\ndata: (\S+)\n", self.stream.body)[1].decode()
@@ -28,7 +28,7 @@ class Older:
         return self.found.post(self.path, body, token=token or self.token)
 
     def ask(self, method, params=None, number=1):
-        assert self.post(request(method, params, number)).status == 202
+        assert self.post(make_request(method, params, number)).status == 202
         return self.answer(number)
 
     def answer(self, number):
@@ -46,7 +46,7 @@ def desk():
 
 
 def test_answers_come_on_the_stream(desk):
-    client = Older(desk)
+    client = SseClient(desk)
     with client.stream:
         greeting = client.ask("initialize", {"protocolVersion": "2024-11-05"}, 0)["result"]
         assert greeting["protocolVersion"] == "2024-11-05"
@@ -60,7 +60,7 @@ def test_answers_come_on_the_stream(desk):
 
 
 def test_a_client_is_told_of_changes(desk):
-    client = Older(desk)
+    client = SseClient(desk)
     with client.stream:
         client.ask("initialize", {"protocolVersion": "2024-11-05"}, 0)
         desk.service.yard.tool_registry.remove("desk::add")
@@ -84,13 +84,13 @@ def test_what_runs_ends_with_the_stream():
         return "never"
 
     with served(tools=[function_tool(wait, namespace="desk")]) as found:
-        client = Older(found)
-        client.post(request("tools/call", {"name": "desk__wait"}))
+        client = SseClient(found)
+        client.post(make_request("tools/call", {"name": "desk__wait"}))
         assert began.wait(SOON)
         client.stream.close()
         assert ended.wait(SOON)
         assert until(lambda: not found.service.mcp.sse_clients)
-        assert client.post(request("ping")).status == 404
+        assert client.post(make_request("ping")).status == 404
 
 
 def test_a_stream_belongs_to_its_key(tmp_path):
@@ -98,21 +98,21 @@ def test_a_stream_belongs_to_its_key(tmp_path):
     with served(config) as found:
         mine, other = found.key("*:*"), found.key("*:*")
         assert found.get("/sse").status == 401
-        client = Older(found, mine)
+        client = SseClient(found, mine)
         with client.stream:
             assert client.ask("ping")["result"] == {}
-            assert client.post(request("ping"), token=other).status == 404
+            assert client.post(make_request("ping"), token=other).status == 404
 
 
 def test_what_is_no_message_is_refused(desk):
-    client = Older(desk)
+    client = SseClient(desk)
     with client.stream:
         assert client.post(b"{").status == 400
         assert client.post(b"[]").status == 400
         assert client.post({"jsonrpc": "2.0", "id": 7}).status == 202
         assert client.answer(7)["error"]["code"] == -32600
-        assert desk.post("/messages", request("ping")).status == 404
-        assert desk.post("/messages?session_id=x", request("ping")).status == 404
+        assert desk.post("/messages", make_request("ping")).status == 404
+        assert desk.post("/messages?session_id=x", make_request("ping")).status == 404
         assert desk.get("/sse", headers={"accept": "application/json"}).status == 406
         assert desk.ask("HEAD", "/sse").status == 405
 
@@ -120,20 +120,20 @@ def test_what_is_no_message_is_refused(desk):
 def test_a_message_that_another_worker_got_is_answered_on_the_stream(tmp_path):
     config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
     with served(config) as one, served(config) as two:
-        client = Older(one)
+        client = SseClient(one)
         with client.stream:
             client.found = two
             assert client.ask("ping", number=1)["result"] == {}
             called = client.ask("tools/call", {"name": "echo", "arguments": {"text": "x"}}, 2)
             assert called["result"]["structuredContent"] == {"text": "x"}
-        assert until(lambda: two.post(client.path, request("ping")).status == 404)
+        assert until(lambda: two.post(client.path, make_request("ping")).status == 404)
 
 
 def test_a_call_that_goes_on_past_its_deadline_is_counted_by_itself_alone():
     hung = Hung()
     stuck = function_tool(hung.__call__, namespace="desk", name="hang")
     with served(tools=[stuck], call_timeout=0.5) as found:
-        client = Older(found)
+        client = SseClient(found)
         with client.stream:
             late = client.ask("tools/call", {"name": "desk__hang"}, 1)["result"]
             assert late["structuredContent"]["error"]["code"] == "tool.timeout"
@@ -187,7 +187,7 @@ def test_a_slow_reader_gets_every_answer():
         numbers = range(1, 9)
         for number in numbers:
             params = {"name": "desk__big", "arguments": {"size": 400_000}}
-            assert found.post(path, request("tools/call", params, number)).status == 202
+            assert found.post(path, make_request("tools/call", params, number)).status == 202
         assert until(lambda: not next(iter(found.service.mcp.sse_clients.values())).running)
         words = [b'"id":%d,"result"' % number for number in numbers]
         assert read_until(line, words)
@@ -200,19 +200,19 @@ def test_who_does_not_read_is_not_listened_to_until_it_has_read():
         while not client.is_full:
             number += 1
             params = {"name": "desk__big", "arguments": {"size": 1_500_000}}
-            assert found.post(path, request("tools/call", params, number)).status == 202
+            assert found.post(path, make_request("tools/call", params, number)).status == 202
             assert until(lambda: not client.running)
-        refused = found.post(path, request("ping", number=1000))
+        refused = found.post(path, make_request("ping", number=1000))
         assert (refused.status, refused.error["code"]) == (429, "server.overloaded")
         read_until(line, [b'"id":%d,"result"' % each for each in range(1, number + 1)])
         assert until(lambda: not client.is_full)
-        assert found.post(path, request("ping", number=1001)).status == 202
+        assert found.post(path, make_request("ping", number=1001)).status == 202
         assert read_until(line, [b'"id":1001,"result"'])
 
 
 def test_what_was_read_is_not_kept():
     with served(tools=[function_tool(big, namespace="desk")]) as found:
-        client = Older(found)
+        client = SseClient(found)
         with client.stream:
             answer = client.ask("tools/call", {"name": "desk__big", "arguments": {"size": 1_000_000}}, 1)
             assert len(answer["result"]["structuredContent"]["result"]) == 1_000_000

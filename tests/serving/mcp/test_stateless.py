@@ -7,7 +7,16 @@ import threading
 import pytest
 from waiting import SOON, Hung, until
 
-from serving.mcp.mcp_support import BOTH, META, Reading, Stateless, events, frames, request, result
+from serving.mcp.mcp_support import (
+    BOTH,
+    META,
+    Stateless,
+    StreamReader,
+    make_request,
+    read_events,
+    read_frames,
+    read_result,
+)
 from serving.service_support import desk_tools, served
 from toolyard import ToolContext, function_tool
 from toolyard.model.call import Content, image, text
@@ -25,7 +34,7 @@ def client(desk):
 
 
 def test_a_client_discovers_what_the_server_speaks(client):
-    found = result(client.send("server/discover"))
+    found = read_result(client.send("server/discover"))
     assert found["supportedVersions"] == ["2026-07-28"]
     assert found["capabilities"]["tools"] == {"listChanged": True}
     assert found["resultType"] == "complete"
@@ -50,23 +59,23 @@ def test_every_listed_name_can_be_called(client):
 
 
 def test_a_call_answers_with_text_and_structure(client):
-    found = result(client.call("echo", {"text": "hello"}))
+    found = read_result(client.call("echo", {"text": "hello"}))
     assert found["structuredContent"] == {"text": "hello"}
     assert json.loads(found["content"][0]["text"]) == {"text": "hello"}
     assert found["isError"] is False
-    assert result(client.call("desk__add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
+    assert read_result(client.call("desk__add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
 
 
 @pytest.mark.parametrize("name", ["desk::add", "add"])
 def test_a_tool_can_be_called_by_its_other_names(client, name):
-    assert result(client.call(name, {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
+    assert read_result(client.call(name, {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
 
 
 def test_a_failed_call_and_wrong_arguments_are_results_that_say_so(client):
-    failed = result(client.call("desk__refuse", {"reason": "late"}))
+    failed = read_result(client.call("desk__refuse", {"reason": "late"}))
     assert failed["isError"] is True
     assert failed["structuredContent"]["error"]["code"] == "tool.execution_error"
-    wrong = result(client.call("desk__add", {"a": "x"}))
+    wrong = read_result(client.call("desk__add", {"a": "x"}))
     assert (wrong["isError"], wrong["structuredContent"]["error"]["code"]) == (True, "tool.invalid_args")
 
 
@@ -82,7 +91,7 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(client):
     [
         (b"{", -32700),
         (b"[]", -32600),
-        (b"[" + json.dumps(request("tools/list")).encode() + b"]", -32600),
+        (b"[" + json.dumps(make_request("tools/list")).encode() + b"]", -32600),
         (b'{"id":1,"method":"tools/list"}', -32600),
         (b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}', -32600),
         (b'{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}', -32600),
@@ -139,12 +148,12 @@ def test_headers_must_say_what_the_body_says(client, headers):
 
 def test_a_name_may_be_spelt_in_base64(client):
     spelt = base64.b64encode(b"echo").decode()
-    assert result(client.call("echo", {"text": "x"}, headers={"mcp-name": f" =?base64?{spelt}?= "}))
+    assert read_result(client.call("echo", {"text": "x"}, headers={"mcp-name": f" =?base64?{spelt}?= "}))
 
 
 @pytest.mark.parametrize("name", ["mcp-method", "mcp-name", "mcp-protocol-version"])
 def test_a_header_that_is_there_twice_is_refused(desk, name):
-    body = json.dumps(request("tools/call", {"name": "echo", "arguments": {"text": "x"}, "_meta": META})).encode()
+    body = json.dumps(make_request("tools/call", {"name": "echo", "arguments": {"text": "x"}, "_meta": META})).encode()
     values = {"mcp-method": "tools/call", "mcp-name": "echo", "mcp-protocol-version": "2026-07-28"}
     lines = [f"{key}: {value}" for key, value in values.items()] + [f"{name}: {values[name]}"]
     head = "\r\n".join(["POST /mcp HTTP/1.1", "host: 127.0.0.1", "content-type: application/json", *lines])
@@ -185,7 +194,7 @@ def test_the_answer_is_of_a_kind_that_the_client_takes(client, accept, status, k
     assert answer.status == status
     assert answer.headers["content-type"].startswith(kind)
     if status == 200:
-        assert result(answer)["structuredContent"] == {"text": "x"}
+        assert read_result(answer)["structuredContent"] == {"text": "x"}
 
 
 def test_a_body_must_be_json_by_name(desk):
@@ -207,8 +216,8 @@ def test_a_call_may_be_sent_again_under_its_own_key(client):
 
     meta = {"toolyard/idempotency_key": "once"}
     before = len(RAN)
-    first = result(client.call("desk__count", {"word": "one"}, meta=meta))
-    assert result(client.call("desk__count", {"word": "one"}, meta=meta)) == first
+    first = read_result(client.call("desk__count", {"word": "one"}, meta=meta))
+    assert read_result(client.call("desk__count", {"word": "one"}, meta=meta)) == first
     assert len(RAN) == before + 1
     other = client.call("desk__count", {"word": "two"}, meta=meta, number=7)
     assert (other.status, other.json["id"], other.json["error"]["code"]) == (200, 7, -32000)
@@ -217,7 +226,7 @@ def test_a_call_may_be_sent_again_under_its_own_key(client):
 
 def test_context_and_ids_of_the_caller_reach_the_tool(client):
     meta = {"toolyard/context": {"user": "u"}, "toolyard/trace": {"flow": "f"}, "toolyard/call_id": "c1"}
-    found = result(client.call("desk__context", meta=meta))
+    found = read_result(client.call("desk__context", meta=meta))
     assert found["structuredContent"]["context"] == {"user": "u"}
     assert found["structuredContent"]["trace"] == {"flow": "f"}
     assert found["_meta"]["toolyard/call_id"] == "c1"
@@ -225,7 +234,7 @@ def test_context_and_ids_of_the_caller_reach_the_tool(client):
 
 
 def test_repairs_of_arguments_are_told(client):
-    found = result(client.call("desk__add", {"a": "1", "b": 2}))
+    found = read_result(client.call("desk__add", {"a": "1", "b": 2}))
     assert found["structuredContent"] == {"result": 3}
     assert found["_meta"]["toolyard/coercions"]
 
@@ -258,7 +267,7 @@ def test_progress_and_log_lines_come_before_the_answer(name):
         meta = {"progressToken": "p", "io.modelcontextprotocol/logLevel": "info"}
         answer = client.call(name, {"steps": 3}, meta=meta)
         assert answer.headers["content-type"] == "text/event-stream"
-        told = events(answer.body)
+        told = read_events(answer.body)
         progress = [each["params"] for each in told if each.get("method") == "notifications/progress"]
         assert [(each["progress"], each["total"], each["progressToken"]) for each in progress] == [
             (step, 3, "p") for step in range(3)
@@ -268,16 +277,16 @@ def test_progress_and_log_lines_come_before_the_answer(name):
         assert (lines[0]["level"], lines[0]["logger"]) == ("warning", "worker")
         assert told[-1]["result"]["structuredContent"] == {"result": 3}
         # No ids: nothing of this version can be read again.
-        assert {number for number, _ in frames(answer.body)} == {None}
+        assert {number for number, _ in read_frames(answer.body)} == {None}
         quiet = client.call(name, {"steps": 2}, meta={"io.modelcontextprotocol/logLevel": "error"})
         assert quiet.headers["content-type"].startswith("application/json")
         deaf = client.call(name, {"steps": 2}, meta=meta, headers={"accept": "application/json"})
-        assert result(deaf)["structuredContent"] == {"result": 2}
+        assert read_result(deaf)["structuredContent"] == {"result": 2}
 
 
 def test_blocks_travel_as_they_are():
     with served(tools=[function_tool(picture, namespace="desk")]) as found:
-        answer = result(Stateless(found).call("desk__picture"))
+        answer = read_result(Stateless(found).call("desk__picture"))
         assert [block["type"] for block in answer["content"]] == ["text", "image"]
         assert answer["structuredContent"] == {"width": 1}
         assert "toolyard/content" not in answer.get("_meta", {})
@@ -299,7 +308,7 @@ def test_whoever_hangs_up_cancels_the_call():
         return "never"
 
     with served(tools=[function_tool(wait, namespace="desk")]) as found:
-        body = json.dumps(request("tools/call", {"name": "desk__wait", "_meta": META})).encode()
+        body = json.dumps(make_request("tools/call", {"name": "desk__wait", "_meta": META})).encode()
         import socket
 
         line = socket.create_connection(("127.0.0.1", found.port), timeout=SOON)
@@ -312,13 +321,13 @@ def test_whoever_hangs_up_cancels_the_call():
         line.close()
         assert ended.wait(SOON)
         assert until(lambda: found.service.admission.running == 0)
-        assert result(Stateless(found).call("echo", {"text": "x"}))
+        assert read_result(Stateless(found).call("echo", {"text": "x"}))
 
 
 def test_a_call_ends_at_the_servers_deadline():
     hung = Hung()
     with served(tools=[function_tool(hung.__call__, namespace="desk", name="hang")], call_timeout=0.5) as found:
-        answer = result(Stateless(found).call("desk__hang"))
+        answer = read_result(Stateless(found).call("desk__hang"))
         assert answer["structuredContent"]["error"]["code"] == "tool.timeout"
         # Its thread goes on, and is counted until it ends; nobody waits for its place.
         admission = found.service.admission
@@ -335,13 +344,13 @@ def test_a_tool_may_need_a_client_that_can_do_more():
         assert (refused.status, refused.json["error"]["code"]) == (400, -32021)
         assert refused.json["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
         can = {"io.modelcontextprotocol/clientCapabilities": {"sampling": {}}}
-        assert result(client.call("desk__picture", meta=can))
+        assert read_result(client.call("desk__picture", meta=can))
 
 
 def listening(found, wanted, number=7):
-    body = request("subscriptions/listen", {"notifications": wanted, "_meta": META}, number)
+    body = make_request("subscriptions/listen", {"notifications": wanted, "_meta": META}, number)
     headers = {**BOTH, "mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen"}
-    return Reading(found, "POST", "/mcp", body, headers)
+    return StreamReader(found, "POST", "/mcp", body, headers)
 
 
 def test_whoever_listens_is_told_once_of_each_change():

@@ -12,7 +12,7 @@ import pytest
 from waiting import SOON, until
 from warm_python import warm_toolyard
 
-from serving.mcp.mcp_support import META, request
+from serving.mcp.mcp_support import META, make_request
 
 pytestmark = pytest.mark.process
 
@@ -100,7 +100,7 @@ class Process:
         return found()[-1]
 
     def ask(self, method, params=None, number=1):
-        self.send(request(method, params, number))
+        self.send(make_request(method, params, number))
         return self.answer(number)
 
     def call(self, name, arguments=None, number=1, **meta):
@@ -188,7 +188,7 @@ def test_a_line_that_is_too_long_is_dropped_as_it_comes(tmp_path):
         for _ in range(80):
             process.write(b"x" * 65536)
         process.write(b'"}}\n')
-        process.send(request("ping", number=2))
+        process.send(make_request("ping", number=2))
         assert process.answer(2)["result"] == {}
         assert process.messages[0]["error"]["code"] == -32600
 
@@ -196,7 +196,9 @@ def test_a_line_that_is_too_long_is_dropped_as_it_comes(tmp_path):
 def test_calls_run_at_once_and_answers_come_as_they_are_ready(tmp_path):
     with started(tmp_path) as process:
         for number in range(3):
-            process.send(request("tools/call", {"name": "desk__wait", "arguments": {"path": f"f{number}"}}, number))
+            process.send(
+                make_request("tools/call", {"name": "desk__wait", "arguments": {"path": f"f{number}"}}, number)
+            )
         assert until(lambda: all((tmp_path / f"f{number}.begun").exists() for number in range(3)))
         assert process.call("desk__add", {"a": 1, "b": 2}, 9)["result"]["structuredContent"] == {"result": 3}
         for number in (2, 0, 1):
@@ -206,7 +208,7 @@ def test_calls_run_at_once_and_answers_come_as_they_are_ready(tmp_path):
 
 def test_a_cancelled_call_stops_and_is_not_answered(tmp_path):
     with started(tmp_path) as process:
-        process.send(request("tools/call", {"name": "desk__wait", "arguments": {"path": "f"}}, 5))
+        process.send(make_request("tools/call", {"name": "desk__wait", "arguments": {"path": "f"}}, 5))
         assert until((tmp_path / "f.begun").exists)
         process.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
         assert until((tmp_path / "f.cancelled").exists)
@@ -227,7 +229,7 @@ def test_progress_and_log_lines_come_before_the_answer(tmp_path):
 
 def test_the_end_of_input_waits_for_what_runs(tmp_path):
     with started(tmp_path) as process:
-        process.send(request("tools/call", {"name": "desk__wait", "arguments": {"path": "f"}}, 5))
+        process.send(make_request("tools/call", {"name": "desk__wait", "arguments": {"path": "f"}}, 5))
         assert until((tmp_path / "f.begun").exists)
         process.process.stdin.close()
         (tmp_path / "f").touch()
@@ -241,7 +243,7 @@ def test_what_does_not_end_is_cancelled_at_the_end(tmp_path):
     )
     (tmp_path / "tools.py").write_text(TOOLS)
     process = Process(tmp_path, "late.yaml")
-    process.send(request("tools/call", {"name": "desk__wait", "arguments": {"path": "f"}}, 5))
+    process.send(make_request("tools/call", {"name": "desk__wait", "arguments": {"path": "f"}}, 5))
     assert until((tmp_path / "f.begun").exists)
     assert process.finish() == 0
     assert (tmp_path / "f.cancelled").exists()
@@ -262,11 +264,11 @@ def test_a_client_that_is_gone_leaves_no_process(tmp_path):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    process.stdin.write(json.dumps(request("ping")).encode() + b"\n")
+    process.stdin.write(json.dumps(make_request("ping")).encode() + b"\n")
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["result"] == {}
     process.stdout.close()
-    process.stdin.write(json.dumps(request("ping")).encode() + b"\n")
+    process.stdin.write(json.dumps(make_request("ping")).encode() + b"\n")
     process.stdin.close()
     assert process.wait(SOON) == 0
 
@@ -284,7 +286,7 @@ def test_a_client_is_told_when_the_catalog_changes(tmp_path):
     with started(tmp_path) as process:
         process.ask("initialize", {"protocolVersion": "2025-06-18"}, 0)
         listening = {"notifications": {"toolsListChanged": True}, "_meta": META}
-        process.send(request("subscriptions/listen", listening, "sub"))
+        process.send(make_request("subscriptions/listen", listening, "sub"))
         assert until(lambda: process.told("notifications/subscriptions/acknowledged"))
         (tmp_path / "tools.py").write_text(TOOLS.replace("def add(", "def plus("))
         os.kill(process.process.pid, signal.SIGHUP)
@@ -298,7 +300,7 @@ def test_a_client_is_told_when_the_catalog_changes(tmp_path):
 
 
 def test_input_and_output_may_be_files(tmp_path):
-    (tmp_path / "in").write_text(json.dumps(request("ping")) + "\n" + json.dumps(request("ping", number=2)))
+    (tmp_path / "in").write_text(json.dumps(make_request("ping")) + "\n" + json.dumps(make_request("ping", number=2)))
     with (tmp_path / "in").open() as source, (tmp_path / "out").open("wb") as sink:
         command = ["-m", "toolyard", "mcp", "--domains", "core"]
         done = warm_toolyard().run(command, cwd=tmp_path, stdin=source, stdout=sink, timeout=3 * SOON)

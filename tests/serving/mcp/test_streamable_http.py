@@ -9,7 +9,7 @@ import threading
 import pytest
 from waiting import SOON, until
 
-from serving.mcp.mcp_support import META, Session, Stateless, events, request, result
+from serving.mcp.mcp_support import META, Session, Stateless, make_request, read_events, read_result
 from serving.service_support import desk_tools, served
 from toolyard import function_tool
 
@@ -38,7 +38,7 @@ def test_a_client_that_hung_up_before_its_call_began_has_begun_nothing():
             return await real()
 
         face.current_names = late
-        body = json.dumps(request("tools/call", {"name": "desk__run", "_meta": META})).encode()
+        body = json.dumps(make_request("tools/call", {"name": "desk__run", "_meta": META})).encode()
         head = (
             "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nmcp-method: tools/call\r\n"
             f"mcp-name: desk__run\r\nmcp-protocol-version: 2026-07-28\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -49,7 +49,7 @@ def test_a_client_that_hung_up_before_its_call_began_has_begun_nothing():
         reset(line)
         assert until(lambda: not face.is_stale)
         face.current_names = real
-        assert result(Stateless(found).call("echo", {"text": "x"}))
+        assert read_result(Stateless(found).call("echo", {"text": "x"}))
         assert not ran.is_set()
 
 
@@ -62,6 +62,6 @@ def test_a_conflict_of_idempotency_keys_is_the_answer_to_the_request(takes):
         client.send("tools/call", {"name": "desk__add", "arguments": {"a": 1, "b": 1}, **meta})
         params = {"name": "desk__add", "arguments": {"a": 2, "b": 1}, **meta}
         other = client.send("tools/call", params, number=9, headers=accept)
-        told = other.json if "json" in other.headers["content-type"] else events(other.body)[-1]
+        told = other.json if "json" in other.headers["content-type"] else read_events(other.body)[-1]
         assert (other.status, told["jsonrpc"], told["id"], told["error"]["code"]) == (200, "2.0", 9, -32000)
         assert told["error"]["data"]["error"]["code"] == "request.conflict"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.mcp.mcp_support import Stateless, result
+from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import desk_tools, served
 from toolyard import Tool, ToolCall, function_tool
 from toolyard.app.blocks import McpBlock
@@ -173,9 +173,11 @@ def answers_on_every_face(yard, wire, args):
     yard.post("/v1/sessions", {"session_id": wire})
     for verb in ("execute", "simulate"):
         yield yard.post(f"/v1/sessions/{wire}/{verb}", calls).json["results"][0]["result"]
-    yield result(Stateless(yard).call(wire, args))["structuredContent"]
+    yield read_result(Stateless(yard).call(wire, args))["structuredContent"]
     session = {"session_id": wire, "calls": calls["calls"]}
-    yield result(Stateless(yard).call("toolyard.session_execute", session))["structuredContent"]["results"][0]["result"]
+    yield read_result(Stateless(yard).call("toolyard.session_execute", session))["structuredContent"]["results"][0][
+        "result"
+    ]
     with RemoteToolEngine(yard.url) as engine:
         engine.setup(f"remote {wire}")
         yield engine.execute(f"remote {wire}", [ToolCall(wire, args)])[0].result
