@@ -377,9 +377,9 @@ def _list_referenced(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
     for engine in engines.values():
         if isinstance(engine, EffectfulEngine) and engine.simulate_with is not None:
             yield engine.simulate_with
-        behind = getattr(engine, "behind", None)
-        if isinstance(behind, ToolEngine):
-            yield behind
+        recorded = getattr(engine, "recorded_engine", None)
+        if isinstance(recorded, ToolEngine):
+            yield recorded
 
 
 def _check_not_wired(entry: PluginEntry) -> None:
