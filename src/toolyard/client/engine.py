@@ -115,11 +115,7 @@ class RemoteToolEngine(Closing):
     ) -> Self:
         """Create an engine and read the server's catalog, for async code; options are those of the class."""
         engine = cls(url, name=name, timeout=timeout, request_timeout=request_timeout, load=False, **options)
-        try:
-            await engine.tool_registry.arefresh(strict=True)
-        except BaseException:
-            await engine.aclose()
-            raise
+        await engine.tool_registry.aload()
         return engine
 
     async def asetup(

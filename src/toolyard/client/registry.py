@@ -57,11 +57,7 @@ class RemoteToolRegistry(ToolRegistry):
         super().__init__()
         super().attach(self._catalog)
         if load:
-            try:
-                home_loop.run(self.arefresh(strict=True), twin="RemoteToolRegistry.aopen")
-            except BaseException:
-                self.wire.close()
-                raise
+            home_loop.run(self.aload(), twin="RemoteToolRegistry.aopen")
 
     @classmethod
     async def aopen(
@@ -73,12 +69,16 @@ class RemoteToolRegistry(ToolRegistry):
     ) -> Self:
         """Create a registry and read its catalog, for async code; options are those of the class."""
         registry = cls(url, timeout=timeout, load=False, **options)
-        try:
-            await registry.arefresh(strict=True)
-        except BaseException:
-            await registry.aclose()
-            raise
+        await registry.aload()
         return registry
+
+    async def aload(self) -> None:
+        """Read the catalog for the first time; closes the connections if that fails."""
+        try:
+            await self.arefresh(strict=True)
+        except BaseException:
+            await self.aclose()
+            raise
 
     @classmethod
     def from_loaders(
