@@ -1,6 +1,6 @@
 """The minimum of a toolyard server that a client needs, on a server that can misbehave on request."""
 
-from links.fake_server import FakeServer, refused, whole
+from links.fake_server import FakeServer, respond, respond_error
 
 from toolyard.model.tool import Tool
 
@@ -40,31 +40,31 @@ class FakeWire(FakeServer):
                     "service_version": "9.9.9",
                     "supported_api_versions": self.versions,
                 }
-                return whole(200, about)
+                return respond(200, about)
             case ("GET", ["v1", "tools"]):
                 return self._tools(int(request.query.get("cursor", 0)))
             case ("POST", ["v1", "calls"] | ["v1", "sessions", _, "execute" | "simulate"]):
                 return self.run(request)
             case ("POST", ["v1", "sessions", *_]):
-                return whole(201, {"session_id": "s", "entries": 0, "state_hash": "0"})
+                return respond(201, {"session_id": "s", "entries": 0, "state_hash": "0"})
             case ("GET", ["v1", "sessions", _]):
-                return whole(200, {"session_id": "s", "entries": 0, "state_hash": "0"})
+                return respond(200, {"session_id": "s", "entries": 0, "state_hash": "0"})
             case ("DELETE", _):
-                return whole(204)
-        return refused(404, "route.not_found")
+                return respond(204)
+        return respond_error(404, "route.not_found")
 
     def run(self, request):
         """The response to calls, which run once per idempotency key."""
         key = request.headers["idempotency-key"]
         if key not in self.ran:
             self.ran[key] = [result(call, call["arguments"]) for call in request.json["calls"]]
-        return whole(200, {"results": self.ran[key]})
+        return respond(200, {"results": self.ran[key]})
 
     def _tools(self, start):
         body = {"tools": self.tools[start : start + self.page], "generation": self.generation}
         if start + self.page < len(self.tools):
             body["next_cursor"] = str(start + self.page)
-        return whole(200, body)
+        return respond(200, body)
 
 
 def after_running(server, act):

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from links.fake_server import hang_up, refused, whole
+from links.fake_server import hang_up, respond, respond_error
 from waiting import SOON
 
 from client.fake_wire import TOOLS, FakeWire, native
@@ -24,7 +24,7 @@ def paged(server, *generations):
     acts = []
     for place, generation in enumerate(generations):
         body = {"tools": [server.tools[0]], "generation": generation, "next_cursor": str(place + 1)}
-        acts.append(whole(200, body))
+        acts.append(respond(200, body))
     server.acts[TOOLS] = acts
 
 
@@ -53,7 +53,7 @@ def test_a_catalog_that_never_holds_still_is_given_up_on():
 
 def test_pages_that_never_end_are_refused():
     with FakeWire(*numbered(2)) as fake:
-        page = whole(200, {"tools": [fake.tools[0]], "generation": 1, "next_cursor": "again"})
+        page = respond(200, {"tools": [fake.tools[0]], "generation": 1, "next_cursor": "again"})
         fake.acts[TOOLS] = [page] * 5
         with pytest.raises(SourceUnavailable, match="pages have no end"):
             RemoteToolRegistry(fake.url)
@@ -70,7 +70,7 @@ def test_pages_that_never_end_are_refused():
     ],
 )
 def test_a_catalog_of_another_form_is_refused(fake, body):
-    fake.acts[TOOLS] = [whole(200, body)]
+    fake.acts[TOOLS] = [respond(200, body)]
     with pytest.raises(ConfigError, match="no catalog in the form toolyard knows"):
         RemoteToolRegistry(fake.url)
 
@@ -139,7 +139,7 @@ def test_a_refresh_sees_what_changed(fake):
 
 def test_a_refresh_that_fails_keeps_the_last_good_tools_and_says_so(fake):
     with RemoteToolRegistry(fake.url, retries=0) as registry:
-        fake.acts[TOOLS] = [hang_up, refused(401, "auth.invalid"), hang_up]
+        fake.acts[TOOLS] = [hang_up, respond_error(401, "auth.invalid"), hang_up]
         report = registry.refresh()
         assert (report.sources[0].state, registry.tool_names()) == ("stale", ["echo"])
         assert "lost the connection" in report.sources[0].error
@@ -154,10 +154,10 @@ async def test_the_twins_of_async_code_read_the_catalog_without_a_thread_of_the_
         assert registry.tool_names() == ["echo"]
         fake.tools = [native(tool) for tool in numbered(3)]
         assert (await registry.arefresh()).loaded == 3
-    fake.acts[TOOLS] = [refused(401, "auth.missing")]
+    fake.acts[TOOLS] = [respond_error(401, "auth.missing")]
     with pytest.raises(ConfigError):
         await RemoteToolRegistry.aopen(fake.url)
-    fake.acts[TOOLS] = [refused(401, "auth.missing")]
+    fake.acts[TOOLS] = [respond_error(401, "auth.missing")]
     with pytest.raises(ConfigError):
         await RemoteToolEngine.aopen(fake.url)
 
@@ -165,7 +165,7 @@ async def test_the_twins_of_async_code_read_the_catalog_without_a_thread_of_the_
 def test_a_reading_that_began_earlier_never_replaces_one_that_began_later(fake):
     with RemoteToolRegistry(fake.url) as registry:
         began, go_on = threading.Event(), threading.Event()
-        old = whole(200, {"tools": [native(tool) for tool in numbered(1)], "generation": 2})
+        old = respond(200, {"tools": [native(tool) for tool in numbered(1)], "generation": 2})
 
         def slowly(connection, request):
             began.set()

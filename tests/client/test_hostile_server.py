@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from links.fake_server import raw, whole
+from links.fake_server import respond, send_raw
 
 from client.fake_wire import EXECUTE, TOOLS, FakeWire
 from toolyard import ToolCall
@@ -68,7 +68,7 @@ def failure_of(way, engine):
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_no_answer_is_said_to_be_none(way, server, engine):
     for body in ODD:
-        server.otherwise = lambda request, body=body: whole(200, body)
+        server.otherwise = lambda request, body=body: respond(200, body)
         told = failure_of(way, engine)
         assert told is not None and server.url in told and len(told) < 1000, body[:40]
 
@@ -79,14 +79,14 @@ def test_fields_of_another_type_are_errors_and_not_taken_over(way, server, engin
         for shape in SHAPES:
             if (way, field) in MEANT and isinstance(shape, dict | str):
                 continue
-            server.otherwise = lambda request, body={field: shape}: whole(200, body)
+            server.otherwise = lambda request, body={field: shape}: respond(200, body)
             told = failure_of(way, engine)
             assert told is not None and server.url in told, (field, shape)
 
 
 def test_a_refusal_of_any_shape_is_an_error_of_bounded_length(server, engine):
     for error in ("x", [], {"code": 7}, {"code": ToolFailed.code, "message": "x" * 1_000_000}):
-        server.otherwise = lambda request, error=error: whole(500, {"error": error})
+        server.otherwise = lambda request, error=error: respond(500, {"error": error})
         for way in WAYS:
             told = failure_of(way, engine)
             assert told is not None and len(told) <= 10_100
@@ -94,7 +94,7 @@ def test_a_refusal_of_any_shape_is_an_error_of_bounded_length(server, engine):
 
 class TestEndless:
     def test_pages_of_a_catalog_that_lead_nowhere_end_the_reading(self, server):
-        server.otherwise = lambda request: whole(
+        server.otherwise = lambda request: respond(
             200,
             {"tools": [], "generation": 1, "next_cursor": str(len(server.requests))}
             if request.path == TOOLS[1]
@@ -105,7 +105,7 @@ class TestEndless:
         assert len(server.asked(*TOOLS)) == 1
 
     def test_a_page_of_more_tools_than_were_asked_for_is_not_taken(self, server):
-        server.acts[TOOLS] = [whole(200, {"tools": [{}] * 100_000, "generation": 1})]
+        server.acts[TOOLS] = [respond(200, {"tools": [{}] * 100_000, "generation": 1})]
         with pytest.raises(SourceUnavailable, match="100,000 tools, where 1,000 were asked for"):
             RemoteToolRegistry(server.url, retries=0)
 
@@ -113,7 +113,7 @@ class TestEndless:
     def test_a_history_that_goes_round_in_circles_is_an_error(self, server, engine, after):
         entry = {"id": 1, "call": {"name": "n::echo"}, "result": {"call_id": None, "name": "n::echo"}}
         entries = [entry] if after is not None else []
-        server.otherwise = lambda request: whole(200, {"entries": entries, "next": 5 if after is None else after})
+        server.otherwise = lambda request: respond(200, {"entries": entries, "next": 5 if after is None else after})
         with pytest.raises(Unavailable, match="pages have no end|other than a page of a history"):
             engine.get_session_history("s")
         assert len(server.asked("GET", "/v1/sessions/s/history")) == 1
@@ -121,10 +121,10 @@ class TestEndless:
     def test_a_list_has_a_bound_in_bytes_over_all_its_pages(self, server, monkeypatch):
         monkeypatch.setattr(module, "MAX_LIST_BYTES", 10_000)
         tools = [{**server.tools[0], "description": "x" * 3000}]
-        server.otherwise = lambda request: whole(
+        server.otherwise = lambda request: respond(
             200, {"tools": tools, "generation": 1, "next_cursor": str(len(server.requests))}
         )
-        server.acts["GET", "/v1/version"] = [whole(200, {"supported_api_versions": ["v1"]})]
+        server.acts["GET", "/v1/version"] = [respond(200, {"supported_api_versions": ["v1"]})]
         with pytest.raises(SourceUnavailable, match="goes on for more than 10,000 bytes"):
             RemoteToolRegistry(server.url, retries=0)
         assert len(server.asked(*TOOLS)) <= 4
@@ -144,24 +144,24 @@ class TestEndless:
 class TestManyValues:
     def test_more_values_than_anybody_sends_are_not_even_read(self, server, engine, monkeypatch):
         monkeypatch.setattr(module, "MAX_VALUES", 1000)
-        server.otherwise = lambda request: whole(200, b'{"state":{"a":[' + b"0," * 2000 + b"0]}}")
+        server.otherwise = lambda request: respond(200, b'{"state":{"a":[' + b"0," * 2000 + b"0]}}")
         assert "more than 1,000 values" in failure_of("state", engine)
 
     def test_commas_in_texts_are_no_values(self, server, engine, monkeypatch):
         monkeypatch.setattr(module, "MAX_VALUES", 1000)
         state = {"text": 'a,"\\' * 5000}
-        server.otherwise = lambda request: whole(200, json.dumps({"state": state}).encode())
+        server.otherwise = lambda request: respond(200, json.dumps({"state": state}).encode())
         assert engine.get_session_state("s") == state
 
 
 def test_results_of_calls_that_are_another_number_leave_the_effect_unknown(server, engine):
     good = {"call_id": None, "name": "n::echo", "result": 1, "error": None, "metadata": {}}
-    server.acts[EXECUTE] = [whole(200, {"results": [good] * 1000})]
+    server.acts[EXECUTE] = [respond(200, {"results": [good] * 1000})]
     [result] = WAYS["execute"](engine)
     assert "1000 results for 1 calls" in result.error and result.error_info.effect == "unknown"
 
 
 def test_what_is_no_http_is_an_error_of_the_address(server):
-    server.otherwise = lambda request: raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n\r\n")
+    server.otherwise = lambda request: send_raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n\r\n")
     with pytest.raises((ConfigError, SourceUnavailable), match="does not answer in HTTP"):
         RemoteToolRegistry(server.url, retries=0)

@@ -5,7 +5,7 @@ import json
 from urllib.parse import urlsplit
 
 import pytest
-from links.fake_server import whole
+from links.fake_server import respond
 from waiting import until
 
 from client.cutting_proxy import CuttingProxy
@@ -157,6 +157,6 @@ def test_a_page_with_a_duration_that_is_none_is_said_to_be_no_list_of_calls(yard
     [row] = engine.journal.calls().rows
     page = {"calls": [{**row.to_dict(), "duration_ms": "?"}]}
     with FakeWire() as server, RemoteToolEngine(server.url, load=False) as other:
-        server.otherwise = lambda request: whole(200, json.dumps(page).replace('"?"', duration).encode())
+        server.otherwise = lambda request: respond(200, json.dumps(page).replace('"?"', duration).encode())
         with pytest.raises(ToolyardError, match="other than a list of calls"):
             other.journal.calls()

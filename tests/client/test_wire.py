@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 from hypothesis import given, strategies as st
-from links.fake_server import hang_up, raw, refused, whole
+from links.fake_server import hang_up, respond, respond_error, send_raw
 from waiting import SOON
 
 from client.fake_wire import EXECUTE, TOOLS, VERSION, FakeWire, after_running
@@ -31,7 +31,7 @@ from toolyard.model.errors import (
 )
 
 CALLS = [ToolCall("n::echo", {"text": "hi"}, "c1"), ToolCall("n::echo", {"text": "ho"})]
-HALF = raw(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"results":')
+HALF = send_raw(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"results":')
 SECRET = "ty_abcdefghijkl_" + "s" * 43
 OPTIONS = {"retry_delay": 0.001}
 
@@ -109,7 +109,7 @@ def test_what_passed_its_deadline_is_not_sent_again(fake):
 
 
 def test_a_server_without_room_is_asked_again_after_the_pause_it_wants(fake, engine):
-    busy = refused(429, "server.overloaded", "Retry-After: 0.01", retryable=True)
+    busy = respond_error(429, "server.overloaded", "Retry-After: 0.01", retryable=True)
     fake.acts[EXECUTE] = [busy, busy]
     assert values(engine.execute("s", CALLS)) == [{"text": "hi"}, {"text": "ho"}]
     assert len(fake.asked(*EXECUTE)) == 3
@@ -117,7 +117,7 @@ def test_a_server_without_room_is_asked_again_after_the_pause_it_wants(fake, eng
 
 @pytest.mark.parametrize("pause", [str(LONGEST_PAUSE + 1), "86400"])
 def test_a_long_pause_is_left_to_the_caller(fake, engine, pause):
-    fake.acts[EXECUTE] = [refused(429, "request.rate_limited", f"Retry-After: {pause}")]
+    fake.acts[EXECUTE] = [respond_error(429, "request.rate_limited", f"Retry-After: {pause}")]
     info = engine.execute("s", CALLS)[0].error_info
     assert (info.code, info.effect, info.retryable, info.retry_after) == (
         "tool.unavailable",
@@ -131,24 +131,24 @@ def test_a_long_pause_is_left_to_the_caller(fake, engine, pause):
 
 @pytest.mark.parametrize("pause", ["nan", "-1", "inf", "Wed, 21 Oct 2015 07:28:00 GMT", ""])
 def test_a_pause_that_is_no_number_of_seconds_is_our_own(fake, engine, pause):
-    fake.acts[EXECUTE] = [refused(429, "request.rate_limited", f"Retry-After: {pause}")]
+    fake.acts[EXECUTE] = [respond_error(429, "request.rate_limited", f"Retry-After: {pause}")]
     assert not any(result.is_error for result in engine.execute("s", CALLS))
 
 
 def test_asking_for_room_ends(fake, engine):
-    fake.acts[EXECUTE] = [refused(429, "server.overloaded", "Retry-After: 0")] * 9
+    fake.acts[EXECUTE] = [respond_error(429, "server.overloaded", "Retry-After: 0")] * 9
     assert {r.error_info.code for r in engine.execute("s", CALLS)} == {"tool.unavailable"}
     assert len(fake.asked(*EXECUTE)) == 3
 
 
 def test_a_503_is_not_asked_again_and_its_effect_is_unknown(fake, engine):
-    fake.acts[EXECUTE] = [refused(503, "server.stopping")]
+    fake.acts[EXECUTE] = [respond_error(503, "server.stopping")]
     info = engine.execute("s", CALLS)[0].error_info
     assert (info.code, info.effect, len(fake.asked(*EXECUTE))) == ("tool.unavailable", "unknown", 1)
 
 
 def test_calls_that_a_server_was_killed_in_are_interrupted(fake, engine):
-    fake.acts[EXECUTE] = [refused(500, "tool.interrupted", details={"effect": "unknown", "hint": "find out"})]
+    fake.acts[EXECUTE] = [respond_error(500, "tool.interrupted", details={"effect": "unknown", "hint": "find out"})]
     info = engine.execute("s", CALLS)[0].error_info
     assert (info.code, info.effect, info.hint) == (Interrupted.code, "unknown", "find out")
 
@@ -170,7 +170,7 @@ def test_calls_that_a_server_was_killed_in_are_interrupted(fake, engine):
     ],
 )
 def test_the_programs_mistakes_are_the_exceptions_of_an_engine_in_process(fake, engine, status, code, kind):
-    fake.acts[EXECUTE] = [refused(status, code, message="just so")]
+    fake.acts[EXECUTE] = [respond_error(status, code, message="just so")]
     with pytest.raises(kind) as wrong:
         engine.execute("s", CALLS)
     assert type(wrong.value) is kind
@@ -178,7 +178,10 @@ def test_the_programs_mistakes_are_the_exceptions_of_an_engine_in_process(fake, 
 
 
 def test_refusals_about_tools_are_the_exceptions_of_a_registry_in_process(fake, engine):
-    fake.acts["DELETE", "/v1/tools/n%3A%3Ax"] = [refused(404, "tool.not_found"), refused(409, "tool.exists")]
+    fake.acts["DELETE", "/v1/tools/n%3A%3Ax"] = [
+        respond_error(404, "tool.not_found"),
+        respond_error(409, "tool.exists"),
+    ]
     with pytest.raises(UnknownToolError):
         engine.tool_registry.remove("n::x")
     with pytest.raises(DuplicateToolError):
@@ -188,14 +191,14 @@ def test_refusals_about_tools_are_the_exceptions_of_a_registry_in_process(fake, 
 @pytest.mark.parametrize(
     "answer",
     [
-        whole(200, b"<html>hello</html>", kind="text/html"),
-        whole(404, b"<html>not found</html>", kind="text/html"),
-        whole(200, {"hello": "world"}),
-        whole(200, []),
-        whole(302, b"", "Location: http://example.com/"),
-        whole(400, {"error": "no"}),
-        whole(500, b"Internal Server Error"),
-        whole(204),
+        respond(200, b"<html>hello</html>", kind="text/html"),
+        respond(404, b"<html>not found</html>", kind="text/html"),
+        respond(200, {"hello": "world"}),
+        respond(200, []),
+        respond(302, b"", "Location: http://example.com/"),
+        respond(400, {"error": "no"}),
+        respond(500, b"Internal Server Error"),
+        respond(204),
     ],
 )
 def test_a_server_that_is_no_toolyard_server_is_said_to_be_none(fake, answer):
@@ -208,7 +211,7 @@ def test_a_server_that_is_no_toolyard_server_is_said_to_be_none(fake, answer):
 
 @pytest.mark.parametrize("status", [502, 503, 504])
 def test_a_gateway_without_a_server_behind_it_is_unavailable(fake, status):
-    fake.acts[VERSION] = [whole(status, b"<html>bad gateway</html>", kind="text/html")]
+    fake.acts[VERSION] = [respond(status, b"<html>bad gateway</html>", kind="text/html")]
     with pytest.raises(SourceUnavailable, match=f"in between answers with {status}"):
         RemoteToolRegistry(fake.url)
 
@@ -222,13 +225,13 @@ def test_a_server_of_another_api_version_is_refused_by_name(fake):
 @pytest.mark.parametrize(
     "answer",
     [
-        whole(200, b"not json"),
-        whole(200, {"results": []}),
-        whole(200, {"results": [{"name": 1}, {}]}),
-        whole(200, {"results": {}}),
-        whole(200, [1]),
-        whole(204),
-        whole(200, b'{"results": [], "results": []}'),
+        respond(200, b"not json"),
+        respond(200, {"results": []}),
+        respond(200, {"results": [{"name": 1}, {}]}),
+        respond(200, {"results": {}}),
+        respond(200, [1]),
+        respond(204),
+        respond(200, b'{"results": [], "results": []}'),
     ],
 )
 def test_an_answer_to_calls_that_makes_no_sense_leaves_their_effect_unknown(fake, engine, answer):
@@ -241,7 +244,7 @@ def test_an_answer_to_calls_that_makes_no_sense_leaves_their_effect_unknown(fake
 
 def test_an_answer_over_the_limit_is_a_result_that_names_the_option(fake):
     with RemoteToolEngine(fake.url, max_bytes=5000) as engine:
-        fake.acts[EXECUTE] = [whole(200, b" " * 5001)]
+        fake.acts[EXECUTE] = [respond(200, b" " * 5001)]
         info = engine.execute("s", CALLS)[0].error_info
     assert (info.effect, info.hint) == ("unknown", "ask for less, or allow more with max_bytes=...")
 
@@ -249,7 +252,13 @@ def test_an_answer_over_the_limit_is_a_result_that_names_the_option(fake):
 def test_the_key_goes_along_and_is_in_no_text(fake, caplog):
     caplog.set_level(logging.DEBUG)
     told = []
-    acts = [hang_up, refused(401, "auth.invalid"), refused(403, "auth.forbidden"), whole(200, b"?"), raw(b"?\r\n\r\n")]
+    acts = [
+        hang_up,
+        respond_error(401, "auth.invalid"),
+        respond_error(403, "auth.forbidden"),
+        respond(200, b"?"),
+        send_raw(b"?\r\n\r\n"),
+    ]
     with RemoteToolEngine(fake.url, api_key=SECRET, retries=0) as engine:
         told += [repr(engine), repr(engine.tool_registry), repr(engine.tool_registry.wire)]
         for act in acts:
@@ -270,7 +279,7 @@ def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(fake, key)
 
 
 def test_a_missing_key_is_told_how_to_be_given(fake):
-    fake.acts[TOOLS] = [refused(401, "auth.missing", message="an API key is needed")]
+    fake.acts[TOOLS] = [respond_error(401, "auth.missing", message="an API key is needed")]
     with pytest.raises(ConfigError, match=r"an API key is needed.*pass api_key="):
         RemoteToolRegistry(fake.url)
 
@@ -328,7 +337,7 @@ def test_an_option_of_no_use_is_a_config_error_that_names_it(fake, option):
 
 
 def test_a_tool_that_is_gone_because_the_first_attempt_arrived_is_removed(fake, engine):
-    fake.acts["DELETE", "/v1/tools/n%3A%3Aecho"] = [hang_up, refused(404, "tool.not_found")]
+    fake.acts["DELETE", "/v1/tools/n%3A%3Aecho"] = [hang_up, respond_error(404, "tool.not_found")]
     assert [tool.name for tool in engine.tool_registry.remove("n::echo")] == ["echo"]
 
 

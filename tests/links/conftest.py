@@ -8,7 +8,7 @@ import time
 import pytest
 
 from conftest import chosen_way, ways_to_try
-from links.fake_server import FakeServer, whole
+from links.fake_server import FakeServer, respond
 from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Outgoing
@@ -19,7 +19,7 @@ LOCAL = AddressRule.of(["127.0.0.1", "localhost"])
 @pytest.fixture
 def server():
     with FakeServer() as fake:
-        fake.otherwise = lambda request: whole(200, {"path": request.path})
+        fake.otherwise = lambda request: respond(200, {"path": request.path})
         yield fake
 
 
@@ -73,5 +73,5 @@ def tls_server(certificate):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate[1], certificate[0])
     with FakeServer(context) as fake:
-        fake.otherwise = lambda request: whole(200, {})
+        fake.otherwise = lambda request: respond(200, {})
         yield fake

@@ -22,14 +22,14 @@ class Request:
         return json.loads(self.body)
 
 
-def whole(status, body=b"", *headers, kind="application/json"):
+def respond(status, body=b"", *headers, kind="application/json"):
     """A well-formed response."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(data)}", *headers]
     return lambda connection, request: connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
 
 
-def raw(data):
+def send_raw(data):
     """Send these bytes and close the connection."""
 
     def act(connection, request):
@@ -44,9 +44,9 @@ def hang_up(connection, request):
     return False
 
 
-def refused(status, code, *headers, message="no", **error):
+def respond_error(status, code, *headers, message="no", **error):
     """An error response in toolyard's envelope."""
-    return whole(status, {"error": {"code": code, "message": message, **error}}, *headers)
+    return respond(status, {"error": {"code": code, "message": message, **error}}, *headers)
 
 
 class FakeServer:
@@ -58,7 +58,7 @@ class FakeServer:
     def __init__(self, context=None):
         self.requests = []
         self.acts = {}
-        self.otherwise = lambda request: whole(404, {"error": {"code": "route.not_found", "message": "nothing"}})
+        self.otherwise = lambda request: respond(404, {"error": {"code": "route.not_found", "message": "nothing"}})
         self._context = context
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]

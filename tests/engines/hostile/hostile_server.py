@@ -6,7 +6,7 @@ import json
 import time
 import zlib
 
-from links.fake_server import FakeServer, raw, whole
+from links.fake_server import FakeServer, respond, send_raw
 
 MIB = 1 << 20
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -18,7 +18,7 @@ class HostileServer(FakeServer):
 
     def __init__(self, act=None):
         super().__init__()
-        self.otherwise = lambda request: act or whole(200, {"seen": request.target})
+        self.otherwise = lambda request: act or respond(200, {"seen": request.target})
 
     @property
     def targets(self):
@@ -44,12 +44,12 @@ def bomb(encoding, mebibytes=64):
     """A few dozen kilobytes that unpack to as many megabytes of JSON."""
     maker = zlib.compressobj(9, wbits=31 if encoding == "gzip" else 15)
     data = maker.compress(b'"') + b"".join(maker.compress(b" " * MIB) for _ in range(mebibytes)) + maker.flush()
-    return whole(200, data, f"Content-Encoding: {encoding}")
+    return respond(200, data, f"Content-Encoding: {encoding}")
 
 
 @functools.cache
 def nested_bomb():
-    return whole(200, zlib.compress(zlib.compress(bytes(64 * MIB))), "Content-Encoding: deflate, deflate")
+    return respond(200, zlib.compress(zlib.compress(bytes(64 * MIB))), "Content-Encoding: deflate, deflate")
 
 
 def chunk(data):
@@ -73,7 +73,7 @@ TOO_MUCH = {
     "an endless number": endlessly(OK + b"\r\n", b"1" * 65536),
     "endless nesting": endlessly(OK + b"\r\n", b"[" * 65536),
     "endless headers": endlessly(b"HTTP/1.1 200 OK\r\n", b"a: " + b"b" * 4096 + b"\r\n"),
-    "a length beyond all": raw(OK + b"Content-Length: 999999999999999999\r\n\r\n{}"),
+    "a length beyond all": send_raw(OK + b"Content-Length: 999999999999999999\r\n\r\n{}"),
 }
 BOMBS = {
     "a gzip bomb": lambda: bomb("gzip"),

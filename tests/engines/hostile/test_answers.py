@@ -4,7 +4,7 @@ import json
 import tracemalloc
 
 import pytest
-from links.fake_server import raw, whole
+from links.fake_server import respond, send_raw
 
 from engines.engine_support import call
 from engines.hostile.hostile_server import (
@@ -58,7 +58,7 @@ def test_an_answer_beyond_the_limit_costs_no_more_than_the_limit(server, make, a
 
 @pytest.mark.parametrize("kind", NOT_JSON)
 def test_what_calls_itself_json_and_is_none_is_an_error(server, make, ask, kind):
-    server.otherwise = lambda request: whole(200, NOT_JSON[kind])
+    server.otherwise = lambda request: respond(200, NOT_JSON[kind])
     info = clear(one(ask(make(reading(), server.url), call("post"))), "tool.invalid_output", "tool.execution_error")
     assert "JSON" in info.message and info.effect != "none"
 
@@ -67,7 +67,7 @@ def test_what_calls_itself_json_and_is_none_is_an_error(server, make, ask, kind)
 def test_no_charset_is_more_than_a_charset(server, make, ask, charset):
     """Python's codecs unpack archives too, and a server may name any of them."""
     data = {"zlib": b"x\x9c", "hex": b"7b7d", "base64": b"e30="}.get(charset, b'{"a": "\xc3\xa9"}')
-    server.otherwise = lambda request: whole(200, data, kind=f"application/json; charset={charset}")
+    server.otherwise = lambda request: respond(200, data, kind=f"application/json; charset={charset}")
     result = one(ask(make(reading(), server.url), call("get")))
     if result.is_error:
         clear(result, "tool.invalid_output", "tool.execution_error")
@@ -104,7 +104,7 @@ KINDS = (
 def test_another_content_type_than_promised_is_seen(server, make, ask, kind, data):
     """What comes is handed on as what it is, and said not to be what was promised; or it is an error."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n".encode("latin-1")
-    server.otherwise = lambda request: raw(head + data)
+    server.otherwise = lambda request: send_raw(head + data)
     warned, strict = (
         one(ask(make(reading(), server.url, output_check=check), call("get"))) for check in ("warn", "strict")
     )
@@ -118,7 +118,7 @@ def test_another_content_type_than_promised_is_seen(server, make, ask, kind, dat
 
 def test_an_error_page_of_any_size_is_an_excerpt(server, make, ask):
     page = "<title>Bad</title>\x1b[2J\x00" + "é" * 300_000
-    server.otherwise = lambda request: whole(500, page.encode(), kind="text/html")
+    server.otherwise = lambda request: respond(500, page.encode(), kind="text/html")
     info = clear(
         one(ask(make(reading(), server.url, retries=0), call("post"))), "tool.execution_error", "tool.unavailable"
     )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from urllib.parse import quote, quote_plus
 
 import pytest
-from links.fake_server import raw, whole
+from links.fake_server import respond, send_raw
 
 from engines.engine_support import SOON, call
 from engines.hostile.hostile_server import DRIPS, HostileServer, clear, one, operation, specification, written
@@ -114,7 +114,7 @@ def watched(make, tmp_path, caplog):
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_a_redirect_to_another_origin_takes_no_credential_along(server, evil, watched, kind, status):
-    server.otherwise = lambda request: whole(status, b"", f"Location: {evil.url}/steal?key={quote(SECRET)}")
+    server.otherwise = lambda request: respond(status, b"", f"Location: {evil.url}/steal?key={quote(SECRET)}")
     yard = watched(guarded(kind), server.url, auth=auth_of(kind))
     for result in yard.ask(call("get"), call("post")):
         clear(result, "tool.denied", "tool.execution_error")
@@ -125,7 +125,7 @@ def test_a_redirect_to_another_origin_takes_no_credential_along(server, evil, wa
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_a_credential_goes_to_its_own_origin_alone(server, watched, kind):
     """Even where the operator allows another host, and the specification asks for the same credential there."""
-    server.otherwise = lambda request: whole(200, {})
+    server.otherwise = lambda request: respond(200, {})
     with HostileServer() as other:
         document = guarded(kind, other=other.url) | {"servers": [{"url": server.url}]}
         auth = auth_of(kind, origin=server.url)
@@ -150,7 +150,9 @@ def test_a_secret_for_tokens_goes_where_the_operator_says_and_not_the_specificat
     document = guarded("bearer")
     document["components"]["securitySchemes"]["mine"] = {"type": "oauth2", "flows": {"clientCredentials": flow}}
     granted = {"access_token": "gr4nted-" + SECRET, "token_type": "bearer", "expires_in": 3600}
-    server.otherwise = lambda request: whole(200, granted) if request.path == "/token" else _echo(403, "body")(request)
+    server.otherwise = lambda request: (
+        respond(200, granted) if request.path == "/token" else _echo(403, "body")(request)
+    )
     auth = {"type": "oauth2", "token_url": f"{server.url}/token", "client_id": "me", "client_secret": SECRET}
     yard = watched(document, server.url, auth=auth)
     for result in yard.ask(call("get"), call("post")):
@@ -164,12 +166,12 @@ def _echo(status, where):
     def act(request):
         said = f"{request.target} {request.headers}"
         if where == "body":
-            return whole(status, {"error": said, "again": said[:40]})
+            return respond(status, {"error": said, "again": said[:40]})
         if where == "text":
-            return whole(status, said.encode(), kind="text/plain")
+            return respond(status, said.encode(), kind="text/plain")
         if where == "reason":
-            return raw(f"HTTP/1.1 {status} {said}\r\nContent-Length: 0\r\n\r\n".encode())
-        return whole(status, b"{", f"Retry-After: {said}", f"WWW-Authenticate: {said}", kind=f"x/{said}")
+            return send_raw(f"HTTP/1.1 {status} {said}\r\nContent-Length: 0\r\n\r\n".encode())
+        return respond(status, b"{", f"Retry-After: {said}", f"WWW-Authenticate: {said}", kind=f"x/{said}")
 
     return act
 
@@ -187,10 +189,10 @@ def test_a_server_that_echoes_the_credential_in_an_error_does_not_make_it_known(
 
 FAULTS = {
     "refused": None,
-    "hung up": raw(b""),
-    "cut short": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"),
-    "no HTTP": raw(b"220 smtp ready\r\n"),
-    "no JSON": whole(200, b"{"),
+    "hung up": send_raw(b""),
+    "cut short": send_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"),
+    "no HTTP": send_raw(b"220 smtp ready\r\n"),
+    "no JSON": respond(200, b"{"),
     "late": DRIPS["headers"],
 }
 

@@ -4,7 +4,7 @@ import logging
 import tracemalloc
 
 import pytest
-from links.fake_server import raw, whole
+from links.fake_server import respond, send_raw
 
 from engines.engine_support import call
 from engines.hostile.hostile_server import BOMBS, DRIPS, MIB, NOT_JSON, TOO_MUCH, one, pets, too_much
@@ -70,32 +70,34 @@ NO_DOCUMENT = {
 
 @pytest.mark.parametrize("kind", NO_DOCUMENT)
 def test_what_is_no_document_is_refused(server, caplog, kind):
-    server.otherwise = lambda request: whole(200, NO_DOCUMENT[kind])
+    server.otherwise = lambda request: respond(200, NO_DOCUMENT[kind])
     assert refused(f"{server.url}/spec.json", caplog)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_to_another_origin_is_not_followed(server, evil, caplog, status):
-    server.otherwise = lambda request: whole(status, b"", f"Location: {evil.url}/spec.json")
+    server.otherwise = lambda request: respond(status, b"", f"Location: {evil.url}/spec.json")
     assert evil.url in str(refused(f"{server.url}/spec.json", caplog))
     assert [request.headers["x-key"] for request in server.requests] == [SECRET]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 500, 503])
 def test_a_server_that_echoes_what_it_got_does_not_make_it_known(server, caplog, status):
-    server.otherwise = lambda request: whole(status, {"error": f"{request.target} {request.headers}"})
+    server.otherwise = lambda request: respond(status, {"error": f"{request.target} {request.headers}"})
     assert refused(f"{server.url}/spec.json?key={SECRET}", caplog)
-    server.otherwise = lambda request: raw(f"HTTP/1.1 {status} {request.headers}\r\nContent-Length: 0\r\n\r\n".encode())
+    server.otherwise = lambda request: send_raw(
+        f"HTTP/1.1 {status} {request.headers}\r\nContent-Length: 0\r\n\r\n".encode()
+    )
     assert refused(f"{server.url}/spec.json?key={SECRET}", caplog)
 
 
 def test_a_document_that_repeats_the_headers_it_came_for_does_not_put_them_into_errors(server, caplog):
-    server.otherwise = lambda request: whole(200, f"{{{request.headers}".encode())
+    server.otherwise = lambda request: respond(200, f"{{{request.headers}".encode())
     assert refused(f"{server.url}/spec.json", caplog)
 
 
 def test_headers_for_the_document_do_not_go_with_calls(server, ask):
-    server.acts["GET", "/spec.json"] = [whole(200, pets() | {"servers": [{"url": "/"}]})]
+    server.acts["GET", "/spec.json"] = [respond(200, pets() | {"servers": [{"url": "/"}]})]
     registry = ToolRegistry.from_loaders([RESTToolLoader(f"{server.url}/spec.json", "n", headers=HEADERS)])
     assert not one(ask(RESTToolEngine(registry), call("get", id="7"))).is_error
     assert [SECRET in str(request.headers) for request in server.requests] == [True, False]

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 import pytest
-from links.fake_server import whole
+from links.fake_server import respond
 
 from engines.engine_support import SOON, call
 from engines.hostile.hostile_server import (
@@ -86,7 +86,7 @@ def test_a_specification_is_not_trusted_to_name_private_hosts(server, make, ask,
 
 def test_a_redirect_is_not_trusted_to_name_private_hosts(server, evil, make, ask, hosts):
     missed, url = {}, None
-    server.otherwise = lambda request: whole(302, b"", f"Location: {quote(url, safe=':/@[]%')}")
+    server.otherwise = lambda request: respond(302, b"", f"Location: {quote(url, safe=':/@[]%')}")
     for number, host in enumerate(hosts, 1):
         url = f"http://{host.format(port=evil.port)}:{evil.port}/latest/meta-data"
         with noting(missed, host), canary(evil):
@@ -126,7 +126,7 @@ def test_a_specification_from_an_address_may_call_that_and_nothing_near_it(serve
     """Its own origin was named by the operator; another port of the same host was not."""
     get = operation("near", servers=[{"url": f"http://127.0.0.1:{evil.port}"}])
     document = specification({"/near": {"get": get}, "/here": {"get": operation("here")}}, servers=[{"url": "/api"}])
-    server.acts["GET", "/spec.json"] = [whole(200, document)]
+    server.acts["GET", "/spec.json"] = [respond(200, document)]
     registry = ToolRegistry.from_loaders([RESTToolLoader(f"{server.url}/spec.json", "n")])
     near, here = ask(RESTToolEngine(registry, timeout=SOON), call("near"), call("here"))
     clear(near, "tool.denied")
@@ -151,7 +151,7 @@ def test_the_environment_has_no_say(server, evil, make, ask, monkeypatch, tmp_pa
 
 
 def test_cookies_of_one_answer_are_not_sent_with_the_next_call(server, make, ask):
-    server.otherwise = lambda request: whole(200, {}, "Set-Cookie: session=1; Path=/")
+    server.otherwise = lambda request: respond(200, {}, "Set-Cookie: session=1; Path=/")
     ask(make(pets(), server.url), call("get", id="7"), call("get", id="8"))
     assert [request.headers.get("cookie") for request in server.requests] == [None, None]
 

@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from links.fake_server import FakeServer, whole
+from links.fake_server import FakeServer, respond
 from waiting import SOON
 
 from engines.mcp.support import WebServer, call, web, yard
@@ -76,7 +76,7 @@ def test_a_token_that_was_fetched_meanwhile_is_hidden_like_one_that_was_given(is
 
     server = Echo()
     with FakeServer() as tokens:
-        tokens.otherwise = lambda request: whole(200, {"access_token": TOKEN, "token_type": "bearer"})
+        tokens.otherwise = lambda request: respond(200, {"access_token": TOKEN, "token_type": "bearer"})
         auth = {"type": "oauth2", "token_url": f"{tokens.url}/t", "client_id": "i", "client_secret": "client-secret"}
         loader = MCPToolLoader(f"{server.url}/mcp", "web", transport="http", auth=auth)
         with ToolRegistry.from_loaders([loader]) as registry, MCPToolEngine(registry) as engine:

@@ -11,7 +11,7 @@ import pytest
 from waiting import SOON, Clock, until
 
 from links.conftest import get, local, post
-from links.fake_server import FakeServer, hang_up, whole
+from links.fake_server import FakeServer, hang_up, respond
 from toolyard.links.http.auth import ApiKeyCredential, Basic, Bearer, ClientCredentials, CombinedCredential
 from toolyard.links.http.messages import Credential
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, Unavailable
@@ -120,7 +120,7 @@ def test_credential_itself_is_abstract():
 def issuer():
     """A server that hands out tokens: t1, t2, ..."""
     with FakeServer() as fake:
-        fake.otherwise = lambda request: whole(
+        fake.otherwise = lambda request: respond(
             200, {"access_token": f"t{len(fake.requests)}", "token_type": "Bearer", "expires_in": 100}
         )
         yield fake
@@ -158,7 +158,7 @@ def test_the_secret_goes_into_the_form_if_so_asked(server, issuer, ask):
 
 
 def test_a_refused_token_is_fetched_anew_by_the_next_call(server, issuer, ask):
-    server.acts["GET", "/x"] = [whole(401), whole(200)]
+    server.acts["GET", "/x"] = [respond(401), respond(200)]
     request = get(f"{server.url}/x", credential=client_credentials(server, issuer))
     assert [answer.status for answer in ask(local(), request, request)] == [401, 200]
     assert sent(server) == ["Bearer t1", "Bearer t2"]
@@ -167,7 +167,7 @@ def test_a_refused_token_is_fetched_anew_by_the_next_call(server, issuer, ask):
 def test_many_threads_wait_for_one_fetch(server, issuer):
     release = threading.Event()
     issuer.acts["POST", "/token"] = [
-        lambda connection, request: release.wait(SOON) and whole(200, {"access_token": "t1"})(connection, request)
+        lambda connection, request: release.wait(SOON) and respond(200, {"access_token": "t1"})(connection, request)
     ]
     request = get(f"{server.url}/x", credential=client_credentials(server, issuer), seconds=SOON)
     with local() as client:
@@ -210,16 +210,16 @@ async def test_threads_and_tasks_wait_for_the_same_fetch_and_a_cancelled_one_is_
 @pytest.mark.parametrize(
     ("act", "words", "retryable"),
     [
-        (whole(401, {"error": "invalid_client"}), r"answered 401 \(invalid_client\)", False),
-        (whole(400, {"error": SECRET + "!"}), "answered 400", False),
-        (whole(503, b"<html>"), "answered 503", True),
-        (whole(429), "answered 429", True),
-        (whole(302, b"", "Location: /elsewhere"), "answered 302", False),
-        (whole(200, b"not json"), "without a bearer token", False),
-        (whole(200, {"access_token": "a\r\nX: 1"}), "without a bearer token", False),
-        (whole(200, {"access_token": 7}), "without a bearer token", False),
-        (whole(200, {"access_token": "t", "token_type": "mac"}), "without a bearer token", False),
-        (whole(200, [1]), "without a bearer token", False),
+        (respond(401, {"error": "invalid_client"}), r"answered 401 \(invalid_client\)", False),
+        (respond(400, {"error": SECRET + "!"}), "answered 400", False),
+        (respond(503, b"<html>"), "answered 503", True),
+        (respond(429), "answered 429", True),
+        (respond(302, b"", "Location: /elsewhere"), "answered 302", False),
+        (respond(200, b"not json"), "without a bearer token", False),
+        (respond(200, {"access_token": "a\r\nX: 1"}), "without a bearer token", False),
+        (respond(200, {"access_token": 7}), "without a bearer token", False),
+        (respond(200, {"access_token": "t", "token_type": "mac"}), "without a bearer token", False),
+        (respond(200, [1]), "without a bearer token", False),
         (hang_up, "lost the connection", True),
     ],
 )
@@ -234,7 +234,7 @@ def test_without_a_token_nothing_is_sent(server, issuer, ask, act, words, retrya
 @pytest.mark.parametrize("expires", [None, "3600", 0, -5, 10**400, True, "soon", 1e308])
 def test_any_lifetime_is_understood_or_guessed(server, issuer, ask, expires):
     body = json.dumps({"access_token": "t", "expires_in": expires}).encode()
-    issuer.acts["POST", "/token"] = [whole(200, body)]
+    issuer.acts["POST", "/token"] = [respond(200, body)]
     ask(local(), get(f"{server.url}/x", credential=client_credentials(server, issuer)))
     assert sent(server) == ["Bearer t"]
 

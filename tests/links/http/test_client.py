@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from waiting import SOON, until
 
 from links.conftest import LOCAL, get, local, post
-from links.fake_server import FakeServer, hang_up, raw, whole
+from links.fake_server import FakeServer, hang_up, respond, send_raw
 from toolyard.links.http.auth import Bearer
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Outgoing
@@ -28,7 +28,7 @@ SECRET = "verysecretvalue"
 
 
 def test_an_answer_comes_whole_with_lower_case_headers_in_their_order(server, ask):
-    server.acts["GET", "/x"] = [whole(201, {"a": 1}, "X-Thing: 7", "Set-Cookie: a=1", "x-thing: 8")]
+    server.acts["GET", "/x"] = [respond(201, {"a": 1}, "X-Thing: 7", "Set-Cookie: a=1", "x-thing: 8")]
     answer = ask(local(), get(f"{server.url}/x"))
     assert (answer.status, answer.body, answer.url) == (201, b'{"a": 1}', f"{server.url}/x")
     assert [value for name, value in answer.headers if name == "x-thing"] == ["7", "8"]
@@ -57,13 +57,13 @@ def test_only_requests_that_usually_have_a_body_say_that_they_have_none(server, 
 
 @pytest.mark.parametrize("status", [200, 204, 304, 400, 404, 429, 500, 503])
 def test_every_status_is_an_answer(server, ask, status):
-    server.acts["GET", "/x"] = [whole(status)]
+    server.acts["GET", "/x"] = [respond(status)]
     assert ask(local(), get(f"{server.url}/x")).status == status
 
 
 def test_an_answer_to_head_has_headers_only(server, ask):
     server.acts["HEAD", "/x"] = [
-        raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\nContent-Encoding: gzip\r\n\r\n")
+        send_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\nContent-Encoding: gzip\r\n\r\n")
     ]
     answer = ask(local(), Outgoing(method="HEAD", url=f"{server.url}/x"))
     assert (answer.body, answer.header("content-length")) == (b"", "99999999999")
@@ -118,7 +118,7 @@ def test_whatever_it_is_given_one_request_is_sent_or_none(server, headers, path)
 
 
 def test_cookies_are_neither_kept_nor_sent(server, ask):
-    server.acts["GET", "/x"] = [whole(200, {}, "Set-Cookie: a=1; Path=/")]
+    server.acts["GET", "/x"] = [respond(200, {}, "Set-Cookie: a=1; Path=/")]
     ask(local(), get(f"{server.url}/x"), get(f"{server.url}/x"))
     assert "cookie" not in server.requests[1].headers
 
@@ -130,7 +130,7 @@ def test_connections_are_kept_and_used_again(server, ask):
 
 
 def test_a_connection_is_used_again_after_an_error_status_too(server, ask):
-    server.acts["POST", "/x"] = [whole(500), whole(404)]
+    server.acts["POST", "/x"] = [respond(500), respond(404)]
     ask(local(), *[post(f"{server.url}/x") for _ in range(3)])
     assert len(server.connections) == 1
 
@@ -138,7 +138,7 @@ def test_a_connection_is_used_again_after_an_error_status_too(server, ask):
 def test_the_pool_is_bounded_and_who_waits_in_vain_has_sent_nothing(server):
     release = threading.Event()
     server.otherwise = lambda request: (
-        lambda connection, request: release.wait(SOON) and whole(200)(connection, request)
+        lambda connection, request: release.wait(SOON) and respond(200)(connection, request)
     )
     with local(pool=2) as client:
         threads = [threading.Thread(target=client.send, args=(get(f"{server.url}/x"),)) for _ in range(2)]
@@ -319,7 +319,7 @@ def test_a_deadline_that_has_passed_sends_nothing(server, ask):
 
 
 @pytest.mark.parametrize(
-    "act", [hang_up, raw(b"nonsense\r\n\r\n"), raw(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")]
+    "act", [hang_up, send_raw(b"nonsense\r\n\r\n"), send_raw(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")]
 )
 def test_no_error_shows_or_chains_a_secret(server, ask, act, caplog):
     caplog.set_level(logging.DEBUG)
@@ -389,7 +389,7 @@ def test_a_client_certificate_is_shown_to_who_asks_for_one(certificate, ask):
     context.load_verify_locations(cert)
     context.verify_mode = ssl.CERT_REQUIRED
     with FakeServer(context) as fake:
-        fake.otherwise = lambda request: whole(200, {})
+        fake.otherwise = lambda request: respond(200, {})
         assert ask(local(verify=cert, cert=(cert, key)), get(f"{fake.url}/x", seconds=SOON)).status == 200
         with pytest.raises(Unavailable):
             ask(local(verify=cert), get(f"{fake.url}/x", seconds=SOON))
@@ -424,7 +424,7 @@ def test_no_tls_where_tls_is_expected_is_unavailable(ask):
 
 
 def test_a_reading_request_is_repeated_if_a_kept_connection_is_gone(server, ask):
-    server.acts["GET", "/x"] = [whole(200), hang_up, whole(200), hang_up]
+    server.acts["GET", "/x"] = [respond(200), hang_up, respond(200), hang_up]
     server.acts["POST", "/x"] = [hang_up]
     url = f"{server.url}/x"
     assert [answer.status for answer in ask(local(), *[get(url, seconds=SOON)] * 2)] == [200, 200]

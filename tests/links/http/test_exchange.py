@@ -10,7 +10,7 @@ import pytest
 from waiting import SOON
 
 from links.conftest import get, local, post
-from links.fake_server import FakeServer, raw, whole
+from links.fake_server import FakeServer, respond, send_raw
 from toolyard.links.http.addresses import Blocked
 from toolyard.links.http.auth import Bearer
 from toolyard.links.http.client import GuardedClient
@@ -59,7 +59,7 @@ async def test_exchanges_at_once_have_connections_of_their_own(server):
 
 
 async def test_a_body_without_a_length_ends_with_the_connection(server):
-    server.acts["GET", "/c"] = [raw(HEAD + b"\r\nall of it")]
+    server.acts["GET", "/c"] = [send_raw(HEAD + b"\r\nall of it")]
     async with local() as client:
         assert await read(client, get(f"{server.url}/c")) == (200, b"all of it")
         assert (await read(client, get(f"{server.url}/x")))[0] == 200
@@ -76,7 +76,7 @@ async def test_what_was_sent_beyond_the_answer_is_not_taken_for_the_next(server)
 
 
 async def test_a_connection_left_before_its_end_is_hung_up(server):
-    server.acts["GET", "/a"] = [whole(200, b"x" * 3_000_000)]
+    server.acts["GET", "/a"] = [respond(200, b"x" * 3_000_000)]
     async with local() as client:
         async with client.astream(get(f"{server.url}/a")):
             pass
@@ -86,7 +86,7 @@ async def test_a_connection_left_before_its_end_is_hung_up(server):
 
 async def test_a_kept_connection_that_was_closed_is_replaced_for_what_can_be_repeated(server):
     def once(connection, request):
-        whole(200, b"1")(connection, request)
+        respond(200, b"1")(connection, request)
         return False
 
     server.acts["GET", "/a"] = [once]
@@ -96,7 +96,9 @@ async def test_a_kept_connection_that_was_closed_is_replaced_for_what_can_be_rep
 
 
 async def test_announcements_before_the_answer_are_passed_over(server):
-    server.acts["GET", "/a"] = [raw(b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + HEAD + b"content-length: 2\r\n\r\nok")]
+    server.acts["GET", "/a"] = [
+        send_raw(b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + HEAD + b"content-length: 2\r\n\r\nok")
+    ]
     async with local() as client, client.astream(get(f"{server.url}/a")) as flow:
         assert (flow.status, await flow.read_all(10), flow.header("link")) == (200, b"ok", "")
 
@@ -120,7 +122,7 @@ async def test_announcements_before_the_answer_are_passed_over(server):
     ],
 )
 async def test_answers_that_are_none_are_said_in_our_words(server, answer, kind, match):
-    server.acts["POST", "/bad"] = [raw(answer)]
+    server.acts["POST", "/bad"] = [send_raw(answer)]
     async with local() as client:
         with pytest.raises(kind, match=match) as caught:
             await read(client, post(f"{server.url}/bad", 10))
@@ -132,21 +134,21 @@ async def test_answers_that_are_none_are_said_in_our_words(server, answer, kind,
 async def test_encoded_answers_are_decoded_as_they_come(server, encoding):
     text = b"hello " * 10_000
     data = gzip.compress(text) if encoding == "gzip" else zlib.compress(text)
-    server.acts["GET", "/z"] = [whole(200, data, f"content-encoding: {encoding}")]
+    server.acts["GET", "/z"] = [respond(200, data, f"content-encoding: {encoding}")]
     async with local() as client:
         assert await read(client, get(f"{server.url}/z")) == (200, text)
 
 
 async def test_an_encoded_answer_that_breaks_off_is_said_so(server):
-    server.acts["GET", "/z"] = [whole(200, gzip.compress(b"x" * 1000)[:-6], "content-encoding: gzip")]
+    server.acts["GET", "/z"] = [respond(200, gzip.compress(b"x" * 1000)[:-6], "content-encoding: gzip")]
     async with local() as client:
         with pytest.raises(ToolFailed, match="ends before"):
             await read(client, get(f"{server.url}/z"))
 
 
 async def test_what_grows_too_large_is_refused(server):
-    server.acts["GET", "/b"] = [whole(200, b"x" * 2000)]
-    server.acts["GET", "/z"] = [whole(200, gzip.compress(b"x" * 100_000_000, 1), "content-encoding: gzip")]
+    server.acts["GET", "/b"] = [respond(200, b"x" * 2000)]
+    server.acts["GET", "/z"] = [respond(200, gzip.compress(b"x" * 100_000_000, 1), "content-encoding: gzip")]
     async with local() as client:
         with pytest.raises(ToolFailed, match="larger than 1,000 bytes"):
             await read(client, get(f"{server.url}/b"), 1000)
@@ -204,9 +206,9 @@ async def test_private_addresses_are_not_connected_to_unless_named(server):
 
 async def test_redirects_are_followed_within_the_origin_for_reading_only(server):
     with FakeServer() as other:
-        server.acts["GET", "/r"] = [whole(302, b"", "location: /there")]
-        server.acts["GET", "/out"] = [whole(302, b"", f"location: {other.url}/")]
-        server.acts["POST", "/r"] = [whole(307, b"", "location: /there")]
+        server.acts["GET", "/r"] = [respond(302, b"", "location: /there")]
+        server.acts["GET", "/out"] = [respond(302, b"", f"location: {other.url}/")]
+        server.acts["POST", "/r"] = [respond(307, b"", "location: /there")]
         async with local() as client:
             assert await read(client, get(f"{server.url}/r")) == (200, b'{"path": "/there"}')
             assert (await read(client, post(f"{server.url}/r")))[0] == 307
@@ -318,7 +320,7 @@ async def test_head_has_no_body_whatever_length_it_tells(server):
 
 
 async def test_a_status_that_is_none_is_no_http(server):
-    server.acts["POST", "/s"] = [raw(b"HTTP/1.1 000 OK\r\ncontent-length: 2\r\n\r\nok")]
+    server.acts["POST", "/s"] = [send_raw(b"HTTP/1.1 000 OK\r\ncontent-length: 2\r\n\r\nok")]
     async with local() as client:
         with pytest.raises(Unavailable, match="does not answer in HTTP"):
             await read(client, post(f"{server.url}/s"))

@@ -10,7 +10,7 @@ from waiting import SOON, until
 
 from conftest import examples
 from links.conftest import get, local, post
-from links.fake_server import FakeServer, whole
+from links.fake_server import FakeServer, respond
 from toolyard.links.http.addresses import AddressRule, Blocked
 from toolyard.links.http.backend import AddressGuard, system_addresses
 from toolyard.links.http.client import GuardedClient
@@ -132,7 +132,7 @@ def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(server,
 
 def test_a_name_that_changes_its_address_is_checked_with_every_connection(server, ask):
     answers = [["127.0.0.1"], ["10.0.0.1"]]
-    server.acts["GET", "/x"] = [whole(200, {}, "Connection: close")]
+    server.acts["GET", "/x"] = [respond(200, {}, "Connection: close")]
     client = GuardedClient(AddressRule.of((), ["127.0.0.0/8"]), resolve=lambda host, port: answers.pop(0))
     first = get(f"http://public.example:{server.port}/x")
     with pytest.raises(Blocked, match=r"public\.example may not"):

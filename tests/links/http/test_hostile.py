@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from waiting import SOON
 
 from links.conftest import get, local, post
-from links.fake_server import FakeServer, hang_up, raw, whole
+from links.fake_server import FakeServer, hang_up, respond, send_raw
 from toolyard.links.http.addresses import Blocked
 from toolyard.links.http.auth import ApiKeyCredential, Basic, Bearer
 from toolyard.links.http.messages import Outgoing
@@ -75,7 +75,7 @@ def test_the_deadline_holds_while_nobody_reads_what_is_sent(ask):
 def test_the_deadline_covers_all_redirects_together(server, ask):
     def slowly(connection, request):
         time.sleep(0.15)
-        whole(302, b"", "Location: /x")(connection, request)
+        respond(302, b"", "Location: /x")(connection, request)
 
     server.acts["GET", "/x"] = [slowly] * 6
     with pytest.raises(CallTimeout):
@@ -110,19 +110,19 @@ def test_a_flood_of_informational_answers_is_refused(server, ask):
 
 
 def test_a_body_that_says_it_is_too_large_is_not_read(server, ask):
-    server.acts["GET", "/x"] = [raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999999\r\n\r\n")]
+    server.acts["GET", "/x"] = [send_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999999\r\n\r\n")]
     with pytest.raises(CallError, match="larger than|does not answer") as cut:
         ask(local(), get(f"{server.url}/x", seconds=SOON))
     assert cut.value.info.effect == "none"
 
 
 def test_the_limit_itself_is_allowed(server, ask):
-    server.otherwise = lambda request: whole(200, b"x" * 1000)
+    server.otherwise = lambda request: respond(200, b"x" * 1000)
     assert len(ask(local(max_bytes=1000), get(f"{server.url}/x")).body) == 1000
 
 
 def encoded(data, encoding, *more):
-    return whole(200, data, f"Content-Encoding: {encoding}", *more)
+    return respond(200, data, f"Content-Encoding: {encoding}", *more)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ TRUNCATED = [
 
 @pytest.mark.parametrize("data", TRUNCATED)
 def test_a_truncated_body_is_not_taken_for_a_whole_one(server, ask, data):
-    server.acts["POST", "/x"] = [raw(data)]
+    server.acts["POST", "/x"] = [send_raw(data)]
     with pytest.raises(ToolFailed, match="ends before it is whole") as failed:
         ask(local(), post(f"{server.url}/x", seconds=SOON))
     assert (failed.value.info.effect, failed.value.info.retryable) == ("unknown", True)
@@ -186,7 +186,7 @@ def test_a_truncated_body_is_not_taken_for_a_whole_one(server, ask, data):
     "data", [b"zz\r\nab\r\n", b"-1\r\nab", b"2\r\nabXX0\r\n\r\n", b"ffffffffffffffffffffff\r\n", b"\r\n\r\n"]
 )
 def test_garbage_between_chunks_is_refused(server, ask, data):
-    server.acts["POST", "/x"] = [raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + data)]
+    server.acts["POST", "/x"] = [send_raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + data)]
     with pytest.raises(ToolFailed, match="not valid HTTP") as failed:
         ask(local(), post(f"{server.url}/x", seconds=SOON))
     assert failed.value.info.effect == "unknown"
@@ -207,7 +207,7 @@ NOT_HTTP = [
 
 @pytest.mark.parametrize("data", NOT_HTTP)
 def test_what_is_no_http_is_unavailable(server, ask, data):
-    server.acts["POST", "/x"] = [raw(data)]
+    server.acts["POST", "/x"] = [send_raw(data)]
     with pytest.raises(Unavailable) as failed:
         ask(local(), post(f"{server.url}/x", seconds=SOON))
     assert failed.value.info.effect == "unknown"
@@ -219,12 +219,12 @@ def test_what_is_no_http_is_unavailable(server, ask, data):
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_whatever_a_server_sends_is_an_answer_or_an_error_of_ours(server, data, head):
-    server.acts["GET", "/x"] = [raw(head + data)]
+    server.acts["GET", "/x"] = [send_raw(head + data)]
     with local() as client, contextlib.suppress(CallError):
         client.send(get(f"{server.url}/x", seconds=SOON))
 
 
-@pytest.mark.parametrize("act", [hang_up, raw(b"HTTP/1.1 20"), raw(b"HTTP/1.1 200 OK\r\nA: b\r\n")])
+@pytest.mark.parametrize("act", [hang_up, send_raw(b"HTTP/1.1 20"), send_raw(b"HTTP/1.1 200 OK\r\nA: b\r\n")])
 def test_a_lost_connection_leaves_the_effect_unknown(server, ask, act):
     server.acts["POST", "/x"] = [act]
     with pytest.raises(Unavailable, match="lost the connection") as failed:
@@ -249,7 +249,7 @@ def test_a_lost_reading_request_had_no_effect(server, ask):
     ],
 )
 def test_headers_over_the_limit_are_refused(server, ask, head):
-    server.acts["POST", "/x"] = [raw(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 0\r\n\r\n")]
+    server.acts["POST", "/x"] = [send_raw(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 0\r\n\r\n")]
     with pytest.raises(ToolFailed, match="headers .* larger than 65,536 bytes") as failed:
         ask(local(), post(f"{server.url}/x", seconds=SOON))
     assert failed.value.info.effect == "unknown"
@@ -268,7 +268,7 @@ CREDENTIALS = {
 @pytest.mark.parametrize("kind", CREDENTIALS)
 def test_a_redirect_to_another_origin_is_not_followed_and_takes_nothing_with_it(server, ask, kind, status):
     with FakeServer() as other:
-        server.acts["GET", "/x"] = [whole(status, b"", f"Location: {other.url}/steal?key={TOKEN}")]
+        server.acts["GET", "/x"] = [respond(status, b"", f"Location: {other.url}/steal?key={TOKEN}")]
         request = get(f"{server.url}/x", credential=CREDENTIALS[kind](server.url), named=(f"127.0.0.1:{other.port}",))
         with pytest.raises(Blocked, match=f"redirects to {other.url}: redirects to another origin") as refused:
             ask(local(), request)
@@ -295,7 +295,7 @@ def test_a_redirect_to_another_origin_is_not_followed_and_takes_nothing_with_it(
     ],
 )
 def test_no_spelling_of_another_origin_is_followed(server, ask, location):
-    server.acts["GET", "/x"] = [whole(302, b"", f"Location: {location.format(port=server.port)}")]
+    server.acts["GET", "/x"] = [respond(302, b"", f"Location: {location.format(port=server.port)}")]
     with pytest.raises(CallError):
         answer = ask(local(), get(f"{server.url}/x", credential=Bearer(server.url, TOKEN)))
         # What is read as a path of the same server may be asked for there.
@@ -306,7 +306,7 @@ def test_no_spelling_of_another_origin_is_followed(server, ask, location):
 
 @pytest.mark.parametrize("kind", CREDENTIALS)
 def test_a_redirect_within_the_origin_keeps_the_credential_and_hides_it(server, ask, kind):
-    server.acts["GET", "/x"] = [whole(302, b"", f"Location: /y?a=1&key={TOKEN}")]
+    server.acts["GET", "/x"] = [respond(302, b"", f"Location: /y?a=1&key={TOKEN}")]
     answer = ask(local(), get(f"{server.url}/x", credential=CREDENTIALS[kind](server.url)))
     first, second = server.requests
     for name in ("authorization", "x-key", "cookie"):
@@ -317,14 +317,14 @@ def test_a_redirect_within_the_origin_keeps_the_credential_and_hides_it(server, 
 
 
 def test_a_host_made_of_the_secret_is_not_shown(server, ask):
-    server.acts["GET", "/x"] = [whole(302, b"", f"Location: http://{TOKEN}.evil.example/")]
+    server.acts["GET", "/x"] = [respond(302, b"", f"Location: http://{TOKEN}.evil.example/")]
     with pytest.raises(Blocked) as refused:
         ask(local(), get(f"{server.url}/x", credential=Bearer(server.url, TOKEN)))
     assert TOKEN not in f"{refused.value.info}"
 
 
 def test_a_loop_of_redirects_ends(server, ask):
-    server.otherwise = lambda request: whole(302, b"", "Location: /x")
+    server.otherwise = lambda request: respond(302, b"", "Location: /x")
     with pytest.raises(ToolFailed, match="redirects more than 5 times") as failed:
         ask(local(), get(f"{server.url}/x", seconds=SOON))
     assert failed.value.info.effect == "none" and len(server.requests) == 6
@@ -333,28 +333,28 @@ def test_a_loop_of_redirects_ends(server, ask):
 def test_five_redirects_are_followed_and_head_stays_head(server, ask):
     for number in range(5):
         server.acts["HEAD", f"/{number}"] = [
-            raw(f"HTTP/1.1 307 X\r\nLocation: {number + 1}\r\nContent-Length: 0\r\n\r\n".encode())
+            send_raw(f"HTTP/1.1 307 X\r\nLocation: {number + 1}\r\nContent-Length: 0\r\n\r\n".encode())
         ]
-    server.acts["HEAD", "/5"] = [raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")]
+    server.acts["HEAD", "/5"] = [send_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")]
     answer = ask(local(), Outgoing(method="HEAD", url=f"{server.url}/0"))
     assert (answer.status, answer.url) == (200, f"{server.url}/5")
 
 
 @pytest.mark.parametrize("status", [302, 303, 307, 308])
 def test_a_redirect_of_anything_but_reading_is_handed_back(server, ask, status):
-    server.acts["POST", "/x"] = [whole(status, b"", "Location: http://evil.example/")]
+    server.acts["POST", "/x"] = [respond(status, b"", "Location: http://evil.example/")]
     assert ask(local(), post(f"{server.url}/x")).status == status
     assert len(server.requests) == 1
 
 
 def test_a_redirect_without_location_is_an_answer(server, ask):
-    server.acts["GET", "/x"] = [whole(302)]
+    server.acts["GET", "/x"] = [respond(302)]
     assert ask(local(), get(f"{server.url}/x")).status == 302
 
 
 def test_a_body_that_was_cut_does_not_reach_the_next_answer(server, ask):
-    server.acts["GET", "/x"] = [whole(200, b"x" * 5000)]
-    server.acts["GET", "/y"] = [whole(200, b"fine")]
+    server.acts["GET", "/x"] = [respond(200, b"x" * 5000)]
+    server.acts["GET", "/y"] = [respond(200, b"fine")]
     client = local(max_bytes=1000)
     with pytest.raises(ToolFailed):
         client.send(get(f"{server.url}/x", seconds=SOON))
@@ -368,7 +368,7 @@ def test_more_than_the_answer_is_not_taken_for_the_next_one(server, ask):
         connection.sendall(answer + answer.replace(b"first", b"forge"))
 
     server.acts["GET", "/x"] = [two]
-    server.acts["GET", "/y"] = [whole(200, b"second")]
+    server.acts["GET", "/y"] = [respond(200, b"second")]
     answers = ask(local(), get(f"{server.url}/x", seconds=SOON), get(f"{server.url}/y", seconds=SOON))
     assert [answer.body for answer in answers] == [b"first", b"second"]
 

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from waiting import SOON, until
 
 from conftest import chosen_way, ways_to_try
-from links.fake_server import hang_up, raw, whole
+from links.fake_server import hang_up, respond, send_raw
 from toolyard.links.http.link import HttpLink
 from toolyard.links.http.url import read_base_url
 from toolyard.model.errors import CallTimeout, ConfigError, MalformedSource, ToolyardError, Unavailable
@@ -41,7 +41,7 @@ def send(request):
 
 
 def test_an_answer_comes_whole_with_lower_case_headers(server, send):
-    server.acts["GET", "/x"] = [whole(201, {"a": 1}, "X-Thing: 7")]
+    server.acts["GET", "/x"] = [respond(201, {"a": 1}, "X-Thing: 7")]
     answer = send(HttpLink(server.url), GET)
     assert (answer.status, answer.json(), answer.header("x-thing")) == (201, {"a": 1}, "7")
 
@@ -53,7 +53,7 @@ def test_paths_and_queries_arrive_as_they_were_written(server, send):
 
 
 def test_redirects_are_not_followed_and_cookies_not_kept(server):
-    server.acts["GET", "/x"] = [whole(302, b"", "Location: /elsewhere", "Set-Cookie: a=1; Path=/")]
+    server.acts["GET", "/x"] = [respond(302, b"", "Location: /elsewhere", "Set-Cookie: a=1; Path=/")]
     with HttpLink(server.url) as link:
         assert link.send(**GET).status == 302
         link.send(**GET)
@@ -63,8 +63,8 @@ def test_redirects_are_not_followed_and_cookies_not_kept(server):
 
 def test_an_answer_over_the_limit_is_refused_while_it_comes(server, send):
     endless = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + b"x" * 1024 + b"\r\n"
-    server.acts["GET", "/x"] = [raw(endless * 1)]
-    server.acts["POST", "/x"] = [whole(200, b"x" * 2000)]
+    server.acts["GET", "/x"] = [send_raw(endless * 1)]
+    server.acts["POST", "/x"] = [respond(200, b"x" * 2000)]
     with pytest.raises(Unavailable, match="larger than 1,000 bytes") as refused:
         send(HttpLink(server.url, max_bytes=1000), GET)
     assert (refused.value.info.effect, refused.value.info.retryable) == ("none", False)
@@ -74,7 +74,7 @@ def test_an_answer_over_the_limit_is_refused_while_it_comes(server, send):
 
 
 def test_no_compressed_answer_is_asked_for_and_one_that_is_none_is_refused(server, send):
-    server.acts["GET", "/x"] = [whole(200, b"??", "Content-Encoding: gzip")]
+    server.acts["GET", "/x"] = [respond(200, b"??", "Content-Encoding: gzip")]
     with pytest.raises(Unavailable, match="not encoded as it says"):
         send(HttpLink(server.url), GET)
     assert server.requests[0].headers["accept-encoding"] == "identity"
@@ -104,7 +104,7 @@ def test_a_requests_own_limit_goes_before_the_links(server, send):
 
 
 def test_json_is_read_strictly(server, send):
-    server.acts["GET", "/x"] = [whole(200, b'{"a": 1, "a": 2}')]
+    server.acts["GET", "/x"] = [respond(200, b'{"a": 1, "a": 2}')]
     answer = send(HttpLink(server.url), GET)
     with pytest.raises(MalformedSource, match="twice"):
         answer.json()
@@ -136,7 +136,7 @@ def test_any_text_is_an_address_or_a_config_error(text):
 def test_secrets_are_in_no_text_of_the_link_its_errors_or_its_logs(server, send, caplog):
     caplog.set_level(logging.DEBUG)
     logging.getLogger("asyncio").setLevel(logging.INFO)
-    acts = [hang_up, raw(b"nonsense\r\n\r\n"), whole(401, {"error": "no"})]
+    acts = [hang_up, send_raw(b"nonsense\r\n\r\n"), respond(401, {"error": "no"})]
     link = HttpLink(server.url, headers={"authorization": f"Bearer {SECRET}"})
     assert SECRET not in repr(link)
     for act in acts:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 import pytest
 from waiting import SOON, until
 
-from links.fake_server import whole
+from links.fake_server import respond
 from links.mcp.conftest import free_port, text_of
 from links.mcp.web_server import WebServer
 from toolyard.links.mcp import McpLink, authorization
@@ -34,34 +34,34 @@ class OAuthServer(WebServer):
 
     def choose(self, request):
         if request.path.startswith("/.well-known/oauth-protected-resource"):
-            return whole(200, {"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
+            return respond(200, {"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
         if request.path == "/.well-known/oauth-authorization-server":
             metadata = {
                 "issuer": self.url,
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
             }
-            return whole(200, metadata | {f"{n}_endpoint": f"{self.url}/{p}" for n, p in
+            return respond(200, metadata | {f"{n}_endpoint": f"{self.url}/{p}" for n, p in
                          (("authorization", "authorize"), ("token", "token"), ("registration", "register"))})  # fmt: skip
         if request.path == "/register":
-            return whole(201, {**request.json, "client_id": "c1", "client_secret": "registered-secret"})
+            return respond(201, {**request.json, "client_id": "c1", "client_secret": "registered-secret"})
         if request.path == "/authorize":
             query = {"code": "the-code", "state": request.query["state"], "iss": self.url}
-            return whole(302, b"", f"Location: {request.query['redirect_uri']}?{urlencode(query)}")
+            return respond(302, b"", f"Location: {request.query['redirect_uri']}?{urlencode(query)}")
         if request.path == "/token":
             return self.token(dict(parse_qsl(request.body.decode())))
         if request.headers.get("authorization") != f"Bearer {self.valid}" and request.path == "/mcp":
             where = f'Bearer resource_metadata="{self.url}/.well-known/oauth-protected-resource/mcp"'
-            return whole(401, b"", f"WWW-Authenticate: {where}")
+            return respond(401, b"", f"WWW-Authenticate: {where}")
         return super().choose(request)
 
     def token(self, form):
         if form["grant_type"] == "refresh_token" and self.refuses_refresh:
-            return whole(400, {"error": "invalid_grant"})
+            return respond(400, {"error": "invalid_grant"})
         self.issued += 1
         self.valid = f"access-token-{self.issued}"
         answer = {"access_token": self.valid, "token_type": "Bearer", "expires_in": self.expires_in}
-        return whole(200, {**answer, "refresh_token": f"refresh-token-{self.issued}"})
+        return respond(200, {**answer, "refresh_token": f"refresh-token-{self.issued}"})
 
     def grants(self):
         return [parse_qs(request.body.decode())["grant_type"][0] for request in self.asked("POST", "/token")]
@@ -153,7 +153,7 @@ def test_where_renewing_is_refused_a_person_is_asked_again(oauth, browser):
 
 def test_a_person_who_refuses_is_said_so(oauth, browser):
     oauth.acts["GET", "/authorize"] = [
-        lambda connection, request: whole(302, b"", f"Location: {request.query['redirect_uri']}?error=access_denied")(
+        lambda connection, request: respond(302, b"", f"Location: {request.query['redirect_uri']}?error=access_denied")(
             connection, request
         )
     ]
@@ -162,7 +162,7 @@ def test_a_person_who_refuses_is_said_so(oauth, browser):
 
 
 def test_a_failed_exchange_is_said_without_secrets(oauth, browser):
-    oauth.acts["POST", "/token"] = [whole(400, {"error": "invalid_client", "seen": "registered-secret"})]
+    oauth.acts["POST", "/token"] = [respond(400, {"error": "invalid_client", "seen": "registered-secret"})]
     with McpLink(server_at(oauth)) as link:
         with pytest.raises(Denied, match="authorization for .* failed") as caught:
             link.list_tools()
@@ -172,7 +172,7 @@ def test_a_failed_exchange_is_said_without_secrets(oauth, browser):
 def test_an_authorization_server_on_a_private_address_that_nobody_named_is_not_asked(oauth, browser):
     with OAuthServer() as other:
         oauth.acts["GET", "/.well-known/oauth-protected-resource/mcp"] = [
-            whole(200, {"resource": f"{oauth.url}/mcp", "authorization_servers": [other.url]})
+            respond(200, {"resource": f"{oauth.url}/mcp", "authorization_servers": [other.url]})
         ]
         with McpLink(server_at(oauth)) as link, pytest.raises(Denied, match="may not be called"):
             link.list_tools()

@@ -6,10 +6,10 @@ import threading
 import pytest
 from waiting import SOON
 
-from links.fake_server import whole
+from links.fake_server import respond
 from links.mcp.conftest import in_seconds, text_of
-from links.mcp.test_streamable import at
-from links.mcp.web_server import WebServer, answer, text
+from links.mcp.test_streamable import server_at
+from links.mcp.web_server import WebServer, respond_result, text
 from toolyard.links.mcp import Handlers
 from toolyard.model.errors import CallTimeout, Denied, ToolFailed
 
@@ -39,8 +39,8 @@ def test_a_handler_that_takes_too_long_ends_the_call_in_time_with_effect_unknown
     async def aslow(params):
         await asyncio.to_thread(slow, params)
 
-    server.calls["ask"] = answer(ASK)
-    link = links(at(server), Handlers(elicitation=aslow if is_async else slow))
+    server.calls["ask"] = respond_result(ASK)
+    link = links(server_at(server), Handlers(elicitation=aslow if is_async else slow))
     link.list_tools()
     # What was left of the half second when it was asked.
     with pytest.raises(CallTimeout, match=r"within 0\.[45]") as raised:
@@ -52,8 +52,8 @@ def test_a_handler_that_takes_too_long_ends_the_call_in_time_with_effect_unknown
 
 
 def test_a_pause_between_rounds_ends_with_the_deadline(server, links):
-    server.calls["wait"] = answer({"resultType": "input_required", "requestState": "z"})
-    link = links(at(server))
+    server.calls["wait"] = respond_result({"resultType": "input_required", "requestState": "z"})
+    link = links(server_at(server))
     link.list_tools()
     with pytest.raises(CallTimeout, match=r"within 0\.[12]") as raised:
         link.call("wait", {}, deadline=in_seconds(0.2))
@@ -62,9 +62,9 @@ def test_a_pause_between_rounds_ends_with_the_deadline(server, links):
 
 @pytest.mark.parametrize("status", [403, 429, 503])
 def test_from_the_second_round_on_nobody_knows_the_effect_of_a_failure(server, links, status):
-    server.calls["ask"] = in_turn(answer(ASK), whole(status))
+    server.calls["ask"] = in_turn(respond_result(ASK), respond(status))
     with pytest.raises(Exception, match=str(status)) as raised:
-        links(at(server), Handlers(elicitation=lambda params: ACCEPT)).call("ask", {})
+        links(server_at(server), Handlers(elicitation=lambda params: ACCEPT)).call("ask", {})
     assert raised.value.info.effect == "unknown"
     assert len([m for m in server.sent if m["method"] == "tools/call"]) == 2
 
@@ -73,15 +73,17 @@ def test_a_handler_that_says_no_leaves_the_effect_unknown(server, links):
     def no(params):
         raise Denied("not today")
 
-    server.calls["ask"] = answer(ASK)
+    server.calls["ask"] = respond_result(ASK)
     with pytest.raises(Denied, match="not today") as raised:
-        links(at(server), Handlers(elicitation=no)).call("ask", {})
+        links(server_at(server), Handlers(elicitation=no)).call("ask", {})
     assert raised.value.info.effect == "unknown"
 
 
 def test_rounds_go_on_to_the_answer(server, links):
-    server.calls["ask"] = in_turn(answer(ASK), answer({**ASK, "requestState": "s"}), answer(text("done")))
-    link = links(at(server), Handlers(elicitation=lambda params: ACCEPT), max_rounds=2)
+    server.calls["ask"] = in_turn(
+        respond_result(ASK), respond_result({**ASK, "requestState": "s"}), respond_result(text("done"))
+    )
+    link = links(server_at(server), Handlers(elicitation=lambda params: ACCEPT), max_rounds=2)
     assert text_of(link.call("ask", {})) == "done"
     sent = [m["params"] for m in server.sent if m["method"] == "tools/call"]
     assert [(p.get("inputResponses"), p.get("requestState")) for p in sent] == [
@@ -89,6 +91,6 @@ def test_rounds_go_on_to_the_answer(server, links):
         ({"q": ACCEPT}, None),
         ({"q": ACCEPT}, "s"),
     ]
-    server.calls["ask"] = answer(ASK)
+    server.calls["ask"] = respond_result(ASK)
     with pytest.raises(ToolFailed, match="too many times"):
         link.call("ask", {})

@@ -9,7 +9,7 @@ from waiting import SOON, until
 
 from links.mcp.conftest import in_seconds, raw_server, text_of
 from links.mcp.test_sse import SseServer
-from links.mcp.test_streamable import at
+from links.mcp.test_streamable import server_at
 from links.mcp.web_server import WebServer, event, reply_event, stream, text
 from toolyard.links.mcp.notices import MAX_QUEUED, Notices
 from toolyard.loop.home import home_loop, link_loop
@@ -33,7 +33,7 @@ def server(request):
     if request.param == "http":
         with WebServer() as web:
             web.calls["work"] = stream(lambda asked: said_by(asked, 1, HUGE, 2), reply_event(text("done")))
-            yield at(web)
+            yield server_at(web)
         return
     with SseServer() as sse:
 
@@ -153,7 +153,7 @@ def test_a_server_that_says_all_the_time_that_its_tools_changed_is_heard_now_and
 def test_an_error_code_that_nothing_can_hold_or_none_fails_only_its_call(links, error):
     with WebServer() as web:
         web.calls["odd"] = stream(lambda asked: event(f'{{"jsonrpc":"2.0","id":{asked.json["id"]},"error":{error}}}'))
-        link = links(at(web))
+        link = links(server_at(web))
         with pytest.raises(Exception, match=r"refused the request \(0\): no"):
             link.call("odd", {})
         assert json.loads(json.dumps(link.call("echo", {"text": "on"})))["content"]

@@ -3,10 +3,10 @@
 import pytest
 from waiting import SOON
 
-from links.fake_server import whole
+from links.fake_server import respond
 from links.mcp.conftest import in_seconds, text_of
-from links.mcp.test_streamable import at, legacy, works  # noqa: F401 - a fixture
-from links.mcp.web_server import WebServer, event, refuse, stream
+from links.mcp.test_streamable import legacy, server_at, works  # noqa: F401 - a fixture
+from links.mcp.web_server import WebServer, event, respond_rpc_error, stream
 from toolyard.model.errors import CallTimeout, Interrupted, ToolFailed
 
 BROKEN = event("", number=7, retry=10)
@@ -29,11 +29,11 @@ def wait_for_ever(connection, request):
 @pytest.mark.parametrize(
     ("get", "kind"),
     [
-        (whole(404), Interrupted),
-        (whole(405), ToolFailed),
-        (whole(403), ToolFailed),
-        (whole(400, error(-32000, "no session")), Interrupted),
-        (whole(400, error(-32602, "what?")), ToolFailed),
+        (respond(404), Interrupted),
+        (respond(405), ToolFailed),
+        (respond(403), ToolFailed),
+        (respond(400, error(-32000, "no session")), Interrupted),
+        (respond(400, error(-32602, "what?")), ToolFailed),
         (wait_for_ever, CallTimeout),
     ],
     ids=["forgotten", "no stream", "forbidden", "forgotten by text", "refused", "silent"],
@@ -41,20 +41,20 @@ def wait_for_ever(connection, request):
 def test_a_stream_that_cannot_be_taken_up_leaves_the_effect_unknown_and_is_not_sent_again(legacy, links, get, kind):  # noqa: F811
     legacy.calls["pay"] = stream(BROKEN)
     legacy.get = get
-    link = links(at(legacy))
+    link = links(server_at(legacy))
     with pytest.raises(kind) as raised:
         link.call("pay", {}, deadline=in_seconds(1.5 if kind is CallTimeout else 20))
     assert raised.value.info.effect == "unknown"
     assert len(called(legacy)) == 1
-    legacy.get = whole(405)
+    legacy.get = respond(405)
     assert works(link)
 
 
 def test_a_tool_that_only_reads_has_no_effect_then_either(legacy, links):  # noqa: F811
     legacy.calls["pay"] = stream(BROKEN)
-    legacy.get = whole(404)
+    legacy.get = respond(404)
     with pytest.raises(Interrupted) as raised:
-        links(at(legacy)).call("pay", {}, reads=True)
+        links(server_at(legacy)).call("pay", {}, reads=True)
     assert (raised.value.info.effect, raised.value.info.retryable) == ("none", True)
 
 
@@ -69,7 +69,7 @@ def test_what_the_server_says_itself_on_the_stream_that_goes_on_is_kept(legacy, 
     legacy.calls["pay"] = stream(BROKEN)
     legacy.get = resumed
     with pytest.raises(Exception, match="no") as raised:
-        links(at(legacy)).call("pay", {})
+        links(server_at(legacy)).call("pay", {})
     assert (raised.value.info.code, raised.value.info.effect) == ("tool.denied", "none")
 
 
@@ -77,11 +77,11 @@ def test_what_the_server_says_itself_on_the_stream_that_goes_on_is_kept(legacy, 
     ("code", "message"), [(-32602, "no browser session named 'x'"), (-32000, "Session expired"), (-32001, "no session")]
 )
 def test_a_tool_that_speaks_of_sessions_is_not_the_end_of_ours(legacy, links, code, message):  # noqa: F811
-    legacy.calls["browse"] = refuse(code, message, status=400)
-    legacy.methods["ping"] = lambda connection, request: whole(
+    legacy.calls["browse"] = respond_rpc_error(code, message, status=400)
+    legacy.methods["ping"] = lambda connection, request: respond(
         200, {"jsonrpc": "2.0", "id": request.json["id"], "result": {}}
     )(connection, request)
-    link = links(at(legacy))
+    link = links(server_at(legacy))
     for _ in range(3):
         with pytest.raises(ToolFailed, match=message.partition(" '")[0]):
             link.call("browse", {})
@@ -92,10 +92,10 @@ def test_a_tool_that_speaks_of_sessions_is_not_the_end_of_ours(legacy, links, co
 
 def test_a_session_that_is_lost_by_every_sign_is_begun_anew_and_then_the_servers_own_word_counts(links):
     with WebServer(modern=False) as server:
-        lost = refuse(-32000, "Bad Request: No valid session ID provided", status=400)
+        lost = respond_rpc_error(-32000, "Bad Request: No valid session ID provided", status=400)
         server.calls["once"] = server.calls["always"] = lost
         server.methods["ping"] = lost
-        link = links(at(server))
+        link = links(server_at(server))
         with pytest.raises(ToolFailed, match="No valid session ID"):
             link.call("always", {})
         assert len(called(server, "always")) == 2

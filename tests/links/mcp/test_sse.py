@@ -7,7 +7,7 @@ import threading
 import pytest
 from waiting import SOON, until
 
-from links.fake_server import FakeServer, whole
+from links.fake_server import FakeServer, respond
 from links.mcp.conftest import SECRET, in_seconds, text_of
 from links.mcp.web_server import chunk, event, result, text
 from toolyard.links.mcp.finder import Candidate, candidates
@@ -30,7 +30,7 @@ class SseServer(FakeServer):
         if (request.method, request.path) == ("GET", "/sse"):
             return self.stream
         if (request.method, request.path) != ("POST", "/messages"):
-            return whole(405 if request.path == "/sse" else 404)
+            return respond(405 if request.path == "/sse" else 404)
         message = request.json
         method, params = message.get("method"), message.get("params") or {}
         if method == "initialize":
@@ -42,8 +42,8 @@ class SseServer(FakeServer):
             if act is None:
                 self.say(result(request, text(params["arguments"].get("text", ""))))
             else:
-                return act(request) or whole(202)
-        return whole(202)
+                return act(request) or respond(202)
+        return respond(202)
 
     def say(self, message):
         self.queue.put(event(message) if isinstance(message, dict) else message)
@@ -107,7 +107,7 @@ def test_a_stream_that_ends_fails_the_calls_in_flight_and_is_opened_again(sse, l
 
 def test_a_request_that_is_refused_fails_alone(sse, link):
     link.list_tools()
-    sse.tools["bad"] = lambda request: whole(500)
+    sse.tools["bad"] = lambda request: respond(500)
     with pytest.raises(ToolFailed, match="answered 500"):
         link.call("bad", {})
     assert works(link) and link.state == "up"
@@ -196,7 +196,7 @@ def test_a_stream_behind_which_nobody_knows_us_any_more_is_opened_anew_and_the_c
     def gone(request):
         del sse.tools["gone"]
         sse.queue = queue.SimpleQueue()  # what is said from now on is not for the old stream, which stays open
-        return whole(status)
+        return respond(status)
 
     sse.tools["gone"] = gone
     assert text_of(link.call("gone", {"text": "on"}, deadline=in_seconds(20))) == "on"

@@ -8,15 +8,15 @@ import threading
 import pytest
 from waiting import SOON, until
 
-from links.fake_server import raw, whole
+from links.fake_server import respond, send_raw
 from links.mcp.conftest import SECRET, free_port, in_seconds, text_of
 from links.mcp.web_server import (
     WebServer,
-    answer,
     event,
     hang_up_hard,
-    refuse,
     reply_event,
+    respond_result,
+    respond_rpc_error,
     result,
     stream,
     text,
@@ -45,7 +45,7 @@ def legacy():
         yield server
 
 
-def at(web, **options):
+def server_at(web, **options):
     return McpServer(name="web", url=f"{web.url}/mcp", **options)
 
 
@@ -54,7 +54,7 @@ def works(link):
 
 
 def test_modern_requests_say_in_headers_and_envelope_what_they_are(modern, links):
-    links(at(modern)).call("echo", {"text": "a"})
+    links(server_at(modern)).call("echo", {"text": "a"})
     request = modern.requests[-1]
     assert request.headers["mcp-protocol-version"] == "2026-07-28"
     assert (request.headers["mcp-method"], request.headers["mcp-name"]) == ("tools/call", "echo")
@@ -69,7 +69,7 @@ def test_modern_requests_say_in_headers_and_envelope_what_they_are(modern, links
 def test_mirrored_arguments_are_repeated_in_headers(modern, links):
     arguments = {"a": "plain", "b": {"c": "ünï"}, "n": 5, "f": True, "e": " edge", "s": "=?base64?YQ==?=", "none": None}
     mirrored = [("a", "A"), ("b.c", "C"), ("n", "N"), ("f", "F"), ("e", "E"), ("s", "S"), ("none", "X"), ("q.r", "Y")]
-    links(at(modern)).call("echo", arguments, mirrored=[*mirrored, ("a", "bad name")])
+    links(server_at(modern)).call("echo", arguments, mirrored=[*mirrored, ("a", "bad name")])
     headers = {k: v for k, v in modern.requests[-1].headers.items() if k.startswith("mcp-param-")}
     coded = {key: f"=?base64?{base64.b64encode(value.encode()).decode()}?=" for key, value in
              {"c": "ünï", "e": " edge", "s": "=?base64?YQ==?="}.items()}  # fmt: skip
@@ -78,7 +78,7 @@ def test_mirrored_arguments_are_repeated_in_headers(modern, links):
 
 
 def test_legacy_requests_carry_session_and_version_and_the_session_is_ended(legacy, links):
-    link = links(at(legacy))
+    link = links(server_at(legacy))
     link.call("echo", {})
     assert [m["method"] for m in legacy.sent] == [
         "server/discover",
@@ -97,7 +97,7 @@ def test_legacy_requests_carry_session_and_version_and_the_session_is_ended(lega
 
 def test_answers_may_come_as_a_stream(web, links):
     web.calls["s"] = stream(b": hello\n\n", reply_event(text("streamed")))
-    link = links(at(web))
+    link = links(server_at(web))
     assert text_of(link.call("s", {})) == "streamed"
     assert works(link)
 
@@ -105,15 +105,15 @@ def test_answers_may_come_as_a_stream(web, links):
 def test_log_lines_on_the_stream_of_a_call_belong_to_it(web, links):
     note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "odd", "data": {"k": SECRET}}}
     web.calls["s"] = stream(event(note), reply_event(text("x")))
-    link = links(at(web, headers=(("x-key", SECRET),)))
+    link = links(server_at(web, headers=(("x-key", SECRET),)))
     seen = []
     link.call("s", {}, notify=seen.append)
     assert seen == [LogLine({"k": "[redacted]"}, "info")]
 
 
 def test_an_answer_for_another_request_is_not_taken(web, links):
-    link = links(at(web))
-    web.calls["other"] = whole(200, {"jsonrpc": "2.0", "id": 999, "result": text("x")})
+    link = links(server_at(web))
+    web.calls["other"] = respond(200, {"jsonrpc": "2.0", "id": 999, "result": text("x")})
     with pytest.raises(ToolFailed, match="answered another request"):
         link.call("other", {})
     other = event({"jsonrpc": "2.0", "id": 999, "result": text("x")})
@@ -123,10 +123,10 @@ def test_an_answer_for_another_request_is_not_taken(web, links):
 
 @pytest.mark.parametrize("status", [401, 403, 404, 421, 500, 502])
 def test_statuses_are_told_in_our_words_and_hurt_only_their_call(modern, links, status):
-    link = links(at(modern, headers=(("authorization", f"Bearer {SECRET}"),)))
+    link = links(server_at(modern, headers=(("authorization", f"Bearer {SECRET}"),)))
     link.list_tools()
     challenge = f"WWW-Authenticate: Bearer realm={SECRET}"
-    modern.calls["bad"] = whole(status, f"{SECRET}".encode(), challenge, kind="text/plain")
+    modern.calls["bad"] = respond(status, f"{SECRET}".encode(), challenge, kind="text/plain")
     with pytest.raises((ToolFailed, Unavailable), match=f"web answered {status}") as caught:
         link.call("bad", {})
     info = caught.value.info
@@ -138,9 +138,9 @@ def test_statuses_are_told_in_our_words_and_hurt_only_their_call(modern, links, 
 
 def test_a_refused_address_says_its_status(links):
     with WebServer() as server:
-        server.otherwise = lambda request: whole(401)
+        server.otherwise = lambda request: respond(401)
         with pytest.raises(ToolFailed, match="answered 401 Unauthorized") as caught:
-            links(at(server)).list_tools()
+            links(server_at(server)).list_tools()
     assert "auth" in caught.value.info.hint
 
 
@@ -148,16 +148,16 @@ def test_a_refused_address_says_its_status(links):
     ("act", "match"),
     [
         (hang_up_hard, "lost the connection|ends before"),
-        (raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"), "ends before"),
-        (raw(b"this is no http\r\n\r\n"), "does not answer in HTTP"),
-        (whole(200, b"{nonsense"), "no JSON-RPC message"),
+        (send_raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"), "ends before"),
+        (send_raw(b"this is no http\r\n\r\n"), "does not answer in HTTP"),
+        (respond(200, b"{nonsense"), "no JSON-RPC message"),
         (
-            whole(200, b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 50_000 + b"]" * 50_000 + b"}"),
+            respond(200, b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 50_000 + b"]" * 50_000 + b"}"),
             "no JSON-RPC message",
         ),
-        (whole(200, b"<html>", kind="text/html"), "'text/html', which is no MCP"),
-        (whole(202), "gave no answer"),
-        (whole(204), "answered 204"),
+        (respond(200, b"<html>", kind="text/html"), "'text/html', which is no MCP"),
+        (respond(202), "gave no answer"),
+        (respond(204), "answered 204"),
         (stream(event("{nonsense")), "ended before the answer"),
         (stream(b": nothing\n\n"), "ended before the answer"),
         (stream(b"data: {\n", end=False), "ends before"),
@@ -165,14 +165,14 @@ def test_a_refused_address_says_its_status(links):
     ids=["reset", "short", "no http", "no json", "nested", "html", "202", "204", "bad event", "no event", "cut"],
 )
 def test_bad_answers_fail_only_their_call(web, links, act, match):
-    link = links(at(web))
+    link = links(server_at(web))
     link.list_tools()
     web.calls["bad"] = act
     slow = threading.Event()
 
     def later(connection, request):
         slow.wait(SOON)
-        answer(text("slow"))(connection, request)
+        respond_result(text("slow"))(connection, request)
 
     web.calls["slow"] = later
     found = []
@@ -199,7 +199,7 @@ def test_a_result_of_50_mb_fails_only_its_call(web, links, as_stream):
             connection.sendall(b"x" * 1024 * 1024)
 
     web.calls["big"] = big
-    link = links(at(web))
+    link = links(server_at(web))
     with pytest.raises(ToolFailed, match="larger than 16,777,216|ends before"):
         link.call("big", {}, deadline=in_seconds(30))
     assert works(link)
@@ -209,7 +209,7 @@ def test_hanging_up_is_how_a_modern_call_is_cancelled(modern, links):
     closed = threading.Event()
     modern.calls["slow"] = stream(b": wait\n\n", end=until_closed(closed))
     with pytest.raises(CallTimeout):
-        links(at(modern)).call("slow", {}, deadline=in_seconds(0.5))
+        links(server_at(modern)).call("slow", {}, deadline=in_seconds(0.5))
     assert closed.wait(SOON)
     assert "notifications/cancelled" not in [message["method"] for message in modern.sent]
 
@@ -217,7 +217,7 @@ def test_hanging_up_is_how_a_modern_call_is_cancelled(modern, links):
 def test_a_legacy_call_is_cancelled_by_a_notification(legacy, links):
     closed = threading.Event()
     legacy.calls["slow"] = stream(b": wait\n\n", end=until_closed(closed))
-    link = links(at(legacy))
+    link = links(server_at(legacy))
     with pytest.raises(CallTimeout):
         link.call("slow", {}, deadline=in_seconds(0.5))
     until(lambda: legacy.sent[-1]["method"] == "notifications/cancelled")
@@ -227,17 +227,17 @@ def test_a_legacy_call_is_cancelled_by_a_notification(legacy, links):
 
 @pytest.mark.parametrize("status", [404, 400])
 def test_a_forgotten_session_is_begun_anew_and_the_call_made_again(legacy, links, status):
-    link = links(at(legacy))
+    link = links(server_at(legacy))
     link.list_tools()
-    lost = refuse(-32600, "Session not found", status)
+    lost = respond_rpc_error(-32600, "Session not found", status)
     legacy.acts["POST", "/mcp"] = [lost]
     assert works(link)
     assert [message["method"] for message in legacy.sent].count("initialize") == 2
 
 
 def test_a_server_that_forgets_every_session_is_not_asked_for_ever(legacy, links):
-    link = links(at(legacy))
-    legacy.methods["tools/call"] = refuse(-32600, "Session not found", 404)
+    link = links(server_at(legacy))
+    legacy.methods["tools/call"] = respond_rpc_error(-32600, "Session not found", 404)
     with pytest.raises(Unavailable, match="forgets our session"):
         link.call("echo", {})
 
@@ -250,7 +250,7 @@ def test_a_stream_that_ends_before_the_answer_is_taken_up_where_it_was(legacy, l
         stream(event({"jsonrpc": "2.0", "id": number, "result": text("resumed")}, "e2"))(connection, request)
 
     legacy.acts["GET", "/mcp"] = [stream(b": nothing yet\n\n"), rest]
-    link = links(at(legacy))
+    link = links(server_at(legacy))
     assert text_of(link.call("poll", {}, deadline=in_seconds(10))) == "resumed"
     gets = legacy.asked("GET", "/mcp")
     assert [request.headers["last-event-id"] for request in gets] == ["e1", "e1"]
@@ -260,7 +260,7 @@ def test_a_stream_that_never_goes_on_ends_the_call_with_effect_unknown(legacy, l
     legacy.calls["poll"] = stream(b"id: e1\nretry: 1\ndata:\n\n")
     legacy.get = stream(b": nothing\n\n")
     with pytest.raises(ToolFailed, match="ended before the answer") as caught:
-        links(at(legacy)).call("poll", {}, deadline=in_seconds(20))
+        links(server_at(legacy)).call("poll", {}, deadline=in_seconds(20))
     assert caught.value.info.effect == "unknown"
 
 
@@ -268,7 +268,7 @@ def test_the_standing_stream_is_opened_again_and_brings_changes(legacy, links):
     changed = event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}, "c1")
     closed = threading.Event()
     legacy.acts["GET", "/mcp"] = [stream(b"retry: 10\n\n", changed), stream(changed, end=until_closed(closed))]
-    link = links(at(legacy))
+    link = links(server_at(legacy))
     heard = []
     link.watch(heard.append)
     link.list_tools()
@@ -279,7 +279,7 @@ def test_the_standing_stream_is_opened_again_and_brings_changes(legacy, links):
 
 
 def test_a_server_without_a_standing_stream_is_not_asked_for_it_again(legacy, links):
-    link = links(at(legacy))
+    link = links(server_at(legacy))
     link.watch(lambda change: None)
     link.list_tools()
     until(lambda: legacy.asked("GET", "/mcp"))
@@ -291,7 +291,7 @@ def test_a_modern_subscription_brings_changes_and_is_renewed(modern, links):
     changed = event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     ack = event({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {}})
     modern.methods["subscriptions/listen"] = stream(ack, changed)
-    link = links(at(modern))
+    link = links(server_at(modern))
     heard = []
     link.watch(heard.append)
     link.list_tools()
@@ -302,14 +302,14 @@ def test_a_modern_subscription_brings_changes_and_is_renewed(modern, links):
 
 
 def test_inputs_asked_for_without_end_are_an_error(modern, links):
-    modern.calls["ask"] = answer({"resultType": "input_required", "requestState": "again"})
+    modern.calls["ask"] = respond_result({"resultType": "input_required", "requestState": "again"})
     with pytest.raises(ToolFailed, match="too many times"):
-        links(at(modern), max_rounds=3).call("ask", {})
+        links(server_at(modern), max_rounds=3).call("ask", {})
     assert len([message for message in modern.sent if message["method"] == "tools/call"]) == 4
 
 
 def test_a_redirect_within_the_origin_is_followed_with_the_same_request(modern, links):
-    modern.acts["POST", "/old"] = [whole(307, b"", "Location: /mcp")]
+    modern.acts["POST", "/old"] = [respond(307, b"", "Location: /mcp")]
     link = links(McpServer(name="web", url=f"{modern.url}/old", transport="http"))
     assert works(link)
     assert len(modern.asked("POST", "/old")) == 1
@@ -317,15 +317,15 @@ def test_a_redirect_within_the_origin_is_followed_with_the_same_request(modern, 
 
 def test_a_redirect_to_another_origin_is_not_followed(modern, links):
     with WebServer() as other:
-        modern.otherwise = lambda request: whole(307, b"", f"Location: {other.url}/mcp")
+        modern.otherwise = lambda request: respond(307, b"", f"Location: {other.url}/mcp")
         with pytest.raises(ToolFailed, match="answered 307"):
-            links(at(modern, transport="http", headers=(("x-key", SECRET),))).list_tools()
+            links(server_at(modern, transport="http", headers=(("x-key", SECRET),))).list_tools()
         assert other.requests == []
 
 
 def test_headers_and_credentials_go_with_every_request(web, links):
     auth = (("type", "basic"), ("user", "ann"), ("password", "pw"))
-    links(at(web, headers=(("x-tenant", "t1"),), auth=auth)).call("echo", {})
+    links(server_at(web, headers=(("x-tenant", "t1"),), auth=auth)).call("echo", {})
     expected = "Basic " + base64.b64encode(b"ann:pw").decode()
     for request in web.requests:
         assert (request.headers["x-tenant"], request.headers["authorization"]) == ("t1", expected)
@@ -334,19 +334,19 @@ def test_headers_and_credentials_go_with_every_request(web, links):
 def test_a_token_that_was_refused_is_fetched_anew_once(modern, links):
     tokens = iter(["t1", "t2", "t3"])
     modern.otherwise = lambda request: (
-        whole(200, {"access_token": next(tokens), "token_type": "Bearer", "expires_in": 3600})
+        respond(200, {"access_token": next(tokens), "token_type": "Bearer", "expires_in": 3600})
         if request.path == "/token"
-        else modern.choose(request) if request.headers["authorization"] == "Bearer t2" else whole(401)
+        else modern.choose(request) if request.headers["authorization"] == "Bearer t2" else respond(401)
     )  # fmt: skip
     fields = {"type": "oauth2", "token_url": f"{modern.url}/token", "client_id": "c", "client_secret": SECRET}
-    assert works(links(at(modern, auth=tuple(fields.items()))))
+    assert works(links(server_at(modern, auth=tuple(fields.items()))))
     assert len(modern.asked("POST", "/token")) == 2
 
 
 @pytest.mark.parametrize("auth", [(("type", "magic"),), (("type", "bearer"),)])
 def test_wrong_auth_is_said_at_once(modern, links, auth):
     with pytest.raises(ConfigError, match="auth of web"):
-        links(at(modern, auth=auth))
+        links(server_at(modern, auth=auth))
 
 
 def test_an_address_where_nobody_listens_is_unavailable_and_told_once(links):
@@ -361,29 +361,29 @@ def test_a_server_that_takes_requests_and_never_answers_fails_within_the_time_to
     with WebServer() as server:
         server.otherwise = lambda request: until_closed(threading.Event())
         with pytest.raises(Unavailable, match="did not answer"):
-            links(at(server), connect_seconds=1).list_tools(timeout=20)
+            links(server_at(server), connect_seconds=1).list_tools(timeout=20)
 
 
 def test_modern_answers_with_an_error_status_are_errors_of_the_protocol(modern, links):
-    modern.calls["x"] = refuse(-32020, "header mismatch", 400)
+    modern.calls["x"] = respond_rpc_error(-32020, "header mismatch", 400)
     with pytest.raises(ToolFailed, match=r"\(-32020\): header mismatch") as caught:
-        links(at(modern)).call("x", {})
+        links(server_at(modern)).call("x", {})
     assert caught.value.info.details == {"status": 400, "code": -32020}
 
 
 def test_a_server_that_speaks_only_newer_protocols_is_said_so(modern, links):
-    modern.methods["server/discover"] = refuse(-32022, "no", 400, data={"supported": ["2031-01-01"]})
+    modern.methods["server/discover"] = respond_rpc_error(-32022, "no", 400, data={"supported": ["2031-01-01"]})
     with pytest.raises(Unavailable, match="speaks only protocol 2031-01-01"):
-        links(at(modern)).list_tools()
+        links(server_at(modern)).list_tools()
 
 
 def test_a_batch_of_messages_is_read(web, links):
     def batch(connection, request):
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1}}
-        whole(200, json.dumps([note, result(request, text("batched"))]).encode())(connection, request)
+        respond(200, json.dumps([note, result(request, text("batched"))]).encode())(connection, request)
 
     web.calls["b"] = batch
-    assert text_of(links(at(web)).call("b", {})) == "batched"
+    assert text_of(links(server_at(web)).call("b", {})) == "batched"
 
 
 @pytest.fixture
@@ -396,10 +396,10 @@ def tls(certificate):
 
 def test_a_certificate_nobody_vouches_for_is_refused(tls, links):
     with pytest.raises(Unavailable, match="certificate is not trusted"):
-        links(at(tls)).list_tools()
+        links(server_at(tls)).list_tools()
     assert tls.requests == []
 
 
 def test_authorities_of_the_operator_are_trusted_and_verify_can_be_turned_off(tls, links, certificate):
-    assert works(links(at(tls, ca=str(certificate[1]))))
-    assert works(links(at(tls, verify=False)))
+    assert works(links(server_at(tls, ca=str(certificate[1]))))
+    assert works(links(server_at(tls, verify=False)))

@@ -6,7 +6,7 @@ import threading
 
 from waiting import SOON
 
-from links.fake_server import FakeServer, whole
+from links.fake_server import FakeServer, respond
 
 MODERN = "2026-07-28"
 SSE = "text/event-stream"
@@ -20,15 +20,15 @@ def text(value):
     return {"content": [{"type": "text", "text": value}]}
 
 
-def answer(value):
+def respond_result(value):
     """An act that answers a request with a result."""
-    return lambda connection, request: whole(200, result(request, value))(connection, request)
+    return lambda connection, request: respond(200, result(request, value))(connection, request)
 
 
-def refuse(code, message="no", status=200, **more):
+def respond_rpc_error(code, message="no", status=200, **more):
     def act(connection, request):
         error = {"code": code, "message": message, **more}
-        whole(status, {"jsonrpc": "2.0", "id": request.json.get("id"), "error": error})(connection, request)
+        respond(status, {"jsonrpc": "2.0", "id": request.json.get("id"), "error": error})(connection, request)
 
     return act
 
@@ -93,7 +93,7 @@ class WebServer(FakeServer):
         self.session = session
         self.calls = {}
         self.methods = {}
-        self.get = whole(405)
+        self.get = respond(405)
         self.lock = threading.Lock()
         super().__init__(context)
         self.otherwise = self.choose
@@ -105,32 +105,34 @@ class WebServer(FakeServer):
 
     def choose(self, request):
         if request.path != "/mcp":
-            return whole(404)
+            return respond(404)
         if request.method == "GET":
             return self.get
         if request.method == "DELETE":
-            return whole(204)
+            return respond(204)
         message = request.json
         method, params = message.get("method"), message.get("params", {})
         if method in self.methods:
             return self.methods[method]
         if method == "server/discover":
             if not self.modern:
-                return whole(400, b"what?", kind="text/plain")
+                return respond(400, b"what?", kind="text/plain")
             capabilities = {"tools": {"listChanged": True}}
-            return answer({"supportedVersions": [MODERN], "capabilities": capabilities, "resultType": "complete"})
+            return respond_result(
+                {"supportedVersions": [MODERN], "capabilities": capabilities, "resultType": "complete"}
+            )
         if method == "initialize":
             extra = [f"Mcp-Session-Id: {self.session}"] if self.session else []
             value = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "web"}}
-            return whole(200, result(request, value), *extra)
+            return respond(200, result(request, value), *extra)
         if method == "tools/list":
-            return answer({"tools": [{"name": "echo"}]})
+            return respond_result({"tools": [{"name": "echo"}]})
         if method == "tools/call":
             name = params["name"]
-            return self.calls.get(name) or answer(text(params["arguments"].get("text", "")))
+            return self.calls.get(name) or respond_result(text(params["arguments"].get("text", "")))
         if method == "subscriptions/listen":
-            return refuse(-32601, status=404)
-        return whole(202)
+            return respond_rpc_error(-32601, status=404)
+        return respond(202)
 
 
 def hang_up_hard(connection, request):
