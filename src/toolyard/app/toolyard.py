@@ -17,7 +17,6 @@ from toolyard.app.secrets import clean_report, hide_secrets
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer, read_log_options
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.effectful import EffectfulEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.links.http.auth_entry import is_blank
@@ -235,18 +234,19 @@ def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], *
     with ExitStack() as undo:
         engines = make_named_engines(config, registry, undo)
         sources = engines_by_source(config, loaders, engines)
-        replacing = {binding: _find_replacement(kind, engines) for binding, kind in _DEFAULT_ENGINES.items()}
+        replacing = _find_replacements(engines)
         _warn_of_unused(config, engines, [*sources.values(), *replacing.values()])
         _warn_of_chosen_conditions(config)
         makers: dict[type, Callable[[], ToolEngine]] = {
-            binding: partial(_make_built_in, kind, registry, engines, replacing[binding])
+            binding: partial(replacing.__getitem__, binding)
+            if binding in replacing
+            else partial(_make_built_in, kind, registry, engines)
             for binding, kind in _DEFAULT_ENGINES.items()
         }
         engine: PythonToolEngine | MultiToolEngine
         if sources:
-            named = {binding: engine for binding, engine in replacing.items() if engine is not None}
-            engine = MultiToolEngine(registry, sources=sources, bindings=named, **shared)
-            makers = {binding: make for binding, make in makers.items() if binding not in named}
+            engine = MultiToolEngine(registry, sources=sources, bindings=replacing, **shared)
+            makers = {binding: make for binding, make in makers.items() if binding not in replacing}
         else:
             # Nothing to route, so use the plain engine, which is faster.
             engine = PythonToolEngine(registry, **shared)
@@ -267,17 +267,23 @@ def make_named_engines(config: Config, registry: ToolRegistry, undo: ExitStack) 
         entry = config.engines[name]
         options = dict(entry.options)
         parts: dict[str, Any] = {"registry": registry, "name": name}
-        for option in (_SIMULATE_WITH, _WRAPPED_ENGINE) if entry.type == _REPLAY else (_SIMULATE_WITH,):
-            if options.get(option) is not None:
-                other = _find_engine_name(options.pop(option), f"{entry.where}.{option}", config)
-                _check_reference(other, option, entry, config, (*referrers, name))
-                parts[option] = make(other, (*referrers, name))
+        for option, reference in _list_references(entry):
+            del options[option]
+            other = _find_engine_name(reference, f"{entry.where}.{option}", config)
+            _check_reference(other, option, entry, config, (*referrers, name))
+            parts[option] = make(other, (*referrers, name))
         _check_not_wired(entry)
         made[name] = make_plugin(ENGINES, entry, config.base, given=options, made=parts)
         undo.callback(made[name].close)
         return made[name]
 
     return {name: make(name, ()) for name in config.engines}
+
+
+def _list_references(entry: PluginEntry) -> list[tuple[str, Any]]:
+    """The options of an engine that name another one, and what they say."""
+    named = (_SIMULATE_WITH, _WRAPPED_ENGINE) if entry.type == _REPLAY else (_SIMULATE_WITH,)
+    return [(option, entry.options[option]) for option in named if entry.options.get(option) is not None]
 
 
 def engines_by_source(
@@ -299,12 +305,8 @@ def engines_by_source(
     return found
 
 
-def _make_built_in(
-    kind: str, registry: ToolRegistry, engines: Mapping[str, ToolEngine], replacement: ToolEngine | None
-) -> ToolEngine:
-    """The engine for tools with one type of binding: the `replacement` from the config, or one with default options."""
-    if replacement is not None:
-        return replacement
+def _make_built_in(kind: str, registry: ToolRegistry, engines: Mapping[str, ToolEngine]) -> ToolEngine:
+    """The engine for tools with one type of binding, with default options."""
     # Its state is kept under this name, so it must differ from those in the config.
     name = kind if kind not in engines else f"{kind} (built in)"
     engine: ToolEngine = get_tool_engine(kind, registry=registry, name=name)
@@ -316,16 +318,19 @@ def _make_built_in(
     return engine
 
 
-def _find_replacement(kind: str, engines: Mapping[str, ToolEngine]) -> ToolEngine | None:
-    """The configured engine that replaces a built-in one: with the same type and name."""
-    engine = engines.get(kind)
-    return engine if kind != "python" and engine is not None and type(engine) is ENGINES.get(kind) else None
+def _find_replacements(engines: Mapping[str, ToolEngine]) -> dict[type, ToolEngine]:
+    """The configured engines that replace built-in ones, by their bindings: those with the same type and name."""
+    return {
+        binding: engines[kind]
+        for binding, kind in _DEFAULT_ENGINES.items()
+        if kind != "python" and kind in engines and type(engines[kind]) is ENGINES.get(kind)
+    }
 
 
-def _warn_of_unused(config: Config, engines: Mapping[str, ToolEngine], used: list[ToolEngine | None]) -> None:
-    known = {*map(id, used), *map(id, _list_referenced(engines))}
+def _warn_of_unused(config: Config, engines: Mapping[str, ToolEngine], used: list[ToolEngine]) -> None:
+    referenced = {name for entry in config.engines.values() for _, name in _list_references(entry)}
     for name, engine in engines.items():
-        if id(engine) not in known:
+        if name not in referenced and engine not in used:
             _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)
 
 
@@ -370,16 +375,6 @@ def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
             guess = f"; did you mean {near[0]}?" if near else ""
             found.append(f"{where}: {pattern} matches no tool that was loaded{guess}")
     return found
-
-
-def _list_referenced(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
-    """Engines that others simulate with or record."""
-    for engine in engines.values():
-        if isinstance(engine, EffectfulEngine) and engine.simulate_with is not None:
-            yield engine.simulate_with
-        recorded = getattr(engine, "recorded_engine", None)
-        if isinstance(recorded, ToolEngine):
-            yield recorded
 
 
 def _check_not_wired(entry: PluginEntry) -> None:

@@ -108,22 +108,13 @@ def make_in_progress() -> HttpFault:
 
 def make_stopping() -> HttpFault:
     """Return the 503 for a request that was not begun, or had no effect, when the server stopped."""
-    return HttpFault(
-        503,
-        "server.stopping",
-        "the server is stopping; nothing was changed",
-        retry_after=1,
-    )
+    return HttpFault(503, "server.stopping", "the server is stopping; nothing was changed", retry_after=1)
 
 
 def make_store_unavailable() -> HttpFault:
     """Return the 503 for a request that was not begun, because its claim could not be stored."""
-    return HttpFault(
-        503,
-        "server.store_unavailable",
-        "the store does not answer, so the request was not begun",
-        retry_after=1,
-    )
+    message = "the store does not answer, so the request was not begun"
+    return HttpFault(503, "server.store_unavailable", message, retry_after=1)
 
 
 def make_unrecorded() -> HttpFault:

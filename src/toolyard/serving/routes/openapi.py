@@ -52,6 +52,12 @@ _PREFER: dict[str, Any] = {
     "schema": {"type": "string"},
     "description": "`wait=30`: wait up to 30 seconds for the approval of a held call.",
 }
+_IDEMPOTENCY_KEY: dict[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!-~]+$"},
+    "description": "A repeated request with the same key and body returns the first result.",
+}
 _REF = "#/components/schemas/{name}"
 
 
@@ -114,7 +120,7 @@ def _write_operation(route: Operation, schema_of: Mapping[Any, Any], keys: bool)
         "summary": route.summary,
         "description": inspect.getdoc(route.handler) or "",
         "operationId": f"{route.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', route.path).rstrip('_')}",
-        "parameters": [*_list_path_parameters(route), *_list_query_parameters(route), *_list_header_parameters(route)],
+        "parameters": _list_parameters(route),
         "responses": {str(status): answer for status, answer in sorted(_list_responses(route, schema_of).items())},
     }
     if route.body is not None:
@@ -127,34 +133,17 @@ def _write_operation(route: Operation, schema_of: Mapping[Any, Any], keys: bool)
     return made
 
 
-def _list_path_parameters(route: Operation) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _BRACES.findall(route.path)
-    ]
-
-
-def _list_query_parameters(route: Operation) -> list[dict[str, Any]]:
-    made = []
+def _list_parameters(route: Operation) -> list[dict[str, Any]]:
+    path = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    found: list[dict[str, Any]] = [{"name": name, **path} for name in _BRACES.findall(route.path)]
     for parameter in route.query:
         schema = {"type": "array", "items": parameter.schema} if parameter.repeatable else parameter.schema
-        made.append({"name": parameter.name, "in": "query", "schema": schema, "description": parameter.description})
-    return made
-
-
-def _list_header_parameters(route: Operation) -> list[dict[str, Any]]:
-    found = [_PREFER] if route.runs else []
-    if not route.idempotent:
-        return found
-    return [
-        *found,
-        {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!-~]+$"},
-            "description": "A repeated request with the same key and body returns the first result.",
-        },
-    ]
+        found.append({"name": parameter.name, "in": "query", "schema": schema, "description": parameter.description})
+    if route.runs:
+        found.append(_PREFER)
+    if route.idempotent:
+        found.append(_IDEMPOTENCY_KEY)
+    return found
 
 
 _EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
