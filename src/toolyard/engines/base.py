@@ -36,12 +36,12 @@ from toolyard.engines.execute_override import (
     NO_CONTEXT,
     Overrides,
     OverridingEngine,
-    calls_left,
     check_override,
     complete_init,
-    fill_in,
+    drop_unset,
     find_overrides,
-    given_options,
+    keep_allowed,
+    merge_refusals,
     refuse_effects,
 )
 from toolyard.engines.session_reading import SessionReading, run_off_loop
@@ -304,8 +304,7 @@ class ToolEngine(SessionReading, Closing):
         ValueError) if `at` is past the end.
         """
         given = read_setup(args, kwargs)
-        first = {} if fork_of is not None else self.first_states()
-        if first:
+        if fork_of is None and (first := self.first_states()):
             initial_state = {**first, **(initial_state or {})}
         session = self.sessions.open(
             session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, at=at, setup=given
@@ -337,7 +336,7 @@ class ToolEngine(SessionReading, Closing):
         if self._only_executes_async:
             from toolyard.loop.home import home_loop
 
-            options = given_options(timeout=timeout, owner=owner, context=context)
+            options = drop_unset(timeout=timeout, owner=owner, context=context)
             return home_loop.run(self.aexecute(session_id, tool_calls, **options), twin="aexecute")
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         session = self.sessions.find(session_id, owner)
@@ -356,13 +355,13 @@ class ToolEngine(SessionReading, Closing):
         if self.overrides.asimulate and not self.overrides.simulate:
             from toolyard.loop.home import home_loop
 
-            options = given_options(timeout=timeout, owner=owner, context=context)
+            options = drop_unset(timeout=timeout, owner=owner, context=context)
             return home_loop.run(self.asimulate(session_id, tool_calls, **options), twin="asimulate")
         if self.overrides.answers_batches:
-            options = given_options(timeout=timeout, owner=owner, context=context)
+            options = drop_unset(timeout=timeout, owner=owner, context=context)
             refused = refuse_effects(self, tool_calls)
             with simulating():
-                return fill_in(refused, self.execute(session_id, calls_left(tool_calls, refused), **options))
+                return merge_refusals(refused, self.execute(session_id, keep_allowed(tool_calls, refused), **options))
         session = self.sessions.find(session_id, owner)
         return run_batch(self._path, session, tool_calls, Batch("simulate", timeout, context))
 
@@ -384,10 +383,10 @@ class ToolEngine(SessionReading, Closing):
         **kwargs: Any,
     ) -> None:
         """`setup` for async code. If cancelled, it leaves no session behind."""
-        options = given_options(initial_state=initial_state, fork_of=fork_of, at=at, owner=owner)
+        options = drop_unset(initial_state=initial_state, fork_of=fork_of, at=at, owner=owner)
         await self.sessions.run_off_loop(
             lambda: self.setup(session_id, *args, **options, **kwargs),
-            undo=lambda _: self.teardown(session_id, **given_options(owner=owner)),
+            undo=lambda _: self.teardown(session_id, **drop_unset(owner=owner)),
         )
 
     async def aexecute(
@@ -405,7 +404,7 @@ class ToolEngine(SessionReading, Closing):
         unknown.
         """
         if self.overrides.answers_batches and not self.overrides.aexecute:
-            options = given_options(timeout=timeout, owner=owner, context=context)
+            options = drop_unset(timeout=timeout, owner=owner, context=context)
             return await await_future(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         session = await self._afind(session_id, owner)
@@ -421,13 +420,14 @@ class ToolEngine(SessionReading, Closing):
         context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
         """`simulate` for async code."""
-        options = given_options(timeout=timeout, owner=owner, context=context)
+        options = drop_unset(timeout=timeout, owner=owner, context=context)
         if self.overrides.simulate and not self.overrides.asimulate:
             return await await_future(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
         if self.overrides.answers_batches:
             refused = refuse_effects(self, tool_calls)
             with simulating():
-                return fill_in(refused, await self.aexecute(session_id, calls_left(tool_calls, refused), **options))
+                results = await self.aexecute(session_id, keep_allowed(tool_calls, refused), **options)
+                return merge_refusals(refused, results)
         session = await self._afind(session_id, owner)
         return await arun_batch(self._path, session, tool_calls, Batch("simulate", timeout, context, on_loop=True))
 
@@ -454,14 +454,14 @@ class ToolEngine(SessionReading, Closing):
                 with suppress(UnknownSessionError):  # the engine may keep its own sessions
                     (await self._afind(request.session_id, request.owner)).replays = True
             run = self.aexecute if request.mode == "execute" else self.asimulate
-            options = given_options(
+            options = drop_unset(
                 timeout=request.timeout or request.at_most, owner=request.owner, context=request.context or None
             )
             snapshot = self.tool_registry.snapshot
             refused = list_refusals(snapshot, request)
-            calls = calls_left(request.calls, refused)
+            calls = keep_allowed(request.calls, refused)
             with nullcontext() if request.mode == "execute" else simulating(may_execute_all(snapshot, request)):
-                return fill_in(refused, await run(request.session_id, calls, **options) if calls else ())
+                return merge_refusals(refused, await run(request.session_id, calls, **options) if calls else ())
         session = await self._afind(request.session_id, request.owner)
         return await arun_request(self._path, session, request)
 

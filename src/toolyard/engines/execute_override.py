@@ -46,10 +46,10 @@ class Overrides(NamedTuple):
 
 def find_overrides(kind: type, ours: type) -> Overrides:
     """The methods of `ours` that `kind` overrides."""
-    own = {name: getattr(kind, name) is not getattr(ours, name) for name in (*Overrides._fields[:-2], "answer")}
-    tells = own.pop("answer") or own["simulate"] or own["asimulate"]
-    batches = own["execute"] or own["aexecute"]
-    return Overrides(**own)._replace(answers_batches=batches, only_executes=batches and not tells)
+    overridden = {name: getattr(kind, name) is not getattr(ours, name) for name in (*Overrides._fields[:-2], "answer")}
+    knows_mode = overridden.pop("answer") or overridden["simulate"] or overridden["asimulate"]
+    batches = overridden["execute"] or overridden["aexecute"]
+    return Overrides(**overridden)._replace(answers_batches=batches, only_executes=batches and not knows_mode)
 
 
 def check_override(kind: Any, policy: Policy | None) -> None:
@@ -97,7 +97,7 @@ class ExecutingEngine(Protocol):
         """`close` for async code."""
 
 
-def given_options(**options: Any) -> dict[str, Any]:
+def drop_unset(**options: Any) -> dict[str, Any]:
     """Only the options that were given: an override in the older style may accept none of them."""
     return {name: value for name, value in options.items() if value is not None and value is not NO_CONTEXT}
 
@@ -109,9 +109,9 @@ def complete_init(init: Callable[..., None], ours: Callable[[Any], None]) -> Cal
     def complete(self: Any, *args: Any, **options: Any) -> None:
         init(self, *args, **options)
         if "_path" not in self.__dict__:
-            own = dict(self.__dict__)
+            given = dict(self.__dict__)
             ours(self)
-            self.__dict__.update(own)
+            self.__dict__.update(given)
 
     return complete
 
@@ -141,12 +141,12 @@ def _refuse_effect(snapshot: Snapshot, call: ToolCall) -> ToolResult | None:
     return ToolResult.failed(call, denied.info)
 
 
-def calls_left(calls: Sequence[ToolCall], refused: Sequence[ToolResult | None]) -> list[ToolCall]:
+def keep_allowed(calls: Sequence[ToolCall], refused: Sequence[ToolResult | None]) -> list[ToolCall]:
     """The calls that were not refused."""
     return [call for call, refusal in zip(calls, refused, strict=True) if refusal is None]
 
 
-def fill_in(refused: Sequence[ToolResult | None], results: Sequence[ToolResult]) -> list[ToolResult]:
+def merge_refusals(refused: Sequence[ToolResult | None], results: Sequence[ToolResult]) -> list[ToolResult]:
     """The results of all calls in order, merging the refusals with the results of the remaining calls."""
     answers = iter(results)
     return [refusal or next(answers) for refusal in refused]
@@ -163,42 +163,42 @@ class OverridingEngine:
         self.settings = engine.settings
         self.gates = engine.gates
         self.threads = engine.threads
-        self._begun: set[Key] = set()
+        self._known_sessions: set[Key] = set()
 
     def setup(self, session: Session, fork_of: Session | None) -> None:
         """Begin the engine's session; as a fork of its own session if the engine uses our `setup`."""
         args, keywords = setup_of(session.state)
         if fork_of is not None and not self.engine.overrides.setup:
-            self._begin(fork_of)
-            keywords["fork_of"] = _own_id(fork_of.key)
-        self.engine.setup(_own_id(session.key), *args, **keywords)
-        self._begun.add(session.key)
+            self._ensure_session(fork_of)
+            keywords["fork_of"] = _engine_session_id(fork_of.key)
+        self.engine.setup(_engine_session_id(session.key), *args, **keywords)
+        self._known_sessions.add(session.key)
 
     def teardown(self, key: Key) -> None:
         """End the engine's session."""
-        self._begun.discard(key)
-        self.engine.teardown(_own_id(key))
+        self._known_sessions.discard(key)
+        self.engine.teardown(_engine_session_id(key))
 
-    def _begin(self, session: Session) -> None:
+    def _ensure_session(self, session: Session) -> None:
         """Set up the session in the engine if it is unknown there, such as one reloaded from a store."""
-        if session.key not in self._begun:
+        if session.key not in self._known_sessions:
             args, keywords = setup_of(session.state)
             with suppress(ValueError):  # the session exists already
-                self.engine.setup(_own_id(session.key), *args, **keywords)
-            self._begun.add(session.key)
+                self.engine.setup(_engine_session_id(session.key), *args, **keywords)
+            self._known_sessions.add(session.key)
 
     def answer(self, invocation: Invocation) -> Any:
         """The result of this one call, by the engine's own `execute` or `simulate`."""
         engine = self.engine
-        self._begin(invocation.session)
+        self._ensure_session(invocation.session)
         if engine.overrides.aexecute and not engine.overrides.execute:
             return self._await_answer(invocation)
         ask = engine.execute if invocation.mode == "execute" else engine.simulate
-        return _only_value(invocation, ask(_own_id(invocation.session.key), [invocation.call]))
+        return _read_single_result(invocation, ask(_engine_session_id(invocation.session.key), [invocation.call]))
 
     async def _await_answer(self, invocation: Invocation) -> Any:
         ask = self.engine.aexecute if invocation.mode == "execute" else self.engine.asimulate
-        return _only_value(invocation, await ask(_own_id(invocation.session.key), [invocation.call]))
+        return _read_single_result(invocation, await ask(_engine_session_id(invocation.session.key), [invocation.call]))
 
     def route(self, tool: Tool) -> OverridingEngine:
         """The adapter itself, for every tool."""
@@ -228,12 +228,12 @@ class OverridingEngine:
         return self.engine.overrides.execute
 
 
-def _own_id(key: Key) -> str:
+def _engine_session_id(key: Key) -> str:
     """The session id for an engine without owners; the owner is part of it."""
     return f"{key.owner}::{key.session_id}" if key.owner else key.session_id
 
 
-def _only_value(invocation: Invocation, results: Sequence[ToolResult]) -> Any:
+def _read_single_result(invocation: Invocation, results: Sequence[ToolResult]) -> Any:
     if len(results) != 1:
         raise ToolFailed(f"{invocation.engine_name} gave {len(results)} results for one call")
     result = results[0]

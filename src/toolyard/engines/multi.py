@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from itertools import chain, count
 from typing import Any, TypeVar
 
@@ -53,7 +54,7 @@ class MultiToolEngine(ToolEngine):
         super().__init__(_registry_of(self.engines) if registry is None else registry, **settings)
         named = [*self.engines.values(), *self.sources.values(), *self.bindings.values()]
         self._parts = _distinct_engines([*named, *([default] if default else [])])
-        _tell_apart(self._answering_engines())
+        _number_names(self._answering_engines())
         for engine in self._parts:
             own = [part for part in engine.brought if part != "sessions" or engine.sessions is not self.sessions]
             if own:
@@ -63,7 +64,7 @@ class MultiToolEngine(ToolEngine):
                 )
         for engine in self._answering_engines():
             self._take_in(engine)
-        self._styles = {id(e): OverridingEngine(e) for e in self._answering_engines() if e.overrides.answers_batches}
+        self._adapters = {id(e): OverridingEngine(e) for e in self._answering_engines() if e.overrides.answers_batches}
         self._some_need_sessions = any(engine._needs_sessions for engine in self._answering_engines())
 
     @property
@@ -77,7 +78,7 @@ class MultiToolEngine(ToolEngine):
     def route(self, tool: Tool) -> Answerer:
         """The engine of the tool's namespace, else of its source, else of its binding, else the default."""
         engine = self._engine_of(tool)
-        return self._styles.get(id(engine), engine)
+        return self._adapters.get(id(engine), engine)
 
     def _engine_of(self, tool: Tool) -> ToolEngine:
         engine = (
@@ -104,27 +105,24 @@ class MultiToolEngine(ToolEngine):
 
     def _begin_own_sessions(self, session: Session, fork_of: str | None, at: int | None) -> None:
         """Begin sessions in the engines that keep their own, undoing all if one fails."""
-        owner, begun = session.key.owner or None, list[OverridingEngine]()
-        try:
-            if at is not None and self._styles:
-                names = ", ".join(sorted(style.name for style in self._styles.values()))
+        owner = session.key.owner or None
+        with ExitStack() as undo:
+            undo.callback(super().teardown, session.key.session_id, owner=owner)
+            if at is not None and self._adapters:
+                names = ", ".join(sorted(adapter.name for adapter in self._adapters.values()))
                 raise SessionError(
                     f"sessions that {names} keeps by itself have no entries to go back to; fork without at"
                 )
-            for style in self._styles.values():
-                style.setup(session, None if fork_of is None else self.sessions.find(fork_of, owner))
-                begun.append(style)
-        except BaseException:
-            for style in begun:
-                style.teardown(session.key)
-            super().teardown(session.key.session_id, owner=owner)
-            raise
+            for adapter in self._adapters.values():
+                adapter.setup(session, None if fork_of is None else self.sessions.find(fork_of, owner))
+                undo.callback(adapter.teardown, session.key)
+            undo.pop_all()
 
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
         """End the shared session and those in engines that keep their own."""
         super().teardown(session_id, owner=owner)
-        for style in self._styles.values():
-            style.teardown(Key(owner or "", session_id))
+        for adapter in self._adapters.values():
+            adapter.teardown(Key(owner or "", session_id))
 
     def answer(self, invocation: Invocation) -> Any:
         """Route the call. Used only if this engine is called directly as part of another one."""
@@ -162,7 +160,7 @@ def _distinct_engines(engines: list[ToolEngine]) -> list[ToolEngine]:
     return list({id(engine): engine for engine in engines}.values())
 
 
-def _tell_apart(engines: list[ToolEngine]) -> None:
+def _number_names(engines: list[ToolEngine]) -> None:
     """Number engines without an explicit name, in order, since names are the keys of their session state."""
     taken = {engine.name for engine in engines if engine.is_named}
     if len(taken) < sum(engine.is_named for engine in engines):

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from toolyard.engines.execute_override import given_options
+from toolyard.engines.execute_override import drop_unset
 from toolyard.sessions.session import RecordedCall
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.world_diff import WorldDiff
@@ -21,7 +21,7 @@ def run_off_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatena
     @functools.wraps(method)
     async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         read: Callable[..., T] = getattr(self, method.__name__)
-        found: T = await self.sessions.run_off_loop(lambda: read(*args, **given_options(**kwargs)))
+        found: T = await self.sessions.run_off_loop(lambda: read(*args, **drop_unset(**kwargs)))
         return found
 
     return run
