@@ -13,7 +13,9 @@ from toolyard import (
     ToolRegistry,
     function_tool,
 )
-from toolyard.registry.prepared import PreparedTool, read_arguments
+from toolyard.registry.arguments import read_arguments
+from toolyard.registry.prepared import PreparedTool
+from toolyard.schema.admission import AdmittedTool
 
 FILLED = {
     "type": "object",
@@ -27,13 +29,13 @@ FILLED = {
 
 
 def candidate(schema=FILLED):
-    made = PreparedTool(Tool("t", "ns", "", schema))
+    made = PreparedTool(AdmittedTool(Tool("t", "ns", "", schema)))
     made.compiled.accepts({})
     return made
 
 
 def test_the_validator_is_compiled_when_first_needed_and_once():
-    made = PreparedTool(Tool("t", "ns", "", FILLED))
+    made = PreparedTool(AdmittedTool(Tool("t", "ns", "", FILLED)))
     assert made.known_compiled is None
     made.compiled.accepts({})
     compiled = made.compiled
@@ -227,7 +229,7 @@ def test_a_tool_that_was_removed_is_not_called_any_more():
 def test_only_defaults_that_are_missing_are_copied():
     large = [0] * 1000
     properties = {"large": {"type": "array", "default": large}, "small": {"type": "array", "default": []}}
-    prepared = PreparedTool(Tool("t", "ns", "", {"type": "object", "properties": properties}))
+    prepared = PreparedTool(AdmittedTool(Tool("t", "ns", "", {"type": "object", "properties": properties})))
     sent = {"large": [1]}
     filled = prepared.with_defaults(sent)
     assert filled == {"large": [1], "small": []} and filled["large"] is sent["large"]

@@ -35,8 +35,8 @@ from toolyard.model.errors import (
 from toolyard.model.json_schema import pointer_of
 from toolyard.model.names import find_similar
 from toolyard.registry import ToolRegistry
+from toolyard.registry.arguments import read_arguments
 from toolyard.registry.bind import find_overloads
-from toolyard.registry.prepared import read_arguments
 from toolyard.schema.compile import CompiledSchema
 from toolyard.words.redactor import Redactor
 

@@ -27,8 +27,8 @@ from toolyard.model.report import LoadReport, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import Enrichment, Loader
 from toolyard.registry import ToolRegistry
+from toolyard.registry.arguments import RawArguments, json_text, read_arguments
 from toolyard.registry.bind import find_overloads
-from toolyard.registry.prepared import RawArguments, json_text, read_arguments
 
 
 class RemoteToolRegistry(ToolRegistry):

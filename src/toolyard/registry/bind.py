@@ -17,7 +17,8 @@ from toolyard.model.errors import InvalidArguments, UnknownToolError
 from toolyard.model.names import find_similar_tools, show
 from toolyard.model.tool import Tool
 from toolyard.model.tree_size import LEAVES, is_small
-from toolyard.registry.prepared import Arguments, PreparedTool, json_text, plain_copy, read_arguments, takes_long
+from toolyard.registry.arguments import Arguments, json_text, plain_copy, read_arguments
+from toolyard.registry.prepared import PreparedTool, may_block_loop
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
 from toolyard.schema.compile import QUICK_BYTES
@@ -59,7 +60,7 @@ def bind(snapshot: Snapshot, call: ToolCall, candidates: tuple[PreparedTool, ...
         bound = _bind_small(candidates[0], arguments)
         if bound is not None:
             return bound
-    if on_loop and takes_long(candidates, arguments):
+    if on_loop and may_block_loop(candidates, arguments):
         raise TooSlowForLoop
     arguments = read_arguments(arguments)
     sent = json_text(arguments)
@@ -101,7 +102,7 @@ def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sen
     winner = _most_specific(candidates, arguments, len(sent)) if len(candidates) > 1 else None
     repairs: Sequence[Coercion] = ()
     if winner is None:
-        winner, arguments, repairs = _coerced(candidates, arguments)
+        winner, arguments, repairs = _bind_coerced(candidates, arguments)
     if winner.integers is not None and _has_integral(sent):
         arguments, integers = integral_floats(arguments, winner.integers)
         repairs = (*repairs, *integers)
@@ -112,7 +113,7 @@ def choose_overload(candidates: tuple[PreparedTool, ...], arguments: Arguments) 
     """The most specific overload that accepts the arguments without repair; raises `InvalidArguments`."""
     winner = _most_specific(candidates, arguments)
     if winner is None:
-        raise refusal(candidates, arguments)
+        raise explain_invalid(candidates, arguments)
     return winner
 
 
@@ -170,19 +171,19 @@ def _most_specific(
     # For given arguments, "fewest undeclared" is the same order as "most declared used".
     best, most = None, -1
     for candidate in candidates:
-        if candidate.accepts(arguments, size) and (used := _used(candidate, arguments)) > most:
+        if candidate.accepts(arguments, size) and (used := _count_declared(candidate, arguments)) > most:
             best, most = candidate, used
             if used == len(arguments):
                 break
     return best
 
 
-def _used(candidate: PreparedTool, arguments: Arguments) -> int:
+def _count_declared(candidate: PreparedTool, arguments: Arguments) -> int:
     declared = candidate.declared
     return len(arguments) if arguments.keys() <= declared else len(arguments.keys() & declared)
 
 
-def _coerced(
+def _bind_coerced(
     candidates: tuple[PreparedTool, ...], arguments: Arguments
 ) -> tuple[PreparedTool, Arguments, Sequence[Coercion]]:
     best: tuple[int, PreparedTool, Arguments, Sequence[Coercion]] | None = None
@@ -192,29 +193,29 @@ def _coerced(
         repaired = coerce(candidate.compiled, arguments, faults)
         violations.append([fault.violation for fault in faults[:MAX_VIOLATIONS]])
         if repaired is not None:
-            used = _used(candidate, repaired[0])
+            used = _count_declared(candidate, repaired[0])
             if best is None or used > best[0]:
                 best = (used, candidate, *repaired)
     if best is None:
-        raise refusal(candidates, arguments, violations)
+        raise explain_invalid(candidates, arguments, violations)
     return best[1:]
 
 
-def refusal(
+def explain_invalid(
     candidates: tuple[PreparedTool, ...], arguments: Arguments, violations: Sequence[list[Violation]] = ()
 ) -> InvalidArguments:
     """The error for arguments that no candidate accepts, with the violations of each."""
     violations = violations or [candidate.compiled.violations(arguments) for candidate in candidates]
     if len(candidates) == 1:
-        return candidates[0].refusal(arguments, violations[0])
+        return candidates[0].explain_invalid(arguments, violations[0])
     overloads = [(candidate.tool.fingerprint, found) for candidate, found in zip(candidates, violations, strict=True)]
-    text = " | ".join(f"overload {print_[:8]}: {describe(found)}" for print_, found in overloads)
+    text = " | ".join(f"overload {fingerprint[:8]}: {describe(found)}" for fingerprint, found in overloads)
     return InvalidArguments(
         f"no overload of {candidates[0].tool.qualified_name} accepts the arguments: {text}",
         details={
             "overloads": [
-                {"fingerprint": print_, "violations": [violation.to_dict() for violation in found]}
-                for print_, found in overloads
+                {"fingerprint": fingerprint, "violations": [violation.to_dict() for violation in found]}
+                for fingerprint, found in overloads
             ]
         },
     )

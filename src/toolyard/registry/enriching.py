@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter, is_
 from typing import Any
 
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
 from toolyard.model.names import find_similar
-from toolyard.model.tool import FIELDS, Schema, Tool, is_guess
+from toolyard.model.tool import FIELDS, Schema, Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Index, Snapshot, replace_candidates
-from toolyard.schema.admission import admit_schema, admit_tool, is_plain, keep_schema
-from toolyard.schema.compile import CompiledSchema, compile_schema
+from toolyard.schema.admission import AdmittedTool, admit_schema, admit_tool, is_plain, keep_schema
 
 FIELD = "tool."
 """Prefix in `reads` and `writes` that marks a field of tools instead of an artifact."""
@@ -231,12 +229,9 @@ def _readmit_tool(enrichment: Enrichment, declared: Sequence[str], old: Prepared
     # Keep the enrichment's own object if possible: it may carry attributes that a copy would lose.
     new = tool if type(tool) is Tool and not given else tool.replace(**changes)
     kept = (old.keep_parameters(), keep_schema(new.output_parameters))
-    made = PreparedTool(new, old.known_compiled, kept)
-    made.place, made.qualified_only = old.place, old.qualified_only
+    made = PreparedTool(AdmittedTool(new, old.known_compiled, old.place, old.qualified_only, kept))
     if "fingerprint" in before.__dict__:
         made.tool.__dict__["fingerprint"] = before.fingerprint  # same parameters, and expensive to compute
-    if is_guess(made.tool):
-        made.output = _accept_anything()
     return made
 
 
@@ -250,12 +245,6 @@ def _admit_output(tool: Tool) -> Schema:
         remarks = {key: value for key, value in schema.items() if isinstance(key, str) and key.startswith("x-")}
     plain = {key: value for key, value in schema.items() if key not in remarks} if remarks else schema
     return {**admit_schema(plain, is_input=False).schema, **remarks}
-
-
-@cache
-def _accept_anything() -> CompiledSchema:
-    """A schema that accepts every output."""
-    return compile_schema({})
 
 
 def _check_change(enrichment: Enrichment, declared: Sequence[str], before: Tool, tool: Tool) -> list[str]:

@@ -1,28 +1,24 @@
 """`PreparedTool`: everything about a tool that is computed once instead of per call.
 
 This includes its validator, defaults, integer fields and function; both `dispatch` and the call path use it.
-`read_arguments` and its relatives turn what callers pass as arguments into a JSON object.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from types import CoroutineType
 from typing import Any
 
-import msgspec
-
 from toolyard.model.bindings import RestBinding
 from toolyard.model.call import ToolContext
-from toolyard.model.errors import InvalidArguments, MalformedSource
-from toolyard.model.json_schema import copy_json, json_type, pointer_of
+from toolyard.model.errors import InvalidArguments
+from toolyard.model.json_schema import copy_json, pointer_of
 from toolyard.model.names import find_similar, show
-from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
-from toolyard.model.tree_size import TooManyValues, is_small, iter_levels
-from toolyard.parsing import parse_json
+from toolyard.model.tool import DeferredTool, Effects, Schema, is_guess
+from toolyard.model.tree_size import is_small
+from toolyard.registry.arguments import Arguments, RawArguments, json_text, read_arguments
 from toolyard.registry.function_call import (
     check_dispatch,
     function_caller,
@@ -31,95 +27,14 @@ from toolyard.registry.function_call import (
     raise_failure,
     wait_for,
 )
-from toolyard.schema.admission import Kept, keep_schema, read_kept
+from toolyard.schema.admission import AdmittedTool, Kept, keep_schema, read_kept
 from toolyard.schema.coerce import mentions_integers
 from toolyard.schema.compile import QUICK_BYTES, SMALL_BYTES, CompiledSchema, compile_schema
 from toolyard.schema.subschemas import declared_properties
 from toolyard.schema.violations import MAX_VIOLATIONS, Violation, describe
 
-Arguments = dict[str, Any]
-RawArguments = Arguments | str | bytes | None
-
-MAX_DEPTH = 200
-MAX_VALUES = 1_000_000
-MAX_BITS = 14_284
-"""Size of an integer of 4,300 digits, the limit for JSON text; the validator does not support larger ones."""
-_KINDS = frozenset({dict, list, str, int, float, bool, type(None)})
-
-encode = msgspec.json.encode
-_decode = msgspec.json.decode
-
-
-def read_arguments(arguments: RawArguments) -> Arguments:
-    """The arguments as an object: None is empty, text is parsed as strict JSON; raises `InvalidArguments`."""
-    if isinstance(arguments, dict):
-        return arguments
-    if arguments is None:
-        return {}
-    value: Any = arguments
-    if isinstance(arguments, (str, bytes)):
-        try:
-            value = parse_json(arguments, what="arguments")
-        except MalformedSource as error:
-            raise InvalidArguments(f"arguments are not valid JSON: {error}", hint="send one JSON object") from None
-    if not isinstance(value, dict):
-        raise InvalidArguments(f"arguments must be a JSON object, not {json_type(value)}", hint="send one JSON object")
-    return value
-
-
-def json_text(arguments: Arguments) -> bytes:
-    """The arguments as JSON text; raises `InvalidArguments` as `check_json` does."""
-    # Other mappings such as OrderedDict are accepted at the root only.
-    if not is_small(arguments if type(arguments) is dict else {**arguments}):
-        check_json(arguments)
-    try:
-        return encode(arguments)
-    except (TypeError, ValueError, RecursionError):
-        check_json(arguments)
-        raise InvalidArguments("arguments hold a value that JSON cannot carry") from None
-
-
-def plain_copy(arguments: Arguments, text: bytes) -> Arguments:
-    """A deep copy of the arguments, decoded from their JSON `text`; raises `InvalidArguments` unless all of it is JSON.
-
-    Comparing the copy with the original, at C speed, finds whatever JSON would change (tuples, dates, NaN, keys that
-    are not text). Only arguments that differ, or may hold too many values, are walked in Python to name the fault.
-    """
-    copy: Arguments = _decode(text)
-    if copy != arguments or len(text) > MAX_VALUES:
-        check_json(arguments)
-    return copy
-
-
-def check_json(arguments: Arguments) -> None:
-    """Raise `InvalidArguments` unless every value is JSON, within the limits of size and depth.
-
-    Validators only look at declared values, but all arguments are recorded or sent on as JSON.
-    """
-    try:
-        for depth, level in enumerate(iter_levels(arguments, MAX_VALUES), 1):
-            if depth > MAX_DEPTH:
-                raise InvalidArguments(f"arguments nest deeper than {MAX_DEPTH} levels")
-            _check_level(level)
-    except TooManyValues:
-        raise InvalidArguments(f"arguments hold over {MAX_VALUES:,} values") from None
-
-
-def _check_level(level: list[Any]) -> None:
-    kinds = set(map(type, level))
-    if dict in kinds and not set(map(type, chain.from_iterable(item for item in level if type(item) is dict))) <= {str}:
-        raise InvalidArguments("arguments hold a key that is not text, which JSON cannot carry")
-    if float in kinds and not all(math.isfinite(item) for item in level if type(item) is float):
-        raise InvalidArguments("arguments hold NaN or Infinity, which JSON cannot carry")
-    if int in kinds and max(item.bit_length() for item in level if type(item) is int) > MAX_BITS:
-        raise InvalidArguments("arguments hold an integer of over 4,300 digits")
-    if unknown := kinds - _KINDS:
-        kind = next(type(item) for item in level if type(item) in unknown)
-        raise InvalidArguments(f"arguments hold a value of type {kind.__name__}, which JSON cannot carry")
-
-
 _OPEN_OBJECT = {"type": "object"}
-_OF_ONE = frozenset(
+_OF_ONE_PROPERTY = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "$schema", "$defs"}
 )
 """Object keywords that stay satisfied when a declared property with a valid value is added."""
@@ -140,21 +55,22 @@ class PreparedTool:
     source_number: int = 0
     """Index of the tool's source in the registry."""
     place: str = ""
-    """Where in its source the tool was defined; appended to the source's name."""
+    """As in `AdmittedTool`, like `qualified_only`; set on the instance only if it differs, to save memory."""
     qualified_only: bool = False
-    """If True, bare names never resolve to this tool."""
     is_ready: bool = False
     """True once `make_ready` was called, so that calls may be validated on an event loop."""
 
-    def __init__(
-        self, tool: Tool, compiled: CompiledSchema | None = None, kept: tuple[Kept, Kept] | None = None
-    ) -> None:
-        self.tool = tool
+    def __init__(self, admitted: AdmittedTool) -> None:
+        self.tool = admitted.tool
         self.dispatch: Callable[[RawArguments, ToolContext | None], Any] | None = None
         """The result of `make_dispatch`; None before its first call."""
-        self._kept = kept
-        if compiled is not None:
-            self.compiled = compiled
+        self._kept = admitted.kept
+        if admitted.compiled is not None:
+            self.compiled = admitted.compiled
+        if admitted.place:
+            self.place = admitted.place
+        if admitted.qualified_only:
+            self.qualified_only = True
 
     @cached_property
     def identity(self) -> tuple[str, str, str | None, str]:
@@ -211,8 +127,8 @@ class PreparedTool:
 
     @cached_property
     def output(self) -> CompiledSchema:
-        """The compiled output schema."""
-        return compile_schema(self.output_parameters)
+        """The compiled output schema; for one that is only a guess, a schema that accepts anything."""
+        return compile_schema({} if is_guess(self.tool) else self.output_parameters)
 
     @cached_property
     def integers(self) -> Schema | None:
@@ -238,9 +154,9 @@ class PreparedTool:
         return {name: value for name, value in given.items() if pointer_of([name])[1:] not in wrong}
 
     @cached_property
-    def _are_free(self) -> bool:
+    def _are_independent(self) -> bool:
         """True if no keyword relates several properties, so that adding defaults cannot invalidate arguments."""
-        found = self.compiled.violations(self.defaults) if self.parameters.keys() <= _OF_ONE else None
+        found = self.compiled.violations(self.defaults) if self.parameters.keys() <= _OF_ONE_PROPERTY else None
         return found is not None and len(found) < MAX_VIOLATIONS and not any(one.pointer for one in found)
 
     @cached_property
@@ -250,7 +166,7 @@ class PreparedTool:
 
     def make_dispatch(self) -> Callable[[RawArguments, ToolContext | None], Any]:
         """Create `dispatch`, which validates, calls and waits; it does not copy arguments, and raises `CallError`s."""
-        self.dispatch = dispatch = _dispatcher(self)
+        self.dispatch = dispatch = _make_dispatcher(self)
         return dispatch
 
     def accepts(self, arguments: Arguments, size: int | None = None) -> bool:
@@ -270,9 +186,9 @@ class PreparedTool:
             return arguments
         # Copy the defaults: a tool that changes its arguments must not change the schema.
         filled = {**arguments, **copy_json(missing)}
-        return filled if self._are_free or self.compiled.is_valid(filled) else arguments
+        return filled if self._are_independent or self.compiled.is_valid(filled) else arguments
 
-    def refusal(self, arguments: Arguments, violations: list[Violation] | None = None) -> InvalidArguments:
+    def explain_invalid(self, arguments: Arguments, violations: list[Violation] | None = None) -> InvalidArguments:
         """The error for arguments that the schema rejects, with every violation."""
         violations = violations or self.compiled.violations(arguments)
         return InvalidArguments(
@@ -297,7 +213,7 @@ class PreparedTool:
         return f"{self.tool.source or 'added in code'}{self.place}"
 
 
-def takes_long(candidates: tuple[PreparedTool, ...], arguments: RawArguments) -> bool:
+def may_block_loop(candidates: tuple[PreparedTool, ...], arguments: RawArguments) -> bool:
     """True if binding the arguments, valid or not, may take more than the few milliseconds an event loop can spare.
 
     The reasons: a validator is still to be created, or there are many values or much text.
@@ -313,7 +229,7 @@ def takes_long(candidates: tuple[PreparedTool, ...], arguments: RawArguments) ->
     return any(size > min(QUICK_BYTES, candidate.small_bytes) for candidate in candidates)
 
 
-def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext | None], Any]:
+def _make_dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext | None], Any]:
     is_valid, defaults, writes = prepared.compiled.is_valid, prepared.defaults, prepared.tool.effects is Effects.WRITE
     function, integers = plain_function(prepared.tool.binding)
 
@@ -326,7 +242,7 @@ def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext |
         except ValueError:  # not JSON
             fits = False
         if not fits:
-            raise prepared.refusal(checked)
+            raise prepared.explain_invalid(checked)
         if defaults:
             checked = prepared.with_defaults(checked)
         if integers:

@@ -197,7 +197,7 @@ def read_tools(tools: Iterable[Tool]) -> Part:
     with paused_gc():
         for tool in tools:
             admitted, changes = admit_tool(tool, copied=True)
-            candidates.append(PreparedTool(admitted.tool, admitted.compiled, admitted.kept))
+            candidates.append(PreparedTool(admitted))
             rewrites.extend(changes)
     return _direct_part(candidates, rewrites)
 
@@ -301,18 +301,9 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[AdmittedTool], l
 
 def _prepare_tools(admitted: Sequence[AdmittedTool], before: Part | None) -> list[PreparedTool]:
     if before is None:
-        return [_prepare(entry) for entry in admitted]
+        return [PreparedTool(entry) for entry in admitted]
     known = {id(candidate.tool): candidate for candidate in before.candidates}
-    return [known.get(id(entry.tool)) or _prepare(entry) for entry in admitted]
-
-
-def _prepare(admitted: AdmittedTool) -> PreparedTool:
-    prepared = PreparedTool(admitted.tool, admitted.compiled, admitted.kept)
-    if admitted.place:
-        prepared.place = admitted.place
-    if admitted.qualified_only:
-        prepared.qualified_only = True
-    return prepared
+    return [known.get(id(entry.tool)) or PreparedTool(entry) for entry in admitted]
 
 
 def _set_source(loader: Loader, tool: Tool) -> Tool:
