@@ -208,7 +208,7 @@ def _use_store(
 
     if path.sessions.store is None and is_long:
         return offload(path.threads, work)
-    return WaitPair(work, lambda: path.sessions.run_off_loop(work, undo_found))
+    return WaitPair(work, lambda: path.sessions.off_loop(work, undo_found))
 
 
 def _describe_ways_to_decide(path: CallPath, asked: NeededApproval, approval: Approval) -> str:

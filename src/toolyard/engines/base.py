@@ -384,7 +384,7 @@ class ToolEngine(SessionReading, Closing):
     ) -> None:
         """`setup` for async code. If cancelled, it leaves no session behind."""
         options = drop_unset(initial_state=initial_state, fork_of=fork_of, at=at, owner=owner)
-        await self.sessions.run_off_loop(
+        await self.sessions.off_loop(
             lambda: self.setup(session_id, *args, **options, **kwargs),
             undo=lambda _: self.teardown(session_id, **drop_unset(owner=owner)),
         )
@@ -497,4 +497,4 @@ class ToolEngine(SessionReading, Closing):
     async def _afind(self, session_id: str, owner: str | None) -> Session:
         if self.sessions.known(session_id, owner):
             return self.sessions.find(session_id, owner)
-        return await self.sessions.run_off_loop(lambda: self.sessions.find(session_id, owner))
+        return await self.sessions.off_loop(lambda: self.sessions.find(session_id, owner))

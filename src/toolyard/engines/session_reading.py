@@ -21,7 +21,7 @@ def run_off_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatena
     @functools.wraps(method)
     async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         read: Callable[..., T] = getattr(self, method.__name__)
-        found: T = await self.sessions.run_off_loop(lambda: read(*args, **drop_unset(**kwargs)))
+        found: T = await self.sessions.off_loop(lambda: read(*args, **drop_unset(**kwargs)))
         return found
 
     return run

@@ -68,7 +68,7 @@ class EventFeed:
         # One at a time, or the events of two readings could be out of order.
         async with self._filling:
             while self._is_current:
-                found = await self._sessions.run_off_loop(lambda: self.journal.read_events(self.newest))
+                found = await self._sessions.off_loop(lambda: self.journal.read_events(self.newest))
                 if not found[0]:
                     break
                 self._append(*found)
@@ -83,7 +83,7 @@ class EventFeed:
         self.readers += 1
         async with self._filling:
             if not self._is_current:
-                recent = await self._sessions.run_off_loop(self.journal.read_recent_events)
+                recent = await self._sessions.off_loop(self.journal.read_recent_events)
                 self._append(recent, follows=False)
                 self._is_current = True
                 if len(recent) < KEPT_EVENTS:

@@ -38,7 +38,7 @@ async def describe_session(sessions: Sessions, owner: str | None, session_id: st
             "used": format_time(sessions, session.stored_use if session.durable else session.used),
         }
 
-    return await sessions.run_off_loop(read)
+    return await sessions.off_loop(read)
 
 
 def format_time(sessions: Sessions, seconds: float) -> str:
@@ -71,7 +71,7 @@ async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> 
         digest = engine.state_hash(session_id, owner=owner)
         return {"state": engine.get_session_state(session_id, owner=owner), "state_hash": digest}
 
-    return await engine.sessions.run_off_loop(read)
+    return await engine.sessions.off_loop(read)
 
 
 class SessionQuota:
@@ -92,7 +92,7 @@ class SessionQuota:
             yield
             return
         async with self._locks.setdefault(owner, asyncio.Lock()):
-            if await self._sessions.run_off_loop(lambda: self._sessions.count(owner)) >= self._limit:
+            if await self._sessions.off_loop(lambda: self._sessions.count(owner)) >= self._limit:
                 raise HttpFault(
                     429,
                     "session.quota",

@@ -39,7 +39,7 @@ class SessionTurns(ABC):
         if not gate.enter_at_once():
             if session.holder == threading.get_ident():
                 raise inside_itself_error(session)
-            self.check_not_inside(session)
+            self.check_outside(session)
             if not gate.enter(until, twin=twin):
                 raise busy_error(session)
         held = False
@@ -60,7 +60,7 @@ class SessionTurns(ABC):
     async def aenter(self, session: Session, until: float | None = None) -> None:
         """`enter` for a task."""
         if not session.gate.enter_at_once():
-            self.check_not_inside(session)
+            self.check_outside(session)
             if not await session.gate.aenter(until):
                 raise busy_error(session)
         try:
@@ -100,7 +100,7 @@ class SessionTurns(ABC):
         else:
             self.leave(session)
 
-    async def run_off_loop(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
+    async def off_loop(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
         """Run `work` inline if sessions are in memory, else as `in_thread`, because a store may block."""
         return work() if self.store is None else await self.in_thread(work, undo)
 
@@ -145,7 +145,7 @@ class SessionTurns(ABC):
         else:
             self.leave(session)
 
-    def check_not_inside(self, session: Session) -> None:
+    def check_outside(self, session: Session) -> None:
         """Raise `SessionError` if the current code runs inside this session's turn."""
         if any(turn.gate is session.gate and not turn.is_over for turn in ENTERED_TURNS.get()):
             raise inside_itself_error(session)

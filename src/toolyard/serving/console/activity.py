@@ -65,16 +65,14 @@ async def show_call(service: Service, request: Request) -> Row:
         return found[0].to_dict() if found else None
 
     is_own = session_id and seq and call.get("key") == owner
-    return {"call": call, "entry": await engine.sessions.run_off_loop(read) if is_own else None}
+    return {"call": call, "entry": await engine.sessions.off_loop(read) if is_own else None}
 
 
 async def show_sessions(service: Service, request: Request) -> Row:
     """`GET /console/sessions`: a page of the caller's sessions by id, each followed by its forks."""
     principal, sessions = caller_of(request).principal, service.yard.tool_engine.sessions
     owner = principal.owner or ""
-    found, parents = await sessions.run_off_loop(
-        lambda: (list_sessions(sessions, owner), find_parents(sessions, owner))
-    )
+    found, parents = await sessions.off_loop(lambda: (list_sessions(sessions, owner), find_parents(sessions, owner)))
     rows: list[Row] = [
         {"session_id": name, "entries": count, "used": format_time(sessions, used), "fork_of": parents.get(name)}
         for name, count, used in found

@@ -172,7 +172,7 @@ async def _find_sent_arguments(service: Service, request: Request, session: str)
         arguments = found[0].tool_call.arguments if found else None
         return arguments if isinstance(arguments, dict) else None
 
-    return await sessions.run_off_loop(read)
+    return await sessions.off_loop(read)
 
 
 async def _run_call(service: Service, request: Request, draft: _Draft, mode: Mode, notify: Notify) -> Data:

@@ -76,7 +76,7 @@ class CallRoutes:
         if cursor is not None and place is None:
             raise make_invalid_cursor()
         before = None if place is None else LogPosition(*place)
-        page = await self._engine.sessions.run_off_loop(lambda: log.list_calls(wanted, limit, before))
+        page = await self._engine.sessions.off_loop(lambda: log.list_calls(wanted, limit, before))
         answer: dict[str, Any] = {"calls": [row.to_dict() for row in page.rows]}
         if page.next is not None:
             answer["next_cursor"] = write_cursor(digest, *page.next)
@@ -85,7 +85,7 @@ class CallRoutes:
     async def find_call(self, request: Request) -> dict[str, Any]:
         """The response to `GET /v1/calls/{id}`, also used by the console."""
         log, number = self._log(), read_call_id(path_value(request))
-        row = None if number is None else await self._engine.sessions.run_off_loop(lambda: log.get(number))
+        row = None if number is None else await self._engine.sessions.off_loop(lambda: log.get(number))
         own = owner_seen_by(caller_of(request).principal)
         if row is None or (own is not None and row.owner != own):
             raise HttpFault(

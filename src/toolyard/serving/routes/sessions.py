@@ -299,7 +299,7 @@ class SessionRoutes:
                 page["next"] = after + limit
             return page
 
-        return JsonResponse(await sessions.run_off_loop(read))
+        return JsonResponse(await sessions.off_loop(read))
 
     @operation(
         *(f"GET {_SESSION_PATH}/world", "World of a session"),
@@ -346,7 +346,7 @@ class SessionRoutes:
         place = ("",) if cursor is None else read_cursor(digest, cursor, tuple[str])
         if place is None:
             raise make_invalid_cursor()
-        found = await sessions.run_off_loop(lambda: list_sessions(sessions, owner))
+        found = await sessions.off_loop(lambda: list_sessions(sessions, owner))
         lines = [line for line in found if line[0] > place[0]]
         page: dict[str, Any] = {
             "sessions": [
