@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from toolyard.calls.asking import NeededApproval, require_approval, settle_claim
+from toolyard.calls.approval_flow import NeededApproval, require_approval, settle_claim
 from toolyard.calls.attempts import answer_flow
 from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_joined, find_recorded
 from toolyard.calls.budgets import count_calls

@@ -6,7 +6,6 @@ from contextlib import closing
 import pytest
 from calls.call_support import call, engine_of, registry_of
 
-from toolyard.calls import asking
 from toolyard.calls.policy import Policy, Rule
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import OutwardEngine
@@ -113,7 +112,7 @@ def test_a_preview_that_fails_is_shown_as_what_it_is_and_the_call_is_held():
 
 
 def test_a_preview_takes_no_longer_than_it_may(monkeypatch):
-    monkeypatch.setattr(asking, "_SECONDS", 0.05)
+    monkeypatch.setattr("toolyard.calls.preview._SECONDS", 0.05)
     go = threading.Event()
 
     def hang() -> None:
@@ -224,7 +223,7 @@ def test_no_name_or_value_of_the_world_looks_like_another_line(end):
             assert len(line.splitlines()) == 1 and len(line) < 500
 
 
-def test_so_does_an_end_that_nobody_foresaw(shop):
+def test_so_does_an_end_that_was_not_predicted(shop):
     held, gone = held_by(shop, "refunded", order=7), held_by(shop, "drop", order=7)
     assert gone.preview.changes == ('orders.7: removed {"status":"paid"}',)
     assert finish(shop, gone).differences == ()
