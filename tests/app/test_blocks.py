@@ -51,7 +51,7 @@ def test_every_field_has_a_key_and_every_key_a_field_and_a_sentence():
     assert all(item["description"].endswith(".") for item in SERVER_SCHEMA["properties"].values())
 
 
-def test_what_is_not_given_is_as_documented():
+def test_options_that_are_not_given_have_their_documented_defaults():
     block = read({})
     assert block == read(None) == ServerBlock()
     assert (block.host, block.port, block.workers, block.domains, block.log) == ("127.0.0.1", 8000, 1, None, "text")

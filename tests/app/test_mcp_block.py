@@ -42,13 +42,13 @@ def test_schema_and_reader_take_the_same(block):
 
 
 @pytest.mark.parametrize(("block", "where"), BAD)
-def test_what_is_wrong_is_named_by_its_key(block, where):
+def test_a_wrong_value_is_named_by_its_key(block, where):
     assert not jsonschema_rs.is_valid(MCP_SCHEMA, block)
     with pytest.raises(ConfigError, match=rf"^{where}: "):
         read_options(McpBlock, block, "mcp")
 
 
-def test_it_is_on_by_default_and_belongs_to_the_server():
+def test_mcp_is_served_by_default_and_configured_in_the_server_block():
     assert ServerBlock().mcp == McpBlock() == read_options(ServerBlock, {}, "server").mcp
     assert McpBlock().enabled
     assert read_options(ServerBlock, {"mcp": {"expose": "search"}}, "server").mcp.expose == "search"

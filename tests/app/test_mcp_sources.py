@@ -116,7 +116,7 @@ def test_source_and_engine_share_a_connection_although_both_name_a_folder(tmp_pa
         ({"url": "http://a", "auth": {"type": "bearer"}}, "needs 'token'"),
     ],
 )
-def test_a_mistake_is_said_with_its_place(options, says):
+def test_an_mcp_source_that_cannot_work_is_refused_with_its_place(options, says):
     with pytest.raises(ConfigError, match=rf"registry\[0\].*{says}"):
         Toolyard.from_config(config({"type": "mcp", **options}))
 

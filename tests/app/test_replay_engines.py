@@ -84,7 +84,7 @@ def test_any_engine_of_a_config_accepts_faults(tmp_path):
         ({"taped": {"type": "counted_for_tests", "fault": {}}}, "did you mean 'faults'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path, engines, said):
+def test_an_engine_that_cannot_be_built_is_refused_with_the_reason(tmp_path, engines, said):
     with pytest.raises(ConfigError) as caught:
         yard_of(tmp_path, **engines)
     assert said in str(caught.value)

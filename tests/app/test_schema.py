@@ -49,7 +49,7 @@ def test_a_good_config_is_valid_and_a_flat_list_too(validator):
         (("tool",), []),
     ],
 )
-def test_a_wrong_key_or_value_is_not(validator, place, value):
+def test_a_config_with_a_wrong_key_or_value_is_invalid(validator, place, value):
     document = parse_yaml(GOOD)
     item = document
     for step in place[:-1]:

@@ -119,7 +119,7 @@ def test_what_comes_from_the_environment_is_a_secret_under_any_name(value):
         *("/tmp/not-yet-there.db", "production"),
     ],
 )
-def test_what_is_plainly_none_is_no_secret(tmp_path, value):
+def test_an_obviously_harmless_value_is_no_secret(tmp_path, value):
     (tmp_path / "desk.py").write_text("")
     assert find_secrets("WHATEVER", value, defaults={"production"}, base=tmp_path) == []
 

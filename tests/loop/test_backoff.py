@@ -9,7 +9,7 @@ def test_each_attempt_waits_twice_as_long_up_to_the_limit():
     assert [backoff_delay(attempt, 0.5, 3.0) for attempt in range(1, 6)] == [0.5, 1.0, 2.0, 3.0, 3.0]
 
 
-def test_chance_takes_up_to_half_of_it_off():
+def test_jitter_shortens_the_delay_by_up_to_half():
     assert backoff_delay(3, 1.0, chance=0.0) == 2.0
     assert backoff_delay(3, 1.0, chance=1.0) == 4.0
 

@@ -101,7 +101,7 @@ def test_only_so_many_origins_are_remembered(clock):
     assert [number for number in range(10) if is_open(breaker, f"https://{number}.org")] == [6, 7, 8, 9]
 
 
-def test_of_many_threads_one_is_the_probe(breaker, clock):
+def test_only_one_of_many_threads_probes(breaker, clock):
     fail(breaker, 3)
     clock.now += 10
     begin, through = threading.Barrier(8), []
@@ -120,7 +120,7 @@ def test_of_many_threads_one_is_the_probe(breaker, clock):
 
 
 @given(st.lists(st.one_of(st.sampled_from(["ok", "fail"]), st.floats(0.1, 20)), max_size=60))
-def test_it_never_stays_open_longer_than_the_pause_and_never_opens_early(steps):
+def test_the_circuit_never_stays_open_longer_than_the_pause_and_never_opens_early(steps):
     clock = Clock(100.0)
     breaker = Breaker(clock, failures=3, pause=10.0)
     row = 0

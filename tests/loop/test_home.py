@@ -36,7 +36,7 @@ def test_waiting_for_the_home_loop_on_itself_raises_and_names_the_twin(home):
         home.run(inner(), twin="outer")
 
 
-def test_errors_come_back_to_the_caller(home):
+def test_an_error_of_the_coroutine_is_raised_in_the_caller(home):
     async def broken():
         raise LookupError("x")
 

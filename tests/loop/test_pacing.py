@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from toolyard.loop.pacing import TokenBucket
 
 
-def test_a_burst_may_go_at_once_and_then_as_it_fills():
+def test_a_burst_passes_at_once_and_later_requests_at_the_rate():
     bucket = TokenBucket(rate=2, burst=3, now=100.0)
     assert [bucket.try_take(100.0) for _ in range(4)] == [0, 0, 0, 0.5]
     assert bucket.try_take(100.5) == 0
@@ -38,7 +38,7 @@ def test_what_is_given_back_never_overfills_it():
     assert [bucket.try_take(0.0) for _ in range(6)] == [0, 0, 0, 0, 0, 1]
 
 
-def test_a_rested_bucket_is_full_again():
+def test_a_bucket_that_is_not_used_fills_up():
     bucket = TokenBucket(rate=2, burst=4, now=0.0)
     bucket.take(4, 0.0)
     assert bucket.seconds_until(4, 1.5) == 0.5
@@ -56,7 +56,7 @@ def test_no_more_goes_through_than_the_rate_and_one_burst_allow(steps):
     assert taken <= 4 + 2 * now + 1e-6
 
 
-def test_waiting_as_long_as_told_is_enough():
+def test_after_the_wait_that_it_returned_the_bucket_has_enough():
     bucket = TokenBucket(rate=3, burst=1, now=0.0)
     bucket.take(1, 0.0)
     wait = bucket.try_take(0.0)

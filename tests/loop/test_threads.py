@@ -189,7 +189,7 @@ def test_an_idle_worker_keeps_nothing_of_its_last_work_alive(pool):
     assert answer() is None
 
 
-def test_a_job_is_not_stuck_behind_one_that_a_thread_took_a_moment_ago():
+def test_a_job_queued_behind_a_busy_thread_starts_another_thread():
     """Between taking a job and saying so a thread still counts as idle; a job that comes then needs another one."""
     pool, hung, asked = Threads(2), Hung(), []
 

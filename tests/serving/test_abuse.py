@@ -51,7 +51,7 @@ def test_idle_connections_give_way_to_newcomers(server):
         assert until(lambda: all(map(was_ended, idle)))
 
 
-def test_requests_that_are_none_get_an_answer_and_leave_no_trace(server):
+def test_malformed_requests_are_refused_and_the_server_goes_on(server):
     seen = send_nonsense(server, 220)
     assert not any(status >= 500 for status in seen), seen
     assert seen[400] > 50, seen

@@ -173,7 +173,7 @@ def test_limits_of_a_key_are_its_own_and_follow_a_change():
     assert try_enter(admission, wide) is True
 
 
-def test_a_place_goes_by_what_a_key_may_have_now_whether_or_not_its_rate_was_looked_at():
+def test_a_place_is_given_by_the_current_limits_of_a_key():
     admission = Admission(10, 10)
     assert admission.try_place(key("a", concurrency=2))
     assert not admission.try_place(key("a", concurrency=1))

@@ -98,7 +98,7 @@ def test_more_than_can_run_and_wait_is_a_429_at_once():
         assert answers == [200, 200]
 
 
-def test_a_client_that_leaves_takes_nobody_along(yard):
+def test_clients_that_disconnect_mid_request_do_not_affect_others(yard):
     import socket
 
     for data in (b"POST /v1/tools/echo:invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{", b"GET", b""):
@@ -265,7 +265,7 @@ def hanging():
     LET_GO.set()
 
 
-def test_a_body_that_dawdles_holds_no_place(hanging):
+def test_a_slow_body_takes_no_place(hanging):
     with served(tools=[hanging], max_requests=1, max_waiting=1) as server:
         lines = []
         for _ in range(5):

@@ -62,7 +62,7 @@ STEPS = st.lists(
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @settings(deadline=None, max_examples=examples(80))
 @given(steps=STEPS, principal=st.sampled_from([ANN, ADMIN]))
-def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, principal):
+def test_a_reader_that_reconnects_gets_every_event_or_is_told_that_some_are_missing(kind, steps, principal):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module in (journal, sql_journal, event_feed):
             patch.setattr(module, "KEPT_EVENTS", 6)
@@ -133,7 +133,7 @@ def test_what_is_trimmed_before_a_feed_that_began_empty_has_read_it_is_told_as_m
     engine.close()
 
 
-def test_a_chunk_is_written_once_for_all_who_see_the_same():
+def test_a_chunk_is_encoded_once_for_readers_with_equal_rights():
     engine = PythonToolEngine(ToolRegistry())
     feed = EventFeed(Toolyard(engine.tool_registry, engine))
     asyncio.run(feed.join())

@@ -199,7 +199,7 @@ async def test_an_error_that_nobody_waits_for_is_logged(server, caplog):
     assert "after its client had gone" in caplog.text
 
 
-async def test_a_refusal_that_nobody_waits_for_is_no_matter_for_the_log(server, caplog):
+async def test_a_refusal_without_a_waiting_request_is_not_logged(server, caplog):
     asked = await leave_early(server, Tool(waits=True, error=HttpFault(400, "request.invalid_body", "no")))
     with caplog.at_level(logging.DEBUG):
         await seen(lambda: not server.once._running)
@@ -237,7 +237,7 @@ async def test_a_duplicate_in_another_process_waits_for_the_first(pair):
     assert tool.runs == 1
 
 
-async def test_of_two_processes_that_race_one_runs(pair):
+async def test_of_two_processes_with_the_same_request_one_runs_it(pair):
     tool = Tool()
     for number in range(20):
         answers = await asyncio.gather(*(server.ask(tool, f"k{number}") for server in (*pair, *pair)))
@@ -375,9 +375,7 @@ async def test_a_claim_that_could_not_be_withdrawn_is_withdrawn_later(sqlite_pla
 
 
 @pytest.mark.parametrize("remembered", [10_000, 0])
-async def test_a_claim_of_which_nobody_knows_whether_it_was_stored_was_not_acted_on(
-    postgres_place, monkeypatch, remembered
-):
+async def test_a_claim_that_may_have_been_stored_has_run_nothing(postgres_place, monkeypatch, remembered):
     monkeypatch.setattr(once_module, "_MAX_UNSETTLED", remembered)
     server, tool = Server(postgres_place), Tool()
     await server.ask(Tool(), "other")
@@ -392,7 +390,7 @@ async def test_a_claim_of_which_nobody_knows_whether_it_was_stored_was_not_acted
     assert (await server.ask(tool)).body == b"run 1"
 
 
-async def test_patience_with_another_process_ends(place):
+async def test_waiting_for_another_process_ends_with_a_409(place):
     one, two, tool = Server(place), Server(place, patience=0.05), Tool(waits=True)
     first = one.asks(tool)
     await tool.began.wait()
@@ -415,7 +413,7 @@ async def test_answers_are_forgotten_when_they_are_old(server):
     assert (await server.ask(tool)).body == b"run 2"
 
 
-async def test_closing_cuts_short_and_says_so_to_whoever_waits_and_whoever_comes(server):
+async def test_closing_cancels_running_requests_and_refuses_new_ones(server):
     writes, reads, unbegun = Tool(waits=True), Tool(waits=True), Tool()
     asked = [server.asks(writes), server.asks(reads, "r", repeatable=True)]
     await asyncio.gather(writes.began.wait(), reads.began.wait())

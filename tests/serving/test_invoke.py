@@ -28,7 +28,7 @@ async def test_calls_without_a_session_have_no_key_that_another_could_share():
     assert seen[0] is None and seen[1] is not None
 
 
-async def test_a_long_batch_gives_way():
+async def test_a_long_batch_lets_other_tasks_run():
     from toolyard import PythonToolEngine, ToolRegistry
 
     async def busy(n: int) -> int:
@@ -122,7 +122,7 @@ class TestPolicies:
 
 class TestHeldAnswers:
     @pytest.mark.parametrize("wire", ["invoke", "calls", "arp", "mcp"])
-    def test_a_held_answer_is_not_kept_under_the_key_of_its_request_and_the_next_is(self, wire, tmp_path):
+    def test_an_answer_with_a_held_call_is_not_stored_under_its_key_but_the_next_one_is(self, wire, tmp_path):
         RAN.clear()
         with served(ruled(tmp_path, rules=[{"ask": "desk::count"}]), tools=desk_tools()) as yard:
             approvals = yard.service.yard.tool_engine.approvals

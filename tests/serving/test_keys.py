@@ -42,7 +42,7 @@ def test_a_token_is_its_keys_principal(ring):
     assert token == f"ty_{key.id}_{token[16:]}" and len(token) == 59 and key.id.isalnum()
 
 
-def test_the_secret_is_nowhere(ring):
+def test_the_secret_of_a_key_is_not_stored(ring):
     key, token = ring.create("reports", HR)
     secret = token[16:]
     [record] = ring._records.all("key")
@@ -50,14 +50,14 @@ def test_the_secret_is_nowhere(ring):
     assert secret not in repr(key) and secret not in repr(ring.list()) and "digest" not in repr(key)
 
 
-def test_no_two_keys_are_alike(ring):
+def test_no_two_keys_are_equal(ring):
     made = [ring.create("same", HR) for _ in range(20)]
     assert len({token for _, token in made}) == len({key.id for key, _ in made}) == 20
     assert [key.id for key in ring.list()] and ring.count_usable() == 20
 
 
 @given(at=st.integers(0, 58), changed=st.text(max_size=2))
-def test_a_token_that_is_not_the_whole_token_lets_nobody_in(at, changed):
+def test_a_changed_or_shortened_token_is_refused(at, changed):
     # What is drawn comes first: the first text takes seconds to draw, in which a ring would grow stale.
     ring = KeyRing(open_records(None))
     _, token = ring.create("x", ALL)
@@ -68,14 +68,14 @@ def test_a_token_that_is_not_the_whole_token_lets_nobody_in(at, changed):
 
 
 @given(st.text(max_size=80))
-def test_other_text_lets_nobody_in(text):
+def test_any_text_that_is_no_key_is_refused(text):
     ring = KeyRing(open_records(None))
     ring.create("x", ALL)
     fault = refused(ring, text)
     assert (fault.status, fault.code) == (401, "auth.invalid")
 
 
-def test_without_a_key_the_way_to_send_one_is_told(ring):
+def test_a_request_without_a_key_is_told_how_to_send_one(ring):
     ring.load()
     fault = refused(ring, None)
     assert (fault.status, fault.code) == (401, "auth.missing")
@@ -134,7 +134,7 @@ async def test_other_processes_learn_of_new_and_revoked_keys(place):
     assert "revoked" in refused(there, token).message
 
 
-def test_text_that_is_nearly_a_key_lets_nobody_in(ring):
+def test_text_that_resembles_a_key_is_refused(ring):
     _, token = ring.create("x", HR)
     near = ("", "ty_", token + "x", token[:-1], "Ty_" + token[3:], token[:15] + "-" + token[16:])
     for text in (*near, token[:-1] + "?", "ty_" + "a" * 12 + token[15:]):
@@ -197,7 +197,7 @@ def test_a_key_that_cannot_be_read_locks_out_itself_alone(ring, caplog):
         ({"limits": KeyLimits(concurrency=0)}, "concurrency"),
     ],
 )
-def test_a_key_that_makes_no_sense_is_not_made(ring, options, reason):
+def test_a_key_with_invalid_fields_is_not_created(ring, options, reason):
     with pytest.raises(ConfigError, match=reason):
         ring.create(**{"name": "x", "scopes": HR, **options})
     assert ring.list() == []

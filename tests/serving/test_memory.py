@@ -79,7 +79,7 @@ def garbage():
 
 
 @pytest.mark.parametrize(("code", "send"), REQUESTS.values(), ids=REQUESTS)
-def test_a_request_that_comes_to_nothing_leaves_no_body_for_the_collector(yard, garbage, code, send):
+def test_a_request_leaves_no_body_to_the_garbage_collector(yard, garbage, code, send):
     for _ in range(3):  # of the last, the server may still be busy with the end
         assert code in send(yard).body.decode()
     gc.collect()

@@ -163,5 +163,5 @@ def test_no_counter_goes_down_whichever_process_is_asked(steps):
                 before = {key: value for key, value in seen.items() if key[0].endswith(("_total", "_bucket", "_sum"))}
 
 
-def test_a_process_alone_leaves_no_word():
+def test_a_single_process_shares_no_metrics():
     assert Metrics(every_name).shared is None

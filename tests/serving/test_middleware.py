@@ -44,7 +44,7 @@ def test_loopback_names_are_answered_at_any_port(host):
         *("localhost evil", "evil.example:127.0.0.1", "[::2]", "127.0.0.2", "[::1", "localhost@evil.example"),
     ],
 )
-def test_other_names_are_not(host):
+def test_other_host_names_are_refused(host):
     assert refused(HostGuard("127.0.0.1"), (b"host", host.encode())) == (421, "request.host_not_allowed")
 
 

@@ -28,7 +28,7 @@ def test_a_query_keeps_order_repeats_and_blanks():
 
 
 @pytest.mark.parametrize("query", [b"a=%FF", b"\xc3\xa9=1", b"&".join([b"a=1"] * 101)])
-def test_a_query_that_is_no_text_or_too_much_is_refused(query):
+def test_a_query_that_is_not_ascii_text_or_has_too_many_parameters_is_refused(query):
     with pytest.raises(HttpFault) as caught:
         read_query(request(b"", query=query))
     assert caught.value.code == "request.invalid_query"

@@ -13,7 +13,7 @@ def echo():
     server.close()
 
 
-def test_they_are_answered_by_the_rest_engine_and_reach_no_private_address(yard, echo):  # noqa: F811
+def test_registered_tools_are_called_by_the_rest_engine_and_reach_no_private_address(yard, echo):  # noqa: F811
     binding = {"type": "rest", "method": "GET", "path": "/w", "base_url": echo.url}
     answer = put(yard, "sky::weather", {"binding": binding, "effects": "read"})
     assert (answer.status, answer.json["engine"]) == (201, "rest")

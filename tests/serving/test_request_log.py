@@ -49,7 +49,7 @@ def test_a_request_is_one_json_object():
     }
 
 
-def test_off_means_off():
+def test_the_style_off_writes_nothing():
     before = threading.active_count()
     log = RequestLog("off")
     assert not log.enabled
@@ -92,7 +92,7 @@ def test_a_failure_names_its_place_but_does_not_quote_what_the_exception_says():
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
-def test_events_are_lines_too(style):
+def test_an_event_is_one_line_as_well(style):
     [line] = lines(style, lambda log: log.log_event("reloaded", tools=3, source="a b"))
     assert "reloaded" in line and "a b" in line
 
@@ -123,7 +123,7 @@ def test_whoever_does_not_read_the_log_holds_nobody_up_and_is_told_what_is_missi
     assert dropped > 0
 
 
-def test_a_stream_that_is_gone_ends_the_log_and_nothing_else():
+def test_a_closed_stream_disables_the_log_and_nothing_else():
     stream = io.StringIO()
     log = RequestLog("text", stream=stream)
     stream.close()
@@ -185,7 +185,7 @@ def test_what_the_service_logs_is_one_safe_line_too(style, capsys):
     ("message", "values", "shown"),
     [("%d", ("no number",), "%d"), (Unsayable(), (), "(a message that cannot be shown)"), ("%s", (Unsayable(),), "%s")],
 )
-def test_what_cannot_be_worded_does_no_harm(message, values, shown):
+def test_a_record_that_cannot_be_formatted_is_still_logged(message, values, shown):
     def write(log):
         LogHandler(log).handle(logging.LogRecord("toolyard", logging.ERROR, "", 1, message, values, None))
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_worded_does_no_harm(message, values, shown):
     assert json.loads(line)["message"] == shown
 
 
-def test_afterwards_python_logs_as_it_did():
+def test_afterwards_python_logging_is_as_before():
     before = {name: list(logging.getLogger(name).handlers) for name in ("toolyard", "uvicorn", "asyncio")}
     with pytest.raises(ValueError, match="wrong"), capture_logs("text"):
         assert {name: len(logging.getLogger(name).handlers) for name in before} != {

@@ -123,7 +123,7 @@ def test_a_path_that_is_no_utf_8_is_a_400():
     assert refused("GET", "/v1/tools/%C3").status == 400
 
 
-def test_a_path_without_end_is_a_414():
+def test_a_path_that_is_too_long_is_a_414():
     assert refused("GET", "/v1/tools/" + "x" * 9000).status == 414
 
 

@@ -53,7 +53,7 @@ def test_ending_one_makes_room_for_another_at_once(yard):
     assert begin(yard, yard.one).status == 429
 
 
-def test_a_session_that_was_not_begun_does_not_count(yard):
+def test_a_session_that_could_not_be_created_does_not_count(yard):
     begin(yard, yard.one, session_id="taken")
     assert [begin(yard, yard.one, session_id="taken").status for _ in range(10)] == [409] * 10
     assert [begin(yard, yard.one).status for _ in range(5)] == [201] * 4 + [429]
@@ -143,7 +143,7 @@ async def test_sessions_that_expired_do_not_count(sessions):
     all_of_them.close()
 
 
-async def test_one_that_is_being_begun_is_counted_and_owners_that_begin_none_are_forgotten(sessions):
+async def test_a_session_being_created_counts_and_locks_of_idle_owners_are_dropped(sessions):
     all_of_them = sessions()
     quota = SessionQuota(all_of_them, 1)
 

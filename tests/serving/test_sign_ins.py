@@ -70,7 +70,7 @@ def test_a_sign_in_does_not_outlast_its_key():
         ring.keys.find_by_sign_in(note)
 
 
-def test_nobody_is_believed_while_the_store_does_not_answer():
+def test_no_key_is_accepted_while_the_store_does_not_answer():
     seen = [0.0]
     keys = KeyRing(MemoryRecords(), monotonic=lambda: seen[0])
     _, token = keys.create("someone", read_scopes(["*:*"]))

@@ -197,7 +197,7 @@ def test_a_receiver_that_never_answers_delays_no_call_and_what_does_not_fit_is_c
         assert fourth in lost[1]
 
 
-def test_a_try_that_is_never_answered_ends(monkeypatch):
+def test_an_attempt_that_is_never_answered_times_out(monkeypatch):
     monkeypatch.setattr(webhook, "_TIMEOUT", 0.05)
     with receiving() as receiver:
         receiver.blocked = threading.Event()
@@ -257,7 +257,7 @@ def test_an_address_that_the_guard_refuses_is_not_tried_again_and_stands_in_heal
         "",
     ],
 )
-def test_an_address_that_could_never_do_is_refused_at_the_start_and_not_shown(url):
+def test_an_invalid_webhook_url_is_refused_at_the_start_and_not_quoted(url):
     block = {"approvals": {"webhook": {"url": url, "secret": "${HOOK}"}}}
     with pytest.raises(ConfigError, match=r"server\.approvals\.webhook\.url: ") as caught:
         read_config({"tools": [], "server": block}, base=Path(), env={"HOOK": SECRET})
@@ -281,7 +281,7 @@ def test_the_secret_is_read_from_a_variable_and_is_in_no_repr():
 
 
 @pytest.mark.parametrize("approver", [None, lambda ask: True])
-def test_nobody_is_fetched_where_an_approver_decides_at_once(approver):
+def test_no_webhook_is_sent_where_an_approver_decides_at_once(approver):
     block = ServerBlock(approvals=ApprovalsBlock(webhook=WebhookBlock(url="http://127.0.0.1:9/in", secret=SECRET)))
     with Toolyard.from_config({"tools": [], "policy": {"default": "ask"}}, approver=approver) as yard:
         assert (Service(yard, block).webhook is None) is (approver is not None)

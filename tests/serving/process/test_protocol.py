@@ -221,7 +221,7 @@ def test_a_large_body_that_keeps_coming_has_more_time(hasty):
         assert read_answer(line).body == body
 
 
-def test_a_connection_that_asks_nothing_is_closed_without_a_word(hasty):
+def test_a_connection_without_a_request_is_closed_silently(hasty):
     with hasty.dial() as line:
         assert closed(line) == b""
     with hasty.dial() as line:

@@ -112,7 +112,7 @@ def test_elsewhere_than_loopback_nothing_is_served_without_a_key(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_it_finishes_the_call_that_runs_and_ends_well(tmp_path, yard, number):
+def test_on_a_signal_it_finishes_running_calls_and_exits_with_0(tmp_path, yard, number):
     with served(tmp_path, yard(), "--port", "0") as server:
         answers = []
         caller = threading.Thread(target=lambda: answers.append(server.invoke("slow::nap", seconds=0.5)))
@@ -335,8 +335,7 @@ def service_manager(address):
         yield lambda: line.recv(100)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("abstract", [False, True])
+@pytest.mark.parametrize(("workers", "abstract"), [("1", False), ("2", True)])
 def test_systemd_is_told_once_when_it_accepts_and_once_when_it_stops(tmp_path, workers, abstract):
     address = f"@toolyard-test-{os.getpid()}-{workers}" if abstract else str(tmp_path / "notify")
     (tmp_path / "yard.json").write_text(json.dumps({"tools": [], "sessions": {"store": "sqlite", "path": "s.db"}}))

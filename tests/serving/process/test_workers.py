@@ -90,7 +90,7 @@ def test_a_session_begun_in_one_worker_goes_on_in_the_other(server):
     until(call)
 
 
-def test_a_worker_that_dies_is_replaced_and_said_so(yard):
+def test_a_worker_that_dies_is_replaced_and_the_parent_reports_it(yard):
     with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
         seen = set()
         until(lambda: seen.add(who(server)) or len(seen) == 2)

@@ -286,7 +286,7 @@ def test_secrets_among_the_arguments_are_shown_to_nobody(tmp_path):
         assert b"hunter2" not in shown.body + answer.body and shown.json["arguments"]["amount"] == 5
 
 
-def test_one_can_wait_at_the_approval_itself(tmp_path):
+def test_a_request_for_an_approval_can_wait_for_its_decision(tmp_path):
     with bank(tmp_path) as yard, ThreadPoolExecutor(1) as threads:
         place = f"/v1/approvals/{held_id(invoke(yard))}"
         waiting = threads.submit(yard.get, place, headers=WAIT)
@@ -304,7 +304,7 @@ def test_a_server_that_stops_tells_who_waits_how_it_stands(tmp_path):
         assert held_id(waiting.result())
 
 
-def test_of_one_who_hung_up_while_waiting_nothing_runs(tmp_path):
+def test_a_held_request_whose_client_disconnects_does_not_run_when_approved(tmp_path):
     with bank(tmp_path) as yard:
         body = b'{"args": {"amount": 5}}'
         head = f"POST /v1/tools/bank::pay:invoke HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {yard.token}\r\n"

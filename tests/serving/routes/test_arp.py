@@ -83,7 +83,7 @@ def test_id_and_name_may_both_be_given_if_they_agree(yard):
         ("desk::unanswered", {}, "tool.no_engine"),
     ],
 )
-def test_whatever_comes_of_a_call_is_a_200(yard, name, args, code):
+def test_a_failed_call_is_a_200_with_its_error_code(yard, name, args, code):
     answer = yard.arp(f"200-{code}", name, args)
     assert answer.status == 200
     assert set(answer.json) == {"invocation_id", "ok", "error", "duration_ms"}
@@ -146,7 +146,7 @@ def test_a_body_of_another_shape_is_a_400_envelope(yard, change):
 
 
 @pytest.mark.parametrize("left_out", ["invocation_id", "tool_name", "args"])
-def test_what_is_required_must_be_there(yard, left_out):
+def test_a_required_field_must_be_present(yard, left_out):
     body = {"invocation_id": "shape", "tool_name": "echo", "args": {"text": "x"}}
     del body[left_out]
     assert yard.post(INVOKE, body).error["code"] == "request.invalid_shape"
@@ -175,7 +175,7 @@ def test_a_repeated_invocation_id_with_another_body_is_a_conflict(yard):
     assert "arp-else" not in RAN
 
 
-def test_one_wires_ids_are_not_the_others(yard):
+def test_idempotency_keys_and_invocation_ids_of_the_same_text_are_distinct(yard):
     assert yard.arp("same-id", "echo", {"text": "a"}).status == 200
     assert yard.invoke("echo", {"text": "b"}, headers={"idempotency-key": "same-id"}).json["result"] == {"text": "b"}
 

@@ -66,19 +66,19 @@ def test_the_published_checker_passes_in_strict_mode(yard, tier):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_its_valid_vectors_fit_our_shapes_and_come_back_as_they_were(name):
+def test_the_published_valid_examples_are_read_and_written_unchanged(name):
     document = json.loads(vectors("json_vectors")[name].read_text())
     assert msgspec.to_builtins(msgspec.convert(document, SHAPES[name])) == document
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_its_invalid_vectors_do_not_fit(name):
+def test_the_published_invalid_examples_are_refused(name):
     document = json.loads(vectors("json_vectors_invalid")[name].read_text())
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(document, SHAPES[name])
 
 
-def test_the_vectors_sent_to_the_server_are_answered_and_refused(yard):
+def test_the_server_answers_valid_examples_and_refuses_invalid_ones(yard):
     valid = json.loads(vectors("json_vectors")["tool_invocation_request"].read_text())
     answer = yard.post("/arp/v1/tool-invocations", valid)
     assert answer.json["ok"] is True
@@ -90,7 +90,7 @@ def test_the_vectors_sent_to_the_server_are_answered_and_refused(yard):
     schema("common/error").validate(refused.json)
 
 
-def test_every_vector_has_a_shape():
+def test_every_published_example_has_a_type():
     assert set(vectors("json_vectors")) == set(vectors("json_vectors_invalid")) == set(SHAPES)
 
 

@@ -64,7 +64,7 @@ def test_calls_of_every_wire_are_listed_newest_first_and_one_by_its_id(yard):
         ("?since=2999-01-01T00:00:00%2B02:00", 0),
     ],
 )
-def test_filters(yard, query, count):
+def test_each_filter_of_the_call_log_selects_its_calls(yard, query, count):
     for _ in range(4):
         yard.invoke("echo", {"text": "x"})
     yard.post("/v1/calls", {"calls": [{"name": "core::nothing"}]})
@@ -109,7 +109,7 @@ def test_cursors_that_were_made_up_or_belong_to_other_filters_are_refused_with_w
     "query",
     ["?since=yesterday", "?until=1e999", "?limit=0", "?limit=1001", "?mode=dream", "?errors=1", "?tools=x", "?tool="],
 )
-def test_a_question_that_is_none_is_a_400(yard, query):
+def test_an_invalid_filter_of_the_call_log_is_a_400(yard, query):
     assert yard.get(f"/v1/calls{query}").status == 400
 
 

@@ -58,7 +58,7 @@ def test_a_cursor_beyond_the_end_is_an_empty_page(yard):
         *("q=%ff", "q=a&q=b"),
     ],
 )
-def test_a_query_that_cannot_be_meant_is_refused(yard, query):
+def test_an_invalid_query_is_refused(yard, query):
     answer = yard.get(f"/v1/tools?{query}")
     assert (answer.status, answer.error["code"]) == (400, "request.invalid_query")
 

@@ -291,7 +291,7 @@ class TestBareNames:
     @pytest.mark.parametrize(
         "spelling", [{"name": "t::add"}, {"name": "t::x", "aliases": ["add", "desk__add", "echo"]}]
     )
-    def test_a_namespace_admin_cannot_blur_them(self, shop, spelling):
+    def test_a_tool_of_a_namespace_admin_changes_no_existing_bare_name(self, shop, spelling):
         before = [self._invoke(shop, name) for name in ("add", "desk__add", "echo")]
         body = {
             "parameters": {"type": "object"},
@@ -303,7 +303,7 @@ class TestBareNames:
         assert before[0] == {"result": 3}
 
     @pytest.mark.parametrize("name", ["t::get_account", "t::desk__add", "core::fresh"])
-    def test_nor_claim_one_that_is_free(self, shop, name):
+    def test_a_tool_of_a_namespace_admin_gets_no_bare_name(self, shop, name):
         body = {"parameters": {"type": "object"}, "binding": {"type": "simulator"}}
         bare = name.partition("::")[2]
         known = self._invoke(shop, bare)
@@ -316,7 +316,7 @@ class TestBareNames:
         assert put(shop, "t::get_account", body).status == 201
         assert shop.get("/v1/tools/get_account").json["name"] == "t::get_account"
 
-    def test_it_holds_after_a_restart(self, tmp_path):
+    def test_a_tool_of_a_namespace_admin_has_no_bare_name_after_a_restart(self, tmp_path):
         config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
         with served(config) as server:
             token, tenant = server.key("*:list,admin"), server.key("t:admin")

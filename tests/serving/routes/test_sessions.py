@@ -66,7 +66,7 @@ def test_ids_are_any_text_and_travel_percent_encoded(yard, session_id):
 
 
 @pytest.mark.parametrize("body", [{"session_id": ""}, {"session_id": "x" * 257}, {"session_id": None}, {"id": "x"}])
-def test_an_id_that_is_none_is_refused(yard, body):
+def test_a_session_body_with_an_invalid_id_is_refused(yard, body):
     assert yard.post("/v1/sessions", body).error["code"] == "request.invalid_shape"
 
 
@@ -185,7 +185,7 @@ def test_a_state_can_be_the_beginning_of_another_session(yard):
     assert (made["entries"], made["state_hash"]) == (1, state["state_hash"])
 
 
-def test_an_initial_state_that_is_none_is_a_400(yard):
+def test_an_invalid_initial_state_is_a_400(yard):
     for state in ({"tool_executions": 5}, {"tool_executions": [{}]}, [], None):
         answer = yard.post("/v1/sessions", {"initial_state": state})
         assert (answer.status, answer.error["code"]) == (400, "request.invalid_shape")

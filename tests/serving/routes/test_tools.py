@@ -207,7 +207,7 @@ def test_a_body_of_another_shape_is_a_400_that_runs_nothing(yard, body):
     "body",
     [b"", b"{", b"{'args': {}}", b'{"args": NaN}', b'{"args": {}} x', b'{"args": {}, "args": {}}', b"\xff", b"\x00"],
 )
-def test_what_is_no_json_is_a_400(yard, body):
+def test_a_body_that_is_not_json_is_a_400(yard, body):
     answer = yard.post("/v1/tools/echo:invoke", body)
     assert (answer.status, answer.error["code"]) == (400, "request.invalid_json")
 
@@ -274,7 +274,7 @@ def test_concurrent_duplicates_run_once_and_all_get_the_one_answer(yard):
 
 
 @pytest.mark.parametrize("key", ["", "with space", "x" * 513, "ümlaut"])
-def test_a_key_that_is_none_is_refused(yard, key):
+def test_a_malformed_idempotency_key_is_refused(yard, key):
     answer = yard.invoke("echo", {"text": "a"}, headers={"idempotency-key": key.encode()})
     assert answer.status == 400
 
@@ -295,7 +295,7 @@ def test_a_tool_that_takes_too_long_is_a_504(tmp_path):
 
 
 @pytest.mark.parametrize("text", [rb"\ud800", rb"\udfff", rb"\ud800\ud800"])
-def test_half_of_a_surrogate_pair_gets_an_answer_in_json(yard, text):
+def test_a_lone_surrogate_gets_an_answer_in_json(yard, text):
     answer = yard.post("/v1/tools/echo:invoke", b'{"args": {"text": "' + text + b'"}}')
     assert answer.status in (200, 400) and answer.json
     assert yard.post("/v1/tools/echo:invoke", rb'{"args": {"text": "\ud83d\ude00"}}').json["result"] == {"text": "😀"}
@@ -317,7 +317,7 @@ def test_no_answer_has_infinity_or_nan_in_it(yard, expression):
         ("codes", CODES, {"codes": ["x"] * 95_000}, "/codes/0"),
     ],
 )
-def test_what_once_stalled_the_server_is_refused_with_its_place(yard, name, schema, args, pointer):
+def test_invalid_arguments_that_once_stalled_the_server_are_refused_with_their_place(yard, name, schema, args, pointer):
     def anything(**given) -> str:
         return "ran"
 
@@ -377,7 +377,7 @@ def test_the_first_wire_drops_nothing_in_silence(yard, extra):
         ("/arp/v1/tool-invocations", {"text": "hi"}, "with `args`"),
     ],
 )
-def test_a_body_of_another_shape_is_told_where_arguments_go(yard, path, body, hint):
+def test_a_body_of_the_wrong_shape_is_refused_with_a_hint_where_arguments_go(yard, path, body, hint):
     answer = yard.post(path, body)
     assert (answer.status, answer.error["code"]) == (400, "request.invalid_shape")
     assert hint in answer.error["details"]["hint"]
