@@ -22,7 +22,7 @@ MAX_BITS = 14_284
 """Size of an integer of 4,300 digits, the limit for JSON text; the validator does not support larger ones."""
 _KINDS = frozenset({dict, list, str, int, float, bool, type(None)})
 
-encode = msgspec.json.encode
+_encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 
@@ -49,7 +49,7 @@ def json_text(arguments: Arguments) -> bytes:
     if not is_small(arguments if type(arguments) is dict else {**arguments}):
         check_json(arguments)
     try:
-        return encode(arguments)
+        return _encode(arguments)
     except (TypeError, ValueError, RecursionError):
         check_json(arguments)
         raise InvalidArguments("arguments hold a value that JSON cannot carry") from None
