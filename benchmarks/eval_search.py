@@ -99,7 +99,7 @@ class Catalog:
         right = [self.places[name] for name in names if name in self.places and kind != "gone"]
         query = read_query(line.get("request") or line["query"])
         known = self._known
-        vectors = None if known is None or self._meaning is None else self._meaning.of_query(query, known)
+        vectors = None if known is None or self._meaning is None else self._meaning.embed_query(query, known)
         table = build_table(query, self.view, known, vectors, where)
         group = line["source"].partition("_")[0] if "source" in line else "".join(names[:1]).partition("::")[0]
         found = np.isin(table.rows, right)

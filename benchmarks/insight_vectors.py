@@ -24,7 +24,7 @@ from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.dataflow.match import token_vectors
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
-from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, text_of
+from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, build_tool_text
 from toolyard.insight.neighbors import NeighborsEnrichment
 from toolyard.insight.outputs.enrichment import OutputParametersEnrichment
 
@@ -53,7 +53,7 @@ def main() -> bool:
 
 
 def _embedding(embedder: Embedder, tools: list[Tool]) -> bool:
-    texts = [text_of(tool) for tool in tools[:: len(tools) // TEXTS]][:TEXTS]
+    texts = [build_tool_text(tool) for tool in tools[:: len(tools) // TEXTS]][:TEXTS]
     products = _products(sum(len(text) for text in texts) // 4 // len(texts))
     limit = "LIMIT its matrix products in float32"
     rows = [

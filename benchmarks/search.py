@@ -92,7 +92,7 @@ def _size(embedder: Embedder, count: int) -> bool:
     known = index.get_vectors(view, wait=True)
     assert known is not None
     queries = [read_query(text) for text in _queries()]
-    vectors = [meaning.of_query(query, known) for query in queries]
+    vectors = [meaning.embed_query(query, known) for query in queries]
     matrix = known.tools
     turn = iter(range(10**9))
 
@@ -105,7 +105,7 @@ def _size(embedder: Embedder, count: int) -> bool:
 
     def whole() -> object:
         query = read_query(queries[next(turn) % QUERIES].text + " ")
-        return _found(query, view, known, SearchEmbedder(embedder).of_query(query, known))
+        return _found(query, view, known, SearchEmbedder(embedder).embed_query(query, known))
 
     name = f"{count:,} tools"
     rows = [

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.search.rank import (
+    FeatureTable,
     RankWeights,
-    Table,
     collect_evidence,
     compute_logit,
     order_rows,
@@ -46,7 +46,7 @@ class Asked:
     language: str
     right: int
     """Number of right tools."""
-    table: Table
+    table: FeatureTable
     is_right: NDArray[np.bool_]
 
     @property

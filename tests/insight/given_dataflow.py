@@ -9,8 +9,8 @@ from toolyard.insight.dataflow.artifact import (
     IN,
     OUT,
     SIGNALS,
-    Arrays,
     Dataflow,
+    EdgeArrays,
     order_by_target,
     pack_paths,
 )
@@ -46,7 +46,7 @@ def _arrays_of(count, rows):
     pairs = np.array(ends, np.int32).reshape(-1, 2)
     in_offsets, in_edges = order_by_target(count, sources, targets, scores)
     path_offsets, path_bytes = pack_paths(numbers)
-    return Arrays(
+    return EdgeArrays(
         offsets=compute_offsets(sources, count),
         targets=targets,
         scores=scores,

@@ -94,10 +94,10 @@ def track_progress(items: Iterable[T], label: str, total: int | None = None) -> 
             break
     else:
         return
-    yield from _with_bar(source, label, total, done)
+    yield from _show_progress(source, label, total, done)
 
 
-def _with_bar(items: Iterator[T], label: str, total: int | None, done: int) -> Iterator[T]:
+def _show_progress(items: Iterator[T], label: str, total: int | None, done: int) -> Iterator[T]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

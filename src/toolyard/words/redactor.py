@@ -24,7 +24,7 @@ from toolyard.words.identifiers import split_ascii_identifier
 
 REDACTED = "[redacted]"
 
-_SHORTEST = 4
+_MIN_SECRET = 4
 _DEEPEST = 200
 _SECRET_KEYS = (
     *("password", "passwd", "secret", "token", "apikey", "authorization"),
@@ -86,25 +86,25 @@ class Redactor:
         self._temporary_forms: tuple[str, ...] = ()
         self._numbers: frozenset[str] = frozenset()
         self._patterns = tuple(_compile_pattern(pattern) for pattern in patterns)
-        self._learn(secrets)
+        self._add_known(secrets)
 
     def __repr__(self) -> str:
         return f"<Redactor of {len(self._forms)} known forms>"
 
     def add(self, secret: str) -> None:
         """Hide this text from now on. Text of less than four characters is ignored, since it would match everywhere."""
-        self._learn([secret])
+        self._add_known([secret])
 
     def add_temporary(self, secret: str) -> None:
-        """`add` until `forget` is called as many times; for short-lived secrets, which would otherwise accumulate."""
-        self._count(_strip_secret(secret), 1)
+        """`add` until `remove_temporary` is called as often; for short-lived secrets, which would accumulate."""
+        self._count_temporary(_strip_secret(secret), 1)
 
-    def forget(self, secret: str) -> None:
+    def remove_temporary(self, secret: str) -> None:
         """Undo one `add_temporary`."""
-        self._count(_strip_secret(secret), -1)
+        self._count_temporary(_strip_secret(secret), -1)
 
-    def _count(self, secret: str, step: int) -> None:
-        if len(secret) < _SHORTEST:
+    def _count_temporary(self, secret: str, step: int) -> None:
+        if len(secret) < _MIN_SECRET:
             return
         with self._lock:
             passing = {**self._temporary, secret: self._temporary.get(secret, 0) + step}
@@ -113,8 +113,8 @@ class Redactor:
                 dict.fromkeys(form for text in self._temporary for form in _known_forms(text))
             )
 
-    def _learn(self, secrets: Iterable[str]) -> None:
-        known = [plain for secret in secrets if len(plain := _strip_secret(secret)) >= _SHORTEST]
+    def _add_known(self, secrets: Iterable[str]) -> None:
+        known = [plain for secret in secrets if len(plain := _strip_secret(secret)) >= _MIN_SECRET]
         forms = [form for secret in known for form in forms_of(secret)]
         with self._lock:
             self._forms = tuple(dict.fromkeys([*self._forms, *forms]))
@@ -261,7 +261,7 @@ def forms_of(secret: str) -> list[str]:
     for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
         forms.add(encode(data).decode("ascii"))
         forms |= {_base64_inside(data, offset, encode) for offset in range(3)}
-    return sorted(form for form in forms if len(form) >= _SHORTEST)
+    return sorted(form for form in forms if len(form) >= _MIN_SECRET)
 
 
 _known_forms = lru_cache(maxsize=1024)(forms_of)
@@ -273,7 +273,7 @@ def _base64_inside(data: bytes, offset: int, encode: Any) -> str:
     return encoded[-(-offset * 8 // 6) : (offset + len(data)) * 8 // 6]
 
 
-SHORTEST = 8
+MIN_CREDENTIAL = 8
 """Length from which a value is unlikely to occur by chance."""
 _PATTERNS_ONLY = Redactor()
 _SCHEMES = frozenset({"basic", "bearer", "digest", "token", "apikey", "api-key", "key"})
@@ -285,7 +285,7 @@ class CredentialFinder:
     __slots__ = ("_forms", "_needles", "_numbers")
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = dict.fromkeys(plain for secret in secrets if len(plain := secret.strip()) >= SHORTEST)
+        known = dict.fromkeys(plain for secret in secrets if len(plain := secret.strip()) >= MIN_CREDENTIAL)
         self._forms = tuple(dict.fromkeys(form for secret in known for form in forms_of(secret)))
         needles = {json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms}
         # A needle that contains another one need not be searched for.
@@ -344,7 +344,7 @@ def find_credentials(name: str, value: str) -> list[str]:
     found = [value, rest.strip()] if scheme.lower() in _SCHEMES else [value]
     if scheme.lower() == "basic":
         found += _read_basic(rest)
-    return [item for item in found if len(item) >= SHORTEST]
+    return [item for item in found if len(item) >= MIN_CREDENTIAL]
 
 
 def _read_basic(encoded: str) -> list[str]:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.dataflow.names import find_owner, read_name, tool_nouns
+from toolyard.insight.dataflow.names import find_owner, list_tool_nouns, read_name
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_list_suffix_leaves_the_name_of_the_items():
     ],
 )
 def test_the_nouns_of_a_tool_name_are_found(name, nouns):
-    assert tool_nouns(name) == nouns
+    assert list_tool_nouns(name) == nouns
 
 
 @pytest.mark.parametrize(

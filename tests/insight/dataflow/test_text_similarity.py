@@ -6,7 +6,7 @@ import pytest
 from tests.insight.dataflow.builders import TEXT, WHOLE, tool
 from toolyard.insight.dataflow import match
 from toolyard.insight.dataflow.match import TOKENS, build_tables, token_vectors
-from toolyard.insight.dataflow.profile import read_profile, text_of
+from toolyard.insight.dataflow.profile import build_value_text, read_profile
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from toolyard.insight.dataflow.profile import read_profile, text_of
     ],
 )
 def test_text_is_the_name_and_the_beginning_of_the_description_on_one_line(description, text):
-    found = text_of("user id", description)
+    found = build_value_text("user id", description)
     assert found[: len(text)] == text
     assert len(found) <= len("user id: ") + 160
 

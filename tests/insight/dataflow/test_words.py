@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.dataflow.names import words_of
+from toolyard.insight.dataflow.names import name_words
 from toolyard.words.identifiers import singular
 
 
@@ -11,7 +11,7 @@ from toolyard.words.identifiers import singular
     "name", ["user_ids", "userIds", "userIDs", "User-Ids", "USER_ID", "USER_IDS", "user.id", "userId"]
 )
 def test_one_identifier_in_every_style_gives_the_same_words(name):
-    assert words_of(name) == ("user", "id")
+    assert name_words(name) == ("user", "id")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_one_identifier_in_every_style_gives_the_same_words(name):
     ],
 )
 def test_abbreviations_are_written_out(name, words):
-    assert "".join(words_of(name)) == "".join(words)
+    assert "".join(name_words(name)) == "".join(words)
 
 
 @pytest.mark.parametrize(
@@ -44,5 +44,5 @@ def test_plurals_become_singular_and_nothing_else_does(many, one):
 
 @given(st.text(max_size=40))
 def test_words_of_any_text_can_be_read(name):
-    words = words_of(name)
+    words = name_words(name)
     assert all(word == word.lower() and word for word in words)

@@ -7,7 +7,7 @@ import pytest
 
 from insight.embedder_stub import HashEmbedder
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.embeddings.vectors import Embeddings, EmbeddingsEnrichment, text_of
+from toolyard.insight.embeddings.vectors import Embeddings, EmbeddingsEnrichment, build_tool_text
 from toolyard.model.errors import ConfigError
 
 
@@ -31,8 +31,8 @@ def test_the_artifact_has_a_vector_for_every_overload(tmp_path):
     assert len(found) == 12
     pair = found["ns::tool_1"]
     assert list(pair) == [TOOLS[1].fingerprint, other.fingerprint]
-    assert np.array_equal(pair[other.fingerprint], embedder.one(text_of(other)))
-    assert np.array_equal(found.vector(TOOLS[1]), embedder.one(text_of(TOOLS[1])))
+    assert np.array_equal(pair[other.fingerprint], embedder.one(build_tool_text(other)))
+    assert np.array_equal(found.vector(TOOLS[1]), embedder.one(build_tool_text(TOOLS[1])))
     assert len(found["ns::tool_1"]) == 2
     assert "ns::none" not in found
     with pytest.raises(KeyError):
@@ -45,7 +45,7 @@ def test_rows_of_the_matrix_belong_to_the_tools(tmp_path):
     assert isinstance(found, Embeddings)
     assert found.tools == registry.snapshot.tools
     assert found.model == "hash"
-    assert np.array_equal(found.matrix, np.stack([embedder.one(text_of(one)) for one in TOOLS]))
+    assert np.array_equal(found.matrix, np.stack([embedder.one(build_tool_text(one)) for one in TOOLS]))
     assert repr(found) == "Embeddings(12 tools, 8 dimensions, 'hash')"
 
 
@@ -55,9 +55,9 @@ def test_adding_one_tool_embeds_one(tmp_path):
     embedder.asked.clear()
     registry.add(tool("another"))
     after = registry.artifacts["embeddings"]
-    assert embedder.texts == [text_of(tool("another"))]
+    assert embedder.texts == [build_tool_text(tool("another"))]
     assert np.array_equal(after.matrix[:12], before.matrix)
-    assert np.array_equal(after.vector(tool("another")), embedder.one(text_of(tool("another"))))
+    assert np.array_equal(after.vector(tool("another")), embedder.one(build_tool_text(tool("another"))))
     assert len(before) == 12
 
 
@@ -120,7 +120,7 @@ def test_a_refresh_of_unchanged_files_embeds_nothing(tmp_path):
         assert embedder.asked == []
         file.write_text(json.dumps([one.to_dict() for one in [*TOOLS, tool("new")]]))
         registry.refresh()
-    assert embedder.texts == [text_of(tool("new"))]
+    assert embedder.texts == [build_tool_text(tool("new"))]
     assert len(registry.artifacts["embeddings"]) == 13
 
 

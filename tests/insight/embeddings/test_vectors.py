@@ -10,7 +10,7 @@ import pytest
 
 from insight.embedder_stub import HashEmbedder
 from toolyard.insight.cache import ItemCache
-from toolyard.insight.embeddings.vectors import KIND, cached_vectors, text_of, vector_key
+from toolyard.insight.embeddings.vectors import KIND, build_tool_text, cached_vectors, vector_key
 from toolyard.model.tool import Tool
 
 TESTS = Path(__file__).parents[2]
@@ -24,23 +24,25 @@ WEATHER = Tool(
 
 
 def test_a_text_has_name_description_and_parameters_and_no_namespace():
-    assert text_of(WEATHER) == ('This is a "get_weather" tool.\nCurrent weather.\nArgs:\ncity (string): Where\nday')
-    assert text_of(WEATHER.replace(namespace="other")) == text_of(WEATHER)
+    assert build_tool_text(WEATHER) == (
+        'This is a "get_weather" tool.\nCurrent weather.\nArgs:\ncity (string): Where\nday'
+    )
+    assert build_tool_text(WEATHER.replace(namespace="other")) == build_tool_text(WEATHER)
 
 
 def test_what_a_tool_returns_is_part_of_its_text_if_it_is_known():
     known = WEATHER.replace(output_parameters={"properties": {"temperature": {"type": ["number", "null"]}}})
-    assert text_of(known) == text_of(WEATHER) + "\nReturns:\ntemperature (number or null)"
+    assert build_tool_text(known) == build_tool_text(WEATHER) + "\nReturns:\ntemperature (number or null)"
 
 
 @pytest.mark.parametrize("schema", [{}, {"properties": None}, {"properties": []}, {"$ref": "#/x"}, {"properties": {}}])
 def test_a_tool_without_parameters_has_no_arguments_in_its_text(schema):
-    assert text_of(Tool("f", "n", "", schema)) == 'This is a "f" tool.'
+    assert build_tool_text(Tool("f", "n", "", schema)) == 'This is a "f" tool.'
 
 
 def test_parameters_with_unusual_schemas_are_named_in_the_text():
     schema = {"properties": {"a": True, "b": {"type": 3, "description": 4}}}
-    assert text_of(Tool("f", "n", "", schema)).endswith("Args:\na\nb")
+    assert build_tool_text(Tool("f", "n", "", schema)).endswith("Args:\na\nb")
 
 
 def test_equal_texts_are_embedded_once_and_rows_are_in_order(tmp_path):

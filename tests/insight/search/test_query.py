@@ -6,26 +6,26 @@ from hypothesis import given, strategies as st
 from toolyard import Tool
 from toolyard.insight.search.query import (
     MOST_SEGMENTS,
-    fields,
     find_kind,
     list_views,
     read_query,
-    required,
-    segments,
-    stems,
-    words,
+    split_query,
+    split_words,
+    stem_fields,
+    stem_required,
+    stem_words,
 )
 
 
 def test_identifiers_are_split_into_words():
-    assert words("getHTTPUrl_v2.find-all") == ["get", "http", "url", "v2", "find", "all"]
-    assert stems("Calculating calculations") == ["calcul", "calcul"]
+    assert split_words("getHTTPUrl_v2.find-all") == ["get", "http", "url", "v2", "find", "all"]
+    assert stem_words("Calculating calculations") == ["calcul", "calcul"]
 
 
 def test_a_possessive_is_no_word_and_every_word_has_one_stem():
-    assert words("The user's name and the team'S size") == ["the", "user", "name", "and", "the", "team", "size"]
+    assert split_words("The user's name and the team'S size") == ["the", "user", "name", "and", "the", "team", "size"]
     text = "getHTTPUrls of Größen, İstanbul and 天気予報 v2Beta " + "x" * 500
-    assert len(stems(text)) == len(words(text)) == 14
+    assert len(stem_words(text)) == len(split_words(text)) == 14
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_possessive_is_no_word_and_every_word_has_one_stem():
     ],
 )
 def test_text_without_spaces_is_split_into_letter_pairs(text, found):
-    assert words(text) == found
+    assert split_words(text) == found
 
 
 def test_names_in_any_script_are_embedded_whole():
@@ -50,7 +50,7 @@ def test_names_in_any_script_are_embedded_whole():
 
 
 def test_a_long_query_is_split_into_sentences_and_clauses():
-    parts = segments("Find the weather in Rome. Then book a hotel, and tell me the time in Paris.")
+    parts = split_query("Find the weather in Rome. Then book a hotel, and tell me the time in Paris.")
     assert parts[0].startswith("Find the weather") and parts[0].endswith("Paris.")
     assert "Find the weather in Rome." in parts
     assert any(part.startswith("tell me the time") for part in parts)
@@ -65,13 +65,13 @@ def test_stems_are_read_by_field_and_unusual_schemas_have_none():
         tags=("crm",),
         aliases=("whois",),
     )
-    names, described, keys, texts, values = fields(tool)
+    names, described, keys, texts, values = stem_fields(tool)
     assert names == ["find", "user", "whoi"]
     assert described == ["look", "peopl", "up", "crm"]
     assert (keys, texts, values) == (["user", "name", "odd"], ["the", "name"], ["ann"])
-    assert required(tool) == [["user", "name"]]
+    assert stem_required(tool) == [["user", "name"]]
     assert list_views(tool)[0] == "find user. Looks people up (user name, odd)"
-    assert fields(Tool("a", "x", "", {"properties": [1], "required": "a"}))[2:] == ([], [], [])
+    assert stem_fields(Tool("a", "x", "", {"properties": [1], "required": "a"}))[2:] == ([], [], [])
 
 
 @given(st.text(max_size=3000))

@@ -45,7 +45,7 @@ def test_requests_for_tools_are_distinguished_from_other_requests():
     known = meaning.embed_catalog(TOOLS, {}, {})
     examples = load_examples()
     for texts, sign in ((examples.served, 1), (examples.foreign, -1)):
-        wishes = [known.place_request(meaning.of_query(read_query(text), known).segments[0]) for text in texts]
+        wishes = [known.place_request(meaning.embed_query(read_query(text), known).segments[0]) for text in texts]
         assert np.mean(wishes) == pytest.approx(sign / 2, abs=1e-3)
         assert np.mean(np.sign(wishes) == sign) > 0.9
 

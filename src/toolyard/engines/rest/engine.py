@@ -277,7 +277,7 @@ class RESTToolEngine(OutwardEngine):
     def _drop_credentials(self, key: Key) -> None:
         for entry in self._sessions.pop(key, ()):
             for secret in entry.secrets:
-                self._root._path.redactor.forget(secret)
+                self._root._path.redactor.remove_temporary(secret)
 
     def _hide_fetched(self, chosen: ChosenCredentials) -> None:
         """Redact fetched tokens, keeping only the most recent ones, since tokens change."""
@@ -287,7 +287,7 @@ class RESTToolEngine(OutwardEngine):
                     self._fetched[secret] = None
                     self._root._path.redactor.add_temporary(secret)
                     if len(self._fetched) > _MAX_FETCHED:
-                        self._root._path.redactor.forget(self._fetched.popitem(last=False)[0])
+                        self._root._path.redactor.remove_temporary(self._fetched.popitem(last=False)[0])
 
     def answer(self, invocation: Invocation) -> Any:
         """The value; if an event loop is running, a coroutine for it."""

@@ -24,7 +24,7 @@ OUT, IN = 1, 2
 FeedRow = tuple[str, str, float]
 
 
-class Arrays(NamedTuple):
+class EdgeArrays(NamedTuple):
     """The edges of a set of tools. Edges from tool `i` are at `offsets[i]:offsets[i + 1]`, best first."""
 
     offsets: Array
@@ -62,7 +62,7 @@ class Dataflow(Mapping[str, Any]):
     the best of their target.
     """
 
-    def __init__(self, tools: Sequence[Tool], arrays: Arrays, *, text: str = "", min_score: float = 0.0) -> None:
+    def __init__(self, tools: Sequence[Tool], arrays: EdgeArrays, *, text: str = "", min_score: float = 0.0) -> None:
         self.tools: tuple[Tool, ...] = tuple(tools)
         self.arrays = arrays
         self.text = text

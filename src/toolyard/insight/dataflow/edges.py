@@ -16,7 +16,7 @@ import numpy as np
 from toolyard.insight import arrays
 from toolyard.insight.arrays import Array
 from toolyard.insight.dataflow import match
-from toolyard.insight.dataflow.artifact import IN, OUT, Arrays, order_by_target, pack_paths
+from toolyard.insight.dataflow.artifact import IN, OUT, EdgeArrays, order_by_target, pack_paths
 from toolyard.insight.dataflow.match import EmbedTexts, Matches, MatchWeights, Tables
 from toolyard.insight.dataflow.profile import ToolProfile
 from toolyard.model.tool import Tool
@@ -62,7 +62,7 @@ def compute_edges(
     limits: EdgeLimits,
     *,
     tokens: bool = False,
-) -> Arrays:
+) -> EdgeArrays:
     """Compute the edges between tools, of which `profiles` has the profiles; `tokens` if the vectors are of tokens."""
     with paused_gc():
         known = list(profiles)
@@ -169,7 +169,7 @@ class _EdgeFinder:
         order = np.lexsort((others, -logits, groups))
         return order[arrays.rank_in_runs(groups[order]) < self._limits.neighbors]
 
-    def build_arrays(self, pool: Feeds, required: Array, unread: Array) -> Arrays:
+    def build_arrays(self, pool: Feeds, required: Array, unread: Array) -> EdgeArrays:
         """Sort the edges and pack their feeds. Of each tool, so many values are required, and so many were not read."""
         tables, matches, count = self._tables, self._matches, len(self._spaces)
         begins = arrays.find_run_starts(_pack_pair(pool.sources, pool.targets))
@@ -188,7 +188,7 @@ class _EdgeFinder:
         paths, numbers = _number_paths(tables, pool)
         path_offsets, path_bytes = pack_paths(paths)
         required = required[targets]
-        return Arrays(
+        return EdgeArrays(
             offsets=arrays.compute_offsets(sources, count),
             targets=targets,
             scores=scores,

@@ -18,7 +18,7 @@ from toolyard.insight.cache import (
     store_arrays,
     warn_once,
 )
-from toolyard.insight.dataflow.artifact import Arrays, Dataflow
+from toolyard.insight.dataflow.artifact import Dataflow, EdgeArrays
 from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
 from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
 from toolyard.insight.dataflow.profile import read_profile
@@ -90,7 +90,7 @@ class DataflowEnrichment(ToolEnrichment):
             profiles, tokens = map(read_profile, tools), self.embedder is None
             found = compute_edges(tools, profiles, self._embed_texts, limits, tokens=tokens)._asdict()
             store_arrays(self._items, "dataflow", key, found)
-        return tools, {"dataflow": Dataflow(tools, Arrays(**found), text=settings[0], min_score=self.min_score)}
+        return tools, {"dataflow": Dataflow(tools, EdgeArrays(**found), text=settings[0], min_score=self.min_score)}
 
     def _read_settings(self) -> Settings:
         text = "tokens" if self.embedder is None else self.embedder.name

@@ -17,7 +17,7 @@ from toolyard.insight.arrays import Array
 from toolyard.insight.base import FeedMode
 from toolyard.insight.dataflow.artifact import FEED_MODES
 from toolyard.insight.dataflow.facets import FOREIGN
-from toolyard.insight.dataflow.names import words_in
+from toolyard.insight.dataflow.names import text_words
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
 from toolyard.insight.dataflow.profile import Kind, ToolProfile, Values, unpack_shape
 from toolyard.insight.dataflow.sorts import SORTS, word_set
@@ -40,7 +40,7 @@ def token_vectors(texts: Sequence[str]) -> npt.NDArray[Any]:
         name, _, rest = text.partition(":")
         counts: dict[str, float] = {}
         for part, weight in ((name, 2.0), (rest, 1.0)):
-            for word in words_in(part[:200]):
+            for word in text_words(part[:200]):
                 if word not in _COMMON:
                     counts[word] = counts.get(word, 0.0) + weight
         for word, count in counts.items():

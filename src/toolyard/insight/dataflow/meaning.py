@@ -12,11 +12,11 @@ from toolyard.insight.dataflow.names import (
     Name,
     Phrase,
     find_sort,
+    list_tool_nouns,
+    name_words,
     read_head,
     read_name,
     read_words,
-    tool_nouns,
-    words_of,
 )
 from toolyard.insight.dataflow.paths import INTEGER, NUMBER, SCALAR, STRING, FieldContainer, SchemaField
 
@@ -63,7 +63,7 @@ class ToolSubject(NamedTuple):
 
     def is_sender(self, name: str) -> bool:
         """Whether a parameter of this name identifies the sender."""
-        return bool(self.channel) and not self.reads and not sorts.SENDERS.isdisjoint(words_of(name))
+        return bool(self.channel) and not self.reads and not sorts.SENDERS.isdisjoint(name_words(name))
 
     def returns_own_address(self, sort: str) -> bool:
         """Whether the addresses it returns are the caller's own."""
@@ -104,7 +104,7 @@ _CONTROL_CONTAINERS = frozenset(("sort", "order", "page", "pagination", "paging"
 
 def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
     """Reinterpret a name as a point in time, if it is one."""
-    kinds, words, description = field.kinds | field.items, words_of(field.name), ""
+    kinds, words, description = field.kinds | field.items, name_words(field.name), ""
     if not words or not kinds & (STRING | INTEGER | NUMBER):
         return name
     plain = not kinds & STRING
@@ -112,7 +112,7 @@ def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
         if words[-1] not in sorts.MOMENTS and not (plain and "epoch" in field.description):
             return name
         description = field.description[:MAX_READ] if plain or words[-1] in sorts.AMBIGUOUS_MOMENTS else ""
-    if field.holder.parents and (outer := words_of(field.holder.parents[-1])[-1:]) in _SIDES:
+    if field.holder.parents and (outer := name_words(field.holder.parents[-1])[-1:]) in _SIDES:
         words = outer + words
     sort = sorts.find_moment(words, field.format in sorts.DATES, description, plain)
     if subject.reads and not subject.side:
@@ -120,7 +120,7 @@ def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
     return name._replace(attribute=sort, name_owner=(), generic=True, state=False) if sort else name
 
 
-def qualify(entity: Phrase, noun: Phrase) -> Phrase:
+def qualify_entity(entity: Phrase, noun: Phrase) -> Phrase:
     """Qualify an entity by the tool's subject: for a tool about image actions, `action` is `image action`.
 
     Persons are not qualified: a user is a user.
@@ -134,7 +134,7 @@ def _read_sort(name: Name, field: SchemaField, context: ContainerContext, channe
     if not (field.kinds | field.items) & SCALAR:
         return name
     if name.attribute in sorts.SORTS and (name.attribute != "text" or context.sort != "url"):
-        if channel and name.attribute == "location" and not sorts.ROLES.isdisjoint(words_of(field.name)):
+        if channel and name.attribute == "location" and not sorts.ROLES.isdisjoint(name_words(field.name)):
             return name._replace(attribute=channel)
         whose = read_head(field.description[:MAX_READ])[1] if name.name_owner and field.description else ()
         return (
@@ -145,7 +145,7 @@ def _read_sort(name: Name, field: SchemaField, context: ContainerContext, channe
     around = context.sort
     if around and not name.name_owner and (name.attribute in _BARE or (around == "url" and not name.state)):
         return name._replace(attribute=around, generic=True, state=False)
-    if name.attribute == "state" and any("address" in words_of(parent) for parent in field.holder.parents):
+    if name.attribute == "state" and any("address" in name_words(parent) for parent in field.holder.parents):
         return name._replace(attribute="region", name_owner=(), generic=True, state=False)
     if name.identifies and name.attribute != "login" and not (name.name_owner and name.name_owner[-1] in sorts.PERSONS):
         return name
@@ -187,12 +187,12 @@ _BARE = frozenset(("value", "number", "address", "code"))
 def read_containers(holder: FieldContainer, noun: Phrase) -> ContainerContext:
     """What the containers of values say, in a tool about `noun`."""
     inner, wrapper = _find_containers(holder.parents)
-    inner = qualify(inner, noun)
-    nouns = tool_nouns(holder.hint) if holder.hint else ()
-    hint = qualify(_read_entity(nouns[-1]), noun) if nouns else ()
+    inner = qualify_entity(inner, noun)
+    nouns = list_tool_nouns(holder.hint) if holder.hint else ()
+    hint = qualify_entity(_read_entity(nouns[-1]), noun) if nouns else ()
     around = inner or noun
     owners = find_owners((), inner, wrapper, hint, noun)
-    entities = filter(None, (_read_entity(words_of(name)) for name in holder.parents))
+    entities = filter(None, (_read_entity(name_words(name)) for name in holder.parents))
     nested = sum(entity[-1] not in noun for entity in entities)
     return ContainerContext(
         inner, wrapper, hint, owners, around, " ".join(dict.fromkeys(around)), nested, find_sort(inner)[0]
@@ -216,7 +216,7 @@ def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
     """The entity that contains a value, and the nearest container if it may be more than a wrapper."""
     wrapper: Phrase = ()
     for name in reversed(parents):
-        words = words_of(name)
+        words = name_words(name)
         entity = _read_entity(words)
         if entity:
             return entity, wrapper

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from toolyard.insight.dataflow.sorts import CHANNELS, ROLES, SORT_NAMES, STANDARDS, rows_of, word_set
+from toolyard.insight.dataflow.sorts import CHANNELS, ROLES, SORT_NAMES, STANDARDS, split_table, word_set
 from toolyard.words.identifiers import singular
 
 Phrase = tuple[str, ...]
@@ -63,9 +63,9 @@ VERBS_FIRST = word_set("""
     open close start stop join leave post order contact monitor archive""")
 VERBS_LAST = word_set("list search count query")
 
-MAKING = word_set("create post register insert make new")
-READING = word_set("get list search find fetch query read retrieve lookup show filter")
-DELETING = word_set("delete remove destroy drop erase purge")
+CREATE_VERBS = word_set("create post register insert make new")
+READ_VERBS = word_set("get list search find fetch query read retrieve lookup show filter")
+DELETE_VERBS = word_set("delete remove destroy drop erase purge")
 STOPS = word_set("by for from of in on with using to via at and or")
 
 EMPTY_NOUNS = word_set("""
@@ -102,7 +102,7 @@ _IDS = re.compile("IDS(?![a-z])|ID")
 
 _EXPANSIONS = {
     short: tuple(words)
-    for short, *words in rows_of("""
+    for short, *words in split_table("""
     acct account, addr address, amt amount, app application, cat category, ccy currency, cell phone, cfg
     configuration, conf configuration, config configuration, dept department, desc description, dest destination,
     dir directory, doc document, env environment, filename file name, filepath file path, firstname first name,
@@ -120,13 +120,13 @@ _EXPANSIONS = {
 
 
 @lru_cache(CACHE_SIZE)
-def words_of(name: str) -> tuple[str, ...]:
+def name_words(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations expanded. Cached."""
-    return tuple(words_in(name))
+    return tuple(text_words(name))
 
 
-def words_in(text: str) -> list[str]:
-    """`words_of` without the cache, for texts."""
+def text_words(text: str) -> list[str]:
+    """`name_words` without the cache, for texts."""
     found: list[str] = []
     if "ID" in text:
         text = _IDS.sub(lambda found: found[0].capitalize(), text)
@@ -167,7 +167,7 @@ class Name(NamedTuple):
 @lru_cache(CACHE_SIZE)
 def read_name(name: str) -> Name | None:
     """Parse the name of a value; None for values that no other tool's result can feed."""
-    words = tuple(words_in(name))
+    words = tuple(text_words(name))
     name_text = " ".join(words)
     return None if name[:2] in _HEADERS or name_text in _CONTROL else read_words(words, name_text)
 
@@ -232,11 +232,11 @@ def find_sort(words: Phrase) -> tuple[str, Phrase]:
     return "", ()
 
 
-def tool_nouns(name: str) -> list[Phrase]:
+def list_tool_nouns(name: str) -> list[Phrase]:
     """A tool's nouns: `list_team_members` -> `[team member]`, `get-accounts-id-limits` -> `[account, limit]`."""
     nouns: list[Phrase] = []
     part: list[str] = []
-    words = words_of(name)
+    words = name_words(name)
     # `issueListLabels`: the owner may precede the verb.
     first = 0 if words[:1] and (words[0] in VERBS or words[0] in VERBS_FIRST) else 1
     for at, word in enumerate((*words, "id")):
@@ -282,8 +282,8 @@ def read_head(description: str) -> tuple[str, Phrase]:
     if match is None:
         return "", ()
     before, what, after = match.groups()
-    words = words_of(what)
-    whose = _noun_phrase(_cut_phrase(after)) if after else _noun_phrase(before)
+    words = name_words(what)
+    whose = _read_noun_phrase(_cut_phrase(after)) if after else _read_noun_phrase(before)
     return find_sort(words)[0] or words[-1], whose
 
 
@@ -318,7 +318,7 @@ def find_owner(description: str) -> Phrase:
         # A character that is longer in lower case.
         description = lower
     match = _OWNER.search(lower) or _IDENTIFIES.search(lower)
-    return _noun_phrase(_cut_phrase(description[slice(*match.span(1))])) if match else read_head(description)[1]
+    return _read_noun_phrase(_cut_phrase(description[slice(*match.span(1))])) if match else read_head(description)[1]
 
 
 def _cut_phrase(text: str) -> str:
@@ -332,8 +332,8 @@ def _cut_phrase(text: str) -> str:
 _BEFORE_NOUNS = EMPTY_NOUNS | VERBS
 
 
-def _noun_phrase(text: str) -> Phrase:
-    words = tuple(words_in(text))
+def _read_noun_phrase(text: str) -> Phrase:
+    words = tuple(text_words(text))
     while words and words[0] in _BEFORE_NOUNS:
         words = words[1:]
     return words[-3:] if words and words[-1] not in EMPTY_NOUNS else ()

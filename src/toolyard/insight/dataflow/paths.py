@@ -62,18 +62,18 @@ class _SchemaMerger:
         self._known: dict[tuple[str, int], MergedSchema] = {}
         self._open: dict[int, list[tuple[str, MergedSchema]]] = {}
 
-    def fold(self, schema: Any, depth: int = 4) -> MergedSchema:
+    def merge(self, schema: Any, depth: int = 4) -> MergedSchema:
         """Merge the schema of a value; cached by reference."""
-        if type(schema) is dict and _MORE.isdisjoint(schema):
+        if type(schema) is dict and _STRUCTURE_KEYWORDS.isdisjoint(schema):
             name = schema.get("type")
             if isinstance(name, str) and name in _PLAIN:
                 return MergedSchema(_PLAIN[name], schema, None, (), None, None, 0)
         reference = schema.get("$ref") if isinstance(schema, dict) and len(schema) == 1 else None
         if not isinstance(reference, str):
-            return self._fold(schema, depth)
+            return self._merge(schema, depth)
         key = reference, depth
         if key not in self._known:
-            self._known[key] = self._fold(schema, depth)
+            self._known[key] = self._merge(schema, depth)
         return self._known[key]
 
     def open(self, properties: Schema) -> list[tuple[str, MergedSchema]]:
@@ -81,10 +81,10 @@ class _SchemaMerger:
         found = self._open.get(id(properties))
         if found is None:
             # `MergedSchema.keywords` refers to the properties, so their `id` stays valid as long as the cache.
-            found = self._open[id(properties)] = [(str(key), self.fold(part)) for key, part in properties.items()]
+            found = self._open[id(properties)] = [(str(key), self.merge(part)) for key, part in properties.items()]
         return found
 
-    def _fold(self, schema: Any, depth: int) -> MergedSchema:
+    def _merge(self, schema: Any, depth: int) -> MergedSchema:
         found: dict[str, Any] = {"kinds": 0}
         _merge_schema(found, schema, self, [_MAX_PARTS], ())
         kinds, properties, required = found["kinds"], found.get("properties"), found.get("required", ())
@@ -98,7 +98,7 @@ class _SchemaMerger:
             found["items"] = items = {"anyOf": places}
         if items is None or not isinstance(items, dict):
             return MergedSchema(kinds, found, properties, required, hint, None, 0)
-        inner = self.fold(items, depth - 1) if depth else _ANY_VALUE
+        inner = self.merge(items, depth - 1) if depth else _ANY_VALUE
         if places and inner.properties is None:
             # A tuple of unnamed plain values with different meanings: the list itself stands for them.
             return MergedSchema(kinds, found, properties, required, hint, None, inner.kinds)
@@ -108,7 +108,7 @@ class _SchemaMerger:
 
 
 _PLAIN = {name: kind for name, kind in KINDS.items() if kind & SCALAR}
-_MORE = frozenset(("$ref", "allOf", "anyOf", "oneOf", "title", "properties", "items", "prefixItems"))
+_STRUCTURE_KEYWORDS = frozenset(("$ref", "allOf", "anyOf", "oneOf", "title", "properties", "items", "prefixItems"))
 """Keywords that make a schema more than a plain value."""
 
 
@@ -125,21 +125,21 @@ def _list_positions(places: Any, items: Any) -> list[Schema]:
 
 
 _UNIONS = ("allOf", "anyOf", "oneOf")
-_KEPT = frozenset(("items", "enum", "const", "default", "format", "description")).union(
+_COPIED_KEYWORDS = frozenset(("items", "enum", "const", "default", "format", "description")).union(
     *(keywords for keywords, _ in KEYWORD_KINDS)
 ) - {"properties", "required"}
 
 
 def _merge_schema(
-    found: dict[str, Any], schema: Schema, folder: _SchemaMerger, left: list[int], seen: tuple[str, ...]
+    found: dict[str, Any], schema: Schema, merger: _SchemaMerger, left: list[int], seen: tuple[str, ...]
 ) -> None:
     left[0] -= 1
-    folder.work -= 1
-    if left[0] < 0 or folder.work < 0 or not isinstance(schema, dict):
+    merger.work -= 1
+    if left[0] < 0 or merger.work < 0 or not isinstance(schema, dict):
         return
     reference, united = None, False
     for key, value in schema.items():
-        if key in _KEPT:
+        if key in _COPIED_KEYWORDS:
             found.setdefault(key, value)
         elif key == "type":
             found["kinds"] |= _name_kinds(value)
@@ -148,7 +148,7 @@ def _merge_schema(
             if isinstance(value, dict) and key in found:
                 # For the same name, the later one wins.
                 found[key] = {**found[key], **value}
-                folder.work -= len(found[key])
+                merger.work -= len(found[key])
             elif isinstance(value, dict):
                 found[key] = value
         elif key == "required":
@@ -163,23 +163,23 @@ def _merge_schema(
         elif key in _UNIONS:
             united = True
     if isinstance(reference, str) and reference not in seen:
-        target = resolve_pointer(folder.root, reference)
+        target = resolve_pointer(merger.root, reference)
         if isinstance(target, dict):
             found.setdefault("hint", reference.rpartition("/")[2].lstrip("#"))
-            _merge_schema(found, target, folder, left, (*seen, reference))
+            _merge_schema(found, target, merger, left, (*seen, reference))
     if united:
-        _merge_unions(found, schema, folder, left, seen)
+        _merge_unions(found, schema, merger, left, seen)
 
 
 def _merge_unions(
-    found: dict[str, Any], schema: Schema, folder: _SchemaMerger, left: list[int], seen: tuple[str, ...]
+    found: dict[str, Any], schema: Schema, merger: _SchemaMerger, left: list[int], seen: tuple[str, ...]
 ) -> None:
     for key in _UNIONS:
         if key not in schema or not isinstance(parts := schema[key], list):
             continue
         before = found.get("required", ())
         for part in parts:
-            _merge_schema(found, part, folder, left, seen)
+            _merge_schema(found, part, merger, left, seen)
         if key != "allOf" and len(parts) > 1:
             # Required in one branch does not mean required in all.
             found["required"] = before
@@ -254,12 +254,12 @@ def read_fields(schema: Schema) -> Fields:
     """Read every value of a schema, containers included except for the root."""
     if not isinstance(schema, dict) or not schema:
         return Fields([], 0)
-    folder = _SchemaMerger(schema)
+    merger = _SchemaMerger(schema)
     found: list[SchemaField] = []
     unread = 0
     # Containers are expanded lazily: a schema of 100 KB may have millions of values.
-    waiting: deque[Iterator[_Node]] = deque([iter((_Node(folder.fold(schema), "", "", _ROOT, True, ()),))])
-    for node in chain.from_iterable(_take_all(waiting)):
+    waiting: deque[Iterator[_Node]] = deque([iter((_Node(merger.merge(schema), "", "", _ROOT, True, ()),))])
+    for node in chain.from_iterable(_drain_queue(waiting)):
         field = _build_field(node)
         if field is None:
             continue
@@ -268,26 +268,26 @@ def read_fields(schema: Schema) -> Fields:
             continue
         if node.path not in _ROOT_PATHS or not field.kinds & (OBJECT | ARRAY):
             found.append(field)
-        if _has_more(node):
+        if _is_expandable(node):
             if len(node.inside) < MAX_DEPTH:
-                waiting.append(_expand_node(folder, node))
+                waiting.append(_expand_node(merger, node))
             else:
                 unread += 1
-    return Fields(found, unread + (folder.work < 0))
+    return Fields(found, unread + (merger.work < 0))
 
 
-def _take_all(waiting: deque[Iterator[_Node]]) -> Iterator[Iterator[_Node]]:
+def _drain_queue(waiting: deque[Iterator[_Node]]) -> Iterator[Iterator[_Node]]:
     while waiting:
         yield waiting.popleft()
 
 
-def _has_more(node: _Node) -> bool:
+def _is_expandable(node: _Node) -> bool:
     """Whether a value contains others that are new, not another level of a recursion."""
     properties = node.settled.properties
     return _is_nested(node.settled.inner) if properties is None else node.inside.count(id(properties)) < 2
 
 
-def _expand_node(folder: _SchemaMerger, node: _Node) -> Iterator[_Node]:
+def _expand_node(merger: _SchemaMerger, node: _Node) -> Iterator[_Node]:
     """Iterate over the values inside a value."""
     settled, path, name, outer, required, inside = node
     hint, inner, properties = settled.hint or "", settled.inner, settled.properties
@@ -296,7 +296,7 @@ def _expand_node(folder: _SchemaMerger, node: _Node) -> Iterator[_Node]:
         holder = FieldContainer((*outer.parents, name) if name else outer.parents, hint, outer.lists)
         within = (*inside, id(properties))
         prefix = f"{path}." if path else ""
-        for key, part in folder.open(properties):
+        for key, part in merger.open(properties):
             yield _Node(part, prefix + key, key, holder, key in needed, within)
     if inner is not None and _is_nested(inner):
         # List items inherit the name of the list.

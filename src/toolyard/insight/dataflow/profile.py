@@ -13,15 +13,15 @@ from toolyard.insight.dataflow import meaning
 from toolyard.insight.dataflow.facets import FOREIGN, HANDLE, OUTPUT, Facets, Owners, compute_facets
 from toolyard.insight.dataflow.meaning import MAX_READ, ContainerContext, ToolSubject, read_containers, read_meaning
 from toolyard.insight.dataflow.names import (
-    DELETING,
+    CREATE_VERBS,
+    DELETE_VERBS,
     IDENTITY,
-    MAKING,
-    READING,
+    READ_VERBS,
     Phrase,
     find_channel,
     find_owner,
-    tool_nouns,
-    words_of,
+    list_tool_nouns,
+    name_words,
 )
 from toolyard.insight.dataflow.paths import (
     BOOLEAN,
@@ -67,7 +67,7 @@ class Kind(NamedTuple):
     @property
     def text(self) -> str:
         """The text from which the text signal is computed."""
-        return text_of(self.name_text, self.description)
+        return build_value_text(self.name_text, self.description)
 
     @property
     def facets(self) -> Facets:
@@ -75,7 +75,7 @@ class Kind(NamedTuple):
         return compute_facets(self.attribute, self.name_owner, self.generic, self.owners, self.role)
 
 
-def text_of(name_text: str, description: str) -> str:
+def build_value_text(name_text: str, description: str) -> str:
     """The text of a value: its name, and the beginning of the description on one line."""
     line = " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
     return f"{name_text}: {line}" if line else name_text
@@ -119,17 +119,17 @@ _MAX_NESTED = 3
 
 def read_profile(tool: Tool) -> ToolProfile:
     """Read everything about a tool that is compared."""
-    words = words_of(tool.name)
+    words = name_words(tool.name)
     text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
     noun, id_owners = _read_subject(tool, words)
-    creates, reads = not MAKING.isdisjoint(words), not READING.isdisjoint(words[:1])
+    creates, reads = not CREATE_VERBS.isdisjoint(words), not READ_VERBS.isdisjoint(words[:1])
     taken, given = read_fields(tool.parameters), read_fields(tool.output_parameters)
     needed = find_required_leaves(field.path for field in taken.found if field.required)
     inputs = _read_values(
         taken.found, ToolSubject(0, noun, id_owners, find_channel(text), words, creates, reads), needed
     )
     outputs = _read_values(given.found, ToolSubject(OUTPUT, noun, {}, "", words, False, reads), frozenset())
-    if not DELETING.isdisjoint(words[:2]):
+    if not DELETE_VERBS.isdisjoint(words[:2]):
         # The ids a deleting tool returns no longer refer to anything.
         gone = frozenset(map(_last_words, inputs.paths))
         left = [row for row in zip(*outputs, strict=True) if _last_words(row[0]) not in gone]
@@ -139,10 +139,10 @@ def read_profile(tool: Tool) -> ToolProfile:
 
 def _read_subject(tool: Tool, words: Phrase) -> tuple[Phrase, Mapping[str, Phrase]]:
     """A tool's subject, and the owners of ids in its path or name: `get-accounts-id-limits` takes an account's id."""
-    nouns = tool_nouns(tool.name)
+    nouns = list_tool_nouns(tool.name)
     noun = nouns[-1] if nouns else ()
     id_owners: dict[str, Phrase] = {}
-    if "id" in words[1:] and (before := tool_nouns("_".join(words[: words.index("id", 1)]))):
+    if "id" in words[1:] and (before := list_tool_nouns("_".join(words[: words.index("id", 1)]))):
         id_owners["id"] = before[-1]
     if isinstance(tool.binding, RestBinding):
         things: list[Phrase] = []
@@ -150,14 +150,14 @@ def _read_subject(tool: Tool, words: Phrase) -> tuple[Phrase, Mapping[str, Phras
             if part.startswith("{") and things:
                 id_owners[part.strip("{}")] = things[-1]
             elif part and not part.startswith("{"):
-                things.append(words_of(part))
+                things.append(name_words(part))
         if len(noun) == 1 and len(things) > 1 and things[-1][-1:] == noun:
             noun = (*things[-2][-1:], *noun)
     return noun, id_owners
 
 
 def _last_words(path: str) -> Phrase:
-    return words_of(path.rpartition(".")[2])
+    return name_words(path.rpartition(".")[2])
 
 
 def _read_values(fields: list[SchemaField], subject: ToolSubject, needed: frozenset[str]) -> Values:
@@ -194,7 +194,7 @@ def _read_kind(field: SchemaField, context: ContainerContext, subject: ToolSubje
             if name.attribute not in _COPIED:
                 return None
             foreign = FOREIGN
-        name_owner = meaning.qualify(name.name_owner or subject.id_owners.get(field.path, ()), noun)
+        name_owner = meaning.qualify_entity(name.name_owner or subject.id_owners.get(field.path, ()), noun)
         if name_owner != name.name_owner:
             name = name._replace(name_owner=name_owner)
     elif (

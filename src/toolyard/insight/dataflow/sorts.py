@@ -11,7 +11,7 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-def rows_of(table: str) -> list[list[str]]:
+def split_table(table: str) -> list[list[str]]:
     """Split a table into its comma-separated rows, and each row into words."""
     return [row.split() for row in table.split(",")]
 
@@ -55,7 +55,7 @@ SORTS: dict[str, tuple[str, float, float]] = {
 }  # fmt: skip
 SORTS |= {
     sort: ("", float(alone), float(owned))
-    for sort, alone, owned in rows_of("""
+    for sort, alone, owned in split_table("""
     own_email .95 .9, own_phone .95 .9, begin .8 .85, end .8 .85, due .8 .85, departs .8 .85, returns .8 .85, since .8
     .85, until .8 .85, moment .8 .75, query .95 .8""")
 }  # fmt: skip
@@ -81,7 +81,7 @@ SENDERS = word_set("from sender caller")
 OWN_SORTS = {"email": "own_email", "phone": "own_phone"}
 SELF_WORDS = word_set("me my self current authenticated whoami")
 # Words of a tool that imply the sort of address, where a parameter only names the person.
-CHANNELS = {word: sort for sort, *words in rows_of("""
+CHANNELS = {word: sort for sort, *words in split_table("""
     email email e-mail mail, phone sms call dial fax, location direction route travel distance trip ride transit
     """) for word in words}  # fmt: skip
 # The ends of a route.
@@ -93,7 +93,7 @@ NAME_SORTS = {
     **dict.fromkeys(("city", "town"), "city"),
 }
 # Names of search texts.
-QUERIES = word_set("q query search term keyword") | frozenset(map(" ".join, rows_of(
+QUERIES = word_set("q query search term keyword") | frozenset(map(" ".join, split_table(
     "free text, text query, name pattern, search query, search term, search text, search string, search keyword"
 )))  # fmt: skip
 # Things whose title is not a subject line: that of a name is Mr or Ms, that of a person a job.
@@ -102,7 +102,7 @@ TITLED = frozenset(NAME_SORTS) | word_set("name job position profile error failu
 # Synonyms: an output called the first may feed an input called the second.
 SYNONYMS = {
     (given, asked): float(weight)
-    for given, asked, weight in rows_of("""
+    for given, asked, weight in split_table("""
     uuid id 0.9, id uuid 0.75, code id 0.8, number id 0.75, number index 0.85, key id 0.65, arn id 0.75, slug id
     0.75, reference id 0.75, id reference 0.7, id key 0.6, id code 0.7, id number 0.7, id arn 0.6, name path 0.75,
     name title 0.85, title name 0.85, login name 0.9, name login 0.75, email login 0.7, term query 0.85, query term
@@ -116,7 +116,7 @@ SYNONYMS = {
 
 # Names of points in time: which of them fits depends on whether it starts or ends something.
 _CLOCK = word_set("date datetime timestamp time at on day")
-_SIDES = {sort: frozenset(words) for sort, *words in rows_of("""
+_SIDES = {sort: frozenset(words) for sort, *words in split_table("""
     due due deadline, departs departure checkin, returns return checkout, begin start begin from since after min gte gt
     earliest, end end until before to max lte lt latest""")}  # fmt: skip
 DATES = word_set("date date-time")

@@ -30,7 +30,7 @@ from toolyard.plugins import View
 KIND = "vector"
 
 
-def text_of(tool: Tool) -> str:
+def build_tool_text(tool: Tool) -> str:
     """The text of a tool that is embedded: name, description, parameters, and the result's fields if known.
 
     The namespace is not part of it, so the same tool in two catalogs has the same vector.
@@ -259,5 +259,5 @@ class EmbeddingsEnrichment(ToolEnrichment):
         return matrix
 
     def _embed_tools(self, tools: Sequence[Tool]) -> Matrix:
-        texts = [text_of(tool) for tool in tools]
+        texts = [build_tool_text(tool) for tool in tools]
         return cached_vectors(self.embedder, texts, self._items, "embedding tools", force=self._force)

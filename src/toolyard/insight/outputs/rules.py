@@ -72,7 +72,7 @@ _FORMATS = {
     "email": "email",
     "uuid": "uuid",
 }
-_HOW = _word_set(
+_CONTROL_WORDS = _word_set(
     "min max num number start end from to include exclude limit page per sort order offset top with has is radius "
     "query keyword search filter filters format unit units lang api token key auth field fields results count size "
     "cursor options mode by only text input id ids uuid password"
@@ -86,9 +86,9 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _LISTED = frozenset((",", "and", "or", "&", "/"))
 _STOPS = frozenset((*_LISTED, ".", ";", ":", "(", ")", "!", "?", "such", "etc"))
 _SCALARS = ("string", "number", "integer", "boolean", None)
-_FAR = 8
+_VERB_WINDOW = 8
 """Words of a sentence among which its verb is searched."""
-_MOST = 6
+_MAX_PHRASES = 6
 _MOST_WORDS = 4
 
 
@@ -101,12 +101,12 @@ class Phrase(msgspec.Struct, frozen=True):
 
 def output_schema(tool: Tool) -> Schema:
     """Infer an object schema of the tool's result, marked as inferred by rules."""
-    facts = _Facts(tool)
+    facts = _ToolFacts(tool)
     unknown = {facts.join("result"): {"type": "string", "description": "What the tool answers."}}
     return {"type": "object", "properties": facts.list_properties() or unknown, INFERRED: "rules"}
 
 
-class _Facts:
+class _ToolFacts:
     """Facts read from a tool's name, description, parameters and binding."""
 
     def __init__(self, tool: Tool) -> None:
@@ -144,9 +144,9 @@ class _Facts:
         if self.is_service and not self.removes and self.answer in ("thing", "list", "id", "success"):
             return self._list_record()
         if self.answer in ("id", "success"):
-            return self._list_done()
+            return self._list_confirmation()
         found = self._list_ids() if self.answer == "thing" else {}
-        for phrase in self.things[: 1 if self.answer == "list" else _MOST]:
+        for phrase in self.things[: 1 if self.answer == "list" else _MAX_PHRASES]:
             found.update(self._describe(phrase))
         return found
 
@@ -163,7 +163,7 @@ class _Facts:
             return record
         return {self.join(plural(noun)): _list_schema(record, f"The {plural(noun)}.")}
 
-    def _list_done(self) -> Properties:
+    def _list_confirmation(self) -> Properties:
         """The id and status of a created object, or the success of an action."""
         noun, _ = self._find_noun()
         if self.answer == "success" or not noun:
@@ -183,7 +183,7 @@ class _Facts:
         thing = noun or "thing"
         found = {name: {"type": "string", "description": f"The {name} of the {thing}."} for name in ("id", "name")}
         for name, (words, schema) in self.parameters.items():
-            if words[0] not in _HOW and words[-1] not in _HOW and schema.get("type") in _SCALARS:
+            if words[0] not in _CONTROL_WORDS and words[-1] not in _CONTROL_WORDS and schema.get("type") in _SCALARS:
                 found.setdefault(name, {**_copy_type(schema), "description": f"The {' '.join(words)} of the {thing}."})
         return {**self._list_ids(), **found}
 
@@ -267,7 +267,7 @@ def _split_words(text: str) -> list[str]:
 
 def _read_verb(tokens: list[str]) -> tuple[str | None, int]:
     """The verb of a sentence, or None, and the index of the first word after it."""
-    for at, token in enumerate(tokens[:_FAR]):
+    for at, token in enumerate(tokens[:_VERB_WINDOW]):
         # As in "Users can retrieve ...".
         if (at == 0 or tokens[at - 1] in ("to", "can", "will", "and")) and base_verb(token):
             place = at + 1

@@ -351,9 +351,9 @@ class ToolSampler(Generic[O]):
         seed = fresh_seed() if options.seed is None else options.seed
         k = self.count(options, seed)
         if k is None:
-            raise SamplerOptionError(f"{self._called}: say how many tools: k=...")
+            raise SamplerOptionError(f"{self._display_name}: say how many tools: k=...")
         self.require(view)
-        ask = SampleRequest(self._called, self.topology, view, options, k, seed)
+        ask = SampleRequest(self._display_name, self.topology, view, options, k, seed)
         if not ask.tools:
             raise ask.failure("the registry is empty")
         if not ask.places:
@@ -368,13 +368,14 @@ class ToolSampler(Generic[O]):
         """Raise if a required artifact is missing or lacks methods."""
         for artifact in self.required_artifacts:
             if artifact not in view.artifacts:
-                raise SamplerOptionError(explain_missing_artifact(self._called, artifact))
+                raise SamplerOptionError(explain_missing_artifact(self._display_name, artifact))
             made = view.artifacts[artifact]
             lacks = [name for name in _ASKED_OF.get(artifact, ()) if not callable(getattr(made, name, None))]
             if lacks:
                 raise SamplerOptionError(
-                    f"{self._called}: the artifact {artifact!r} is of type {type(made).__name__}, without the methods "
-                    f"{', '.join(lacks)}; let the enrichment {artifact} make it, or give an object that has them"
+                    f"{self._display_name}: the artifact {artifact!r} is of type {type(made).__name__}, without the "
+                    f"methods {', '.join(lacks)}; let the enrichment {artifact} make it, or give an object that has "
+                    "them"
                 )
 
     def _check_inner(self) -> None:
@@ -388,7 +389,7 @@ class ToolSampler(Generic[O]):
         return fresh_seed() if known is None else known
 
     @property
-    def _called(self) -> str:
+    def _display_name(self) -> str:
         return self.sampler_name or type(self).__name__
 
     def _read_options(self, base: SamplerOptions, given: Mapping[str, Any]) -> O:
@@ -406,12 +407,12 @@ class ToolSampler(Generic[O]):
 
     def _read_option(self, option: ConfigOption, value: Any) -> Any:
         try:
-            return read_value(option.type, value, f"{self._called}: {option.name}")
+            return read_value(option.type, value, f"{self._display_name}: {option.name}")
         except ConfigError as error:
             raise SamplerOptionError(str(error)) from None
 
     def _refuse_unknown(self, name: str, known: Iterable[str], given: Mapping[str, Any]) -> None:
-        text = f"{self._called} has no option {name!r}; {suggest(name, known, 'it takes ')}"
+        text = f"{self._display_name} has no option {name!r}; {suggest(name, known, 'it takes ')}"
         strict = given.get("strict", self.options.strict if hasattr(self, "options") else True)
         if strict is not False:
             raise SamplerOptionError(text)

@@ -46,7 +46,7 @@ class DagSampler(ToolSampler[DagOptions]):
         found = search.run()
         levels = found.levels
         places = sorted(levels, key=lambda place: (levels[place], found.order.index(place)))
-        edges = [graph.edge(*arc) for arc in _all_arcs(graph, found, ask.options.branching)]
+        edges = [graph.edge(*arc) for arc in _list_arcs(graph, found, ask.options.branching)]
         return ask.sample(
             places,
             reason=ask.explain_no_edges(graph, search.reason),
@@ -71,7 +71,7 @@ def _check_options(ask: SampleRequest[DagOptions]) -> None:
         raise ask.refusal(f"{k} tools that feed each other have at least 2 levels, not 1")
 
 
-class Grown(NamedTuple):
+class PartialGraph(NamedTuple):
     """A partial graph: every tool but the first was added with one arc."""
 
     order: tuple[int, ...]
@@ -90,14 +90,14 @@ class DagSearch:
         self._left = ask.options.max_tries
         bounds = (ask.options.depth, ask.options.width, ask.options.branching)
         self._bounded = any(bound is not None for bound in bounds)
-        self.best = Grown((), (), {})
+        self.best = PartialGraph((), (), {})
         most = max(graph.reach, default=0)
         self._hopeless = ask.k > max(1, most)
         """True if no connected component has `k` names; the search then only finds a part for the error."""
         if self._hopeless:
             self._left = min(self._left, 2 * most)
 
-    def run(self) -> Grown:
+    def run(self) -> PartialGraph:
         """Return a graph of `k` tools, or the largest found."""
         found = search_starts(self._list_starts(), 16 * self._ask.k, self._search_from, lambda: self._left <= 0)
         return self.best if found is None else found
@@ -120,17 +120,20 @@ class DagSearch:
         enough = min(self._ask.k, max(reach, default=0))
         return (place for place in chance.each(self._graph.linked) if reach[place] >= enough)
 
-    def _search_from(self, start: int, limit: int) -> tuple[Grown | None, bool]:
+    def _search_from(self, start: int, limit: int) -> tuple[PartialGraph | None, bool]:
         """Grow a graph from `start`; also return whether the search was exhaustive."""
-        first = Grown((start,), (), {start: 0})
+        first = PartialGraph((start,), (), {start: 0})
         seen: set[frozenset[int] | frozenset[Arc]] = set()
         stack = [(first, self._list_larger(first))]
         while stack:
-            grown, larger = stack[-1]
-            if len(grown.order) > len(self.best.order):
-                self.best = grown
-            if len(grown.order) == self._ask.k and self._options.depth in (None, max(grown.levels.values()) + 1):
-                return grown, True
+            partial_graph, larger = stack[-1]
+            if len(partial_graph.order) > len(self.best.order):
+                self.best = partial_graph
+            if len(partial_graph.order) == self._ask.k and self._options.depth in (
+                None,
+                max(partial_graph.levels.values()) + 1,
+            ):
+                return partial_graph, True
             if limit <= 0 or self._left <= 0:
                 return None, False
             limit -= 1
@@ -145,15 +148,15 @@ class DagSearch:
                 stack.append((after, self._list_larger(after)))
         return None, True
 
-    def _list_larger(self, grown: Grown) -> Iterator[Grown]:
+    def _list_larger(self, partial_graph: PartialGraph) -> Iterator[PartialGraph]:
         """Yield the graphs with one more tool, in the order in which to try them."""
-        if len(grown.order) == self._ask.k:
+        if len(partial_graph.order) == self._ask.k:
             return
         names = self._graph.name_ids
-        used = {names[place] for place in grown.order}
+        used = {names[place] for place in partial_graph.order}
         arcs: list[Arc] = []
         weights: list[float] = []
-        for place in grown.order:
+        for place in partial_graph.order:
             for other, score in self._graph.out[place]:
                 if names[other] not in used:
                     arcs.append((place, other))
@@ -164,26 +167,26 @@ class DagSearch:
                     weights.append(score)
         self._left -= len(arcs) // _ARCS
         for arc in self._chance.by_weight(arcs, weights):
-            new = arc[1] if arc[1] not in grown.levels else arc[0]
-            more = (*grown.arcs, arc)
-            after = Grown((*grown.order, new), more, _find_levels(grown.levels, arc, more))
+            new = arc[1] if arc[1] not in partial_graph.levels else arc[0]
+            more = (*partial_graph.arcs, arc)
+            after = PartialGraph((*partial_graph.order, new), more, _find_levels(partial_graph.levels, arc, more))
             if self._fits_options(after):
                 yield after
 
-    def _fits_options(self, grown: Grown) -> bool:
+    def _fits_options(self, partial_graph: PartialGraph) -> bool:
         """Whether the graph satisfies the options and can still reach the requested depth."""
         options = self._options
-        depth = max(grown.levels.values()) + 1
-        if options.depth is not None and not depth <= options.depth <= depth + self._ask.k - len(grown.order):
+        depth = max(partial_graph.levels.values()) + 1
+        if options.depth is not None and not depth <= options.depth <= depth + self._ask.k - len(partial_graph.order):
             return False
-        if options.branching is not None and Counter(arc[0] for arc in grown.arcs).most_common(1)[0][1] > (
+        if options.branching is not None and Counter(arc[0] for arc in partial_graph.arcs).most_common(1)[0][1] > (
             options.branching
         ):
             return False
         # Adding a tool above others moves them down, so the width is checked only once the graph is complete.
-        final = len(grown.order) == self._ask.k
+        final = len(partial_graph.order) == self._ask.k
         return not (
-            final and options.width is not None and max(Counter(grown.levels.values()).values()) > options.width
+            final and options.width is not None and max(Counter(partial_graph.levels.values()).values()) > options.width
         )
 
 
@@ -205,7 +208,7 @@ def _find_levels(before: dict[int, int], arc: Arc, arcs: tuple[Arc, ...]) -> dic
     return levels
 
 
-def _all_arcs(graph: Graph, found: Grown, branching: int | None) -> list[Arc]:
+def _list_arcs(graph: Graph, found: PartialGraph, branching: int | None) -> list[Arc]:
     """The arcs of the growth, plus all others that lead down, which add no cycle and change no level."""
     arcs = list(found.arcs)
     known = set(arcs)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from toolyard.insight.base import Edge, Sample
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
-from toolyard.insight.samplers.mix import draw_inner, make_inner_sampler, places_of
+from toolyard.insight.samplers.mix import draw_inner, find_places, make_inner_sampler
 from toolyard.model.errors import SamplingError
 from toolyard.model.tool import Tool
 
@@ -17,8 +17,8 @@ _MAX_FAILURES = 3
 """Failures of the inner sampler after which it is not tried again with that size."""
 
 _MODES = ("tool", "parameter")
-_WHY = {"tool": "the tool to take away has to be drawn too: ", "parameter": ""}
-_NOTHING = {
+_REASON_PREFIX = {"tool": "the tool to take away has to be drawn too: ", "parameter": ""}
+_NOTHING_REMOVABLE = {
     "tool": "no tool of the samples feeds another what none of the rest gives as well",
     "parameter": "no tool of the samples has a required parameter",
 }
@@ -87,7 +87,7 @@ class MissingSampler(ToolSampler[MissingOptions]):
                 try:
                     whole = draw_inner(ask, inner, ask.k + extra, seed, anchor=ask.anchor, short=short)
                 except SamplingError as error:
-                    reasons[mode] = f"{_WHY[mode]}{error}"
+                    reasons[mode] = f"{_REASON_PREFIX[mode]}{error}"
                     failures[mode] += 1
                     # At most `k` - 1: a partial result of `k` tools would look like a sample, though nothing was
                     # removed.
@@ -96,7 +96,7 @@ class MissingSampler(ToolSampler[MissingOptions]):
                 found = _remove_tool(ask, whole) if extra else _remove_value(ask, whole)
                 if found is not None:
                     return found
-                reasons[mode] = _NOTHING[mode]
+                reasons[mode] = _NOTHING_REMOVABLE[mode]
                 _keep_longer(partial, whole[: ask.k - 1])
             modes = [mode for mode in modes if failures[mode] < _MAX_FAILURES]
         return None
@@ -146,7 +146,7 @@ def _list_known_edges(ask: SampleRequest[MissingOptions], whole: Sample) -> list
     dataflow = ask.snapshot.artifacts.get("dataflow")
     if dataflow is None:
         return list(whole.edges)
-    between = (dataflow.edge(*pair) for pair in permutations(places_of(ask, whole), 2))
+    between = (dataflow.edge(*pair) for pair in permutations(find_places(ask, whole), 2))
     return [*whole.edges, *(edge for edge in between if edge is not None)]
 
 
@@ -185,7 +185,7 @@ def _score_edges(whole: Sample, edges: list[Edge]) -> float | None:
 
 
 def _remove_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
-    choices = [(at, name) for at, tool in enumerate(whole) for name in _required_parameters(tool)]
+    choices = [(at, name) for at, tool in enumerate(whole) for name in _list_required(tool)]
     if not choices:
         return None
     known = _list_known_edges(ask, whole)
@@ -211,7 +211,7 @@ def _remove_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample |
     )
 
 
-def _required_parameters(tool: Tool) -> list[str]:
+def _list_required(tool: Tool) -> list[str]:
     """The required parameters, in the order of the definition."""
     properties = tool.parameters.get("properties")
     required = tool.parameters.get("required")
@@ -223,10 +223,10 @@ def _required_parameters(tool: Tool) -> list[str]:
 def _list_feeders(known: Sequence[Edge], tool: Tool, parameter: str) -> list[str]:
     """The tools that feed the parameter or something inside it."""
     feeds = [(edge.source, feed.parameter) for edge in known if _ends_at(edge, tool) for feed in edge.feeds]
-    return list(dict.fromkeys(source for source, path in feeds if _owner_of(path, tool) == parameter))
+    return list(dict.fromkeys(source for source, path in feeds if _find_parameter(path, tool) == parameter))
 
 
-def _owner_of(path: str, tool: Tool) -> str | None:
+def _find_parameter(path: str, tool: Tool) -> str | None:
     """The parameter that a path starts with. Names may contain dots, so the longest match wins."""
     owners = [name for name in tool.parameters["properties"] if f"{path}.".startswith((f"{name}.", f"{name}[]"))]
     return max(owners, key=len, default=None)

@@ -89,7 +89,7 @@ def draw_inner(
     return drawn if isinstance(drawn, Sample) else Sample(drawn, topology=inner.topology, seed=seed)
 
 
-def places_of(ask: SampleRequest[Any], sample: Sample) -> list[int]:
+def find_places(ask: SampleRequest[Any], sample: Sample) -> list[int]:
     """Indexes of a sample's tools in the snapshot; a tool changed by a sampler maps to the original."""
     places: list[int] = []
     for tool in sample:
@@ -230,14 +230,14 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
             if ask.snapshot is not world:
                 world, usage, hopeless = ask.snapshot, _count_usage(ask), set()
             sample = self._draw_least_used(ask, usage, hopeless)
-            for place in places_of(ask, sample):
+            for place in find_places(ask, sample):
                 usage[place] += 1
             yield sample
 
     def _draw_least_used(self, ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Sample:
         """Draw around the least used tool; tools without any sample are skipped and added to `hopeless`."""
         inner = make_inner_sampler(self.registry, ask.options.sampler, self.sampler_name)
-        for number, place in enumerate(_least_used(ask, usage, hopeless)):
+        for number, place in enumerate(_order_by_usage(ask, usage, hopeless)):
             if number == ask.options.max_tries:
                 break
             sample = self._draw_around(ask, inner, place, usage)
@@ -261,7 +261,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
                 sample = draw_inner(ask, inner, ask.k, seed, anchor=place, short=False)
             except SamplingError:
                 break
-            fresh = float(np.sum(1.0 / (1 + usage[places_of(ask, sample)])))
+            fresh = float(np.sum(1.0 / (1 + usage[find_places(ask, sample)])))
             if fresh > least:
                 best, least = sample, fresh
             if fresh >= ask.k:
@@ -271,7 +271,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
     def _add_usage(
         self, ask: SampleRequest[CoverageOptions], sample: Sample, usage: Counts, place: int | None
     ) -> Sample:
-        places = places_of(ask, sample)
+        places = find_places(ask, sample)
         return ask.extend_sample(
             sample,
             around=None if place is None else ask.tools[place].qualified_name,
@@ -291,7 +291,7 @@ def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
     return usage
 
 
-def _least_used(ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Iterator[int]:
+def _order_by_usage(ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Iterator[int]:
     """Yield indexes, least used first, in random order among equals."""
     chance = ask.chance("least used")
     places = np.asarray(ask.places, np.intp)
@@ -341,7 +341,7 @@ class SparseSampler(ToolSampler[SparseOptions]):
             relevant = draw_inner(ask, inner, number, derive_seed(ask.seed, "relevant"), anchor=ask.anchor)
         except SamplingError as error:
             raise ask.failure(f"the relevant tools: {error}", error.tools) from error
-        places = places_of(ask, relevant)
+        places = find_places(ask, relevant)
         likeness = ask.snapshot.likeness
         scores = likeness.similarity_to_any(places) if places else np.zeros(len(ask.tools), np.float32)
         fit = np.asarray(ask.places, np.intp)

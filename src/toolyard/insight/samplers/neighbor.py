@@ -19,7 +19,7 @@ from toolyard.insight.embeddings.vectors import configured_embedder
 from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, Score, ToolSampler, Tries
 from toolyard.insight.samplers.random import Strategy, compute_shares
 from toolyard.insight.samplers.snapshot_view import Floats, compute_cosines, round_rows, row_lengths
-from toolyard.insight.search.query import words
+from toolyard.insight.search.query import split_words
 from toolyard.model.tool import Tool
 
 _SPREAD = 0.02
@@ -155,7 +155,7 @@ def _grow_group(
     return chosen
 
 
-_ALIKE = {"embeddings": 0.3, "words": 0.1}
+_MIN_LIKENESS = {"embeddings": 0.3, "words": 0.1}
 """Minimum similarity of tools that may be confused, by kind of similarity.
 
 It is a floor, not a sign of difficulty: of random pairs of tools from all catalogs of the corpus, half are below 0.2 by
@@ -276,7 +276,7 @@ def _rank_by_likeness(ask: SampleRequest[ConflictOptions], gold: int) -> Iterato
 
 def _least_likeness(ask: SampleRequest[ConflictOptions]) -> float:
     given = ask.options.min_score
-    return _ALIKE[ask.snapshot.likeness.kind] if given is None else given
+    return _MIN_LIKENESS[ask.snapshot.likeness.kind] if given is None else given
 
 
 def _explain_lack(ask: SampleRequest[ConflictOptions]) -> str:
@@ -314,7 +314,7 @@ def _describe_group(ask: SampleRequest[ConflictOptions], found: list[tuple[int, 
     }
 
 
-_TOO_LIKE = {"embeddings": 0.5, "words": 0.35, "query": 0.35}
+_FITTING_LIKENESS = {"embeddings": 0.5, "words": 0.35, "query": 0.35}
 """Similarity from which a tool may well do what another does, or what a query asks for.
 
 Sharing one content word with a query gives the same value. Of the labelled queries of the corpus against 10, 100 and
@@ -348,7 +348,7 @@ class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
         query = ask.options.query
         if query is not None and ask.options.tool is not None:
             raise ask.refusal("give a query or a tool, not both")
-        if query is not None and not words(query):
+        if query is not None and not split_words(query):
             raise ask.refusal(f"the query {query!r} has no words; say what is needed, or leave it out to draw a need")
         best: list[int] = []
         best_details: dict[str, Any] = {}
@@ -387,7 +387,7 @@ def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
 
 def _score_fits(ask: SampleRequest[IrrelevantOptions], query: str) -> Floats:
     """How well each tool fits a query: by shared words, and by embeddings if the registry has them."""
-    scores: Floats = _find_on_topic(ask, query) * np.float32(_TOO_LIKE["query"])
+    scores: Floats = _find_on_topic(ask, query) * np.float32(_FITTING_LIKENESS["query"])
     embedder = configured_embedder(ask.snapshot)
     if embedder is not None:
         rows = np.vstack([ask.snapshot.likeness.vectors, round_rows(embedder.encode([query]))])
@@ -406,7 +406,7 @@ def _find_on_topic(ask: SampleRequest[IrrelevantOptions], query: str) -> npt.NDA
 def _list_misfits(
     ask: SampleRequest[IrrelevantOptions], need: int | None, scores: Floats, kind: str, number: int
 ) -> list[int]:
-    limit = _TOO_LIKE[kind] if ask.options.max_score is None else ask.options.max_score
+    limit = _FITTING_LIKENESS[kind] if ask.options.max_score is None else ask.options.max_score
     fit = np.asarray(ask.places, np.intp)
     fit = fit[scores[fit] < limit]
     if need is not None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.search.query import is_stop_word, stem, stems
+from toolyard.insight.search.query import is_stop_word, stem, stem_words
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
@@ -128,7 +128,7 @@ def _tool_text(tool: Tool) -> str:
 
 def _list_words(text: str) -> list[str]:
     """The stems of a text without stop words, as in search."""
-    return [word for word in stems(text) if not is_stop_word(word)]
+    return [word for word in stem_words(text) if not is_stop_word(word)]
 
 
 T = TypeVar("T")
@@ -250,7 +250,7 @@ class ContentWords:
 def content_words(text: str) -> list[str]:
     """The distinct stems of a text's content words; hyphenated words also count as one word."""
     compounds = (_HYPHEN.sub("", found.lower()) for found in _COMPOUND.findall(text))
-    found = dict.fromkeys((*stems(text), *map(stem, compounds)))
+    found = dict.fromkeys((*stem_words(text), *map(stem, compounds)))
     return [
         word
         for word in found

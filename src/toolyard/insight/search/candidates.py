@@ -20,13 +20,13 @@ from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.query import (
     Query,
     QueryVectors,
-    fields,
     is_latin,
     is_stop_word,
     list_views,
     load_examples,
-    stems,
-    words,
+    split_words,
+    stem_fields,
+    stem_words,
 )
 from toolyard.model.tool import Tool
 
@@ -44,7 +44,7 @@ _MOST_TERMS = 400
 """Maximum number of distinct terms kept per tool, by weight."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class ToolTerms(msgspec.Struct, frozen=True):
     """The terms of one tool."""
 
     terms: Ints
@@ -85,7 +85,7 @@ class Postings(msgspec.Struct, frozen=True):
         """The concatenated terms of some rows."""
         owners, positions = expand_ranges(self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows])
         terms = self.terms[positions]
-        rarity = rarity_of(self.counts[terms].astype(np.float32), self.rows)
+        rarity = compute_rarity(self.counts[terms].astype(np.float32), self.rows)
         return CandidateTerms(owners, terms, self.weights[positions], self.zones[positions], rarity)
 
 
@@ -108,24 +108,24 @@ class Vocabulary:
         self.surfaces: dict[int, str] = {}
         """For each term of a name or description, a word in which it occurs."""
 
-    def row(self, tool: Tool) -> Row:
+    def row(self, tool: Tool) -> ToolTerms:
         """Compute the terms of a tool; new ones are numbered."""
         numbers = self.numbers
         weights: dict[int, float] = {}
-        parts = fields(tool)
+        parts = stem_fields(tool)
         for (weight, usual), found in zip(_USUAL, parts, strict=True):
             share = weight / (1 - _B + _B * len(found) / usual)
             for term in found:
                 number = numbers.setdefault(term, len(numbers))
                 weights[number] = weights.get(number, 0.0) + share
         weight, usual = _USUAL[1]
-        home = stems(tool.namespace)
+        home = stem_words(tool.namespace)
         for term in home:
             # Weighted like a word of the description, without adding to its length.
             share = weight / (1 - _B + _B * len(parts[1]) / usual)
             weights.setdefault(numbers.setdefault(term, len(numbers)), share)
         for text in (tool.name, *tool.aliases, tool.description):
-            for stemmed, word in zip(stems(text), words(text), strict=True):
+            for stemmed, word in zip(stem_words(text), split_words(text), strict=True):
                 self.surfaces.setdefault(numbers[stemmed], word)
         if len(weights) > _MOST_TERMS:
             weights = dict(sorted(weights.items(), key=lambda item: -item[1])[:_MOST_TERMS])
@@ -134,10 +134,10 @@ class Vocabulary:
         terms = sorted(weights)
         raw = np.array([weights[term] for term in terms], np.float32)
         found_in = np.array([zone_of.get(term, 0) for term in terms], np.int8)
-        return Row(np.array(terms, np.int32), raw / (_K1 + raw), found_in)
+        return ToolTerms(np.array(terms, np.int32), raw / (_K1 + raw), found_in)
 
 
-def build_postings(rows: Sequence[Row]) -> Postings:
+def build_postings(rows: Sequence[ToolTerms]) -> Postings:
     """Build the postings of tools, in their order."""
     offsets = np.concatenate([[0], np.cumsum([len(row.terms) for row in rows])]).astype(np.int64)
     terms = np.concatenate([np.zeros(0, np.int32), *(row.terms for row in rows)])
@@ -154,7 +154,7 @@ class SearchEntry(msgspec.Struct, frozen=True):
     """What is computed once per tool."""
 
     tool: Tool
-    row: Row
+    row: ToolTerms
     required_stems: tuple[frozenset[str], ...]
     """The stems of each required parameter."""
     home: frozenset[str]
@@ -286,7 +286,7 @@ def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) ->
     """Weight a query's words by their rarity. Words that no tool has count less, since they may be values."""
     known = [numbers.get(stemmed) for stemmed in query.stems]
     counts = np.array([0 if number is None else postings.count(number) for number in known], np.float32)
-    rarity = rarity_of(counts, postings.rows)
+    rarity = compute_rarity(counts, postings.rows)
     there = np.flatnonzero(counts > 0)
     terms = np.array([known[place] for place in there], np.int32)
     single = (rarity * np.where(query.stop, _STOP_WEIGHT, 1.0))[there].astype(np.float32)
@@ -299,7 +299,7 @@ def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) ->
     return WeightedQuery(terms, weights.astype(np.float32), totals, rarity)
 
 
-def rarity_of(counts: NDArray[np.float32], rows: int) -> NDArray[np.float32]:
+def compute_rarity(counts: NDArray[np.float32], rows: int) -> NDArray[np.float32]:
     """Inverse document frequency as in BM25, with `_OTHERS` imaginary tools added.
 
     Otherwise `order` would have no weight in a catalog of ten tools for orders.
@@ -400,7 +400,7 @@ class SearchEmbedder:
         rows = [self._catalog[text] for text in texts]
         return np.stack(rows) if rows else np.zeros((0, self._embedder.dimensions), np.float32)
 
-    def of_query(self, query: Query, known: CatalogVectors) -> QueryVectors:
+    def embed_query(self, query: Query, known: CatalogVectors) -> QueryVectors:
         """Compute the vectors of a query; its words are centred like those of the catalog."""
         rows: list[Matrix] = []
         places: list[int] = []
@@ -422,7 +422,7 @@ class SearchEmbedder:
         words = np.array(rows, np.float32).reshape(len(rows), made.shape[1])
         return QueryVectors(made[:count], words, tuple(places))
 
-    def understands(self, query: Query) -> bool:
+    def supports_script(self, query: Query) -> bool:
         """Whether the model supports the script of the query."""
         return not getattr(self._embedder, "latin", False) or is_latin(query.text)
 

@@ -118,12 +118,12 @@ def stem(word: str) -> str:
     return _stems[word]
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The lower-case words of a text: `getHTTPUrl_v2` is `get http url v2`; Chinese gives pairs of letters."""
     return list(chain.from_iterable(map(_words_of.__getitem__, _list_tokens(text))))
 
 
-def stems(text: str) -> list[str]:
+def stem_words(text: str) -> list[str]:
     """The stem of each word of a text."""
     return list(chain.from_iterable(map(_stems_of.__getitem__, _list_tokens(text))))
 
@@ -142,7 +142,7 @@ def _list_stop_stems() -> frozenset[str]:
     return frozenset(map(stem, _STOP.split()))
 
 
-def segments(query: str) -> list[str]:
+def split_query(query: str) -> list[str]:
     """Split a query: the whole, then its sentences if there are several, then its clauses, each asking for one tool."""
     sentences = [part.strip() for part in _SENTENCE.split(query) if part and len(part.strip()) > 2] or [query]
     clauses: list[str] = []
@@ -152,38 +152,38 @@ def segments(query: str) -> list[str]:
     return list(dict.fromkeys(parts))[: MOST_SEGMENTS + 1]
 
 
-def fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
+def stem_fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
     """The stems of a tool's names, description with tags, parameter names, their descriptions, and enum values."""
     properties = list(_list_properties(tool.parameters))[:_MOST_PROPERTIES]
-    names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stems(name)]
-    described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stems(text)]
-    keys = [stemmed for key, _ in properties for stemmed in stems(key)]
-    texts = [stemmed for _, part in properties for stemmed in stems(_read_text(part.get("description")))]
+    names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stem_words(name)]
+    described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stem_words(text)]
+    keys = [stemmed for key, _ in properties for stemmed in stem_words(key)]
+    texts = [stemmed for _, part in properties for stemmed in stem_words(_read_text(part.get("description")))]
     return names, described, keys, texts, list(_list_values(properties))
 
 
-def required(tool: Tool) -> list[list[str]]:
+def stem_required(tool: Tool) -> list[list[str]]:
     """The stems of each required parameter."""
     named = tool.parameters.get("required")
-    return [stems(str(name)) for name in named[:_MOST_PROPERTIES]] if isinstance(named, list) else []
+    return [stem_words(str(name)) for name in named[:_MOST_PROPERTIES]] if isinstance(named, list) else []
 
 
 def find_kind(tool: Tool) -> str:
     """One of `KINDS`, by the verb of a tool's name, else of its description; "" if neither has a known verb."""
-    spoken = (*words(tool.name), *(stems(tool.description)[:1]))
+    spoken = (*split_words(tool.name), *(stem_words(tool.description)[:1]))
     found = next((CRUD_BY_VERB[word] for word in spoken if word in CRUD_BY_VERB), "")
     return "update" if found == "replace" else found
 
 
 def list_views(tool: Tool) -> tuple[str, str, str]:
     """The texts of a tool that are embedded: all of it; namespace and name; the first sentence of the description."""
-    keys = ", ".join(_as_words(key) for key, _ in list(_list_properties(tool.parameters))[:_MOST_PROPERTIES])
-    name, home, description = _as_words(tool.name), _as_words(tool.namespace), tool.description[:_MOST_TEXT].strip()
+    keys = ", ".join(_spell_out(key) for key, _ in list(_list_properties(tool.parameters))[:_MOST_PROPERTIES])
+    name, home, description = _spell_out(tool.name), _spell_out(tool.namespace), tool.description[:_MOST_TEXT].strip()
     called = name if name.startswith(home) else f"{home} {name}"
     return f"{name}. {description} ({keys})", called, _END.split(description, maxsplit=1)[0] or name
 
 
-def _as_words(name: str) -> str:
+def _spell_out(name: str) -> str:
     return " ".join(chain.from_iterable(map(_split_token, _list_tokens(name))))
 
 
@@ -192,7 +192,7 @@ def _list_values(properties: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterato
         values = part.get("enum")
         if isinstance(values, list):
             for value in values[:_MOST_PROPERTIES]:
-                yield from stems(str(value))
+                yield from stem_words(str(value))
 
 
 def _list_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -236,12 +236,12 @@ def read_query(text: str) -> Query:
     """Parse a query; a very long one is truncated."""
     # Models reject lone surrogates.
     text = text[:MOST_QUERY].encode("utf-8", "replace").decode()
-    parts = tuple(segments(text))
+    parts = tuple(split_query(text))
     found: dict[str, str] = {}
     each: list[set[str]] = []
     for part in parts:
         mine = set()
-        for word in words(part):
+        for word in split_words(part):
             stemmed = stem(word)
             if stemmed in found or len(found) < _MOST_TERMS:
                 found.setdefault(stemmed, word)

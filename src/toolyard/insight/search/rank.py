@@ -136,7 +136,7 @@ by the number of tools (`_large`). What the tool does counts separately for ques
 """
 
 
-class Table(msgspec.Struct, frozen=True):
+class FeatureTable(msgspec.Struct, frozen=True):
     """The features of the candidates."""
 
     rows: NDArray[np.intp]
@@ -168,7 +168,7 @@ def build_table(
     vectors: QueryVectors | None,
     where: Mask | None,
     k: int = 0,
-) -> Table:
+) -> FeatureTable:
     """Select the candidates for `k` hits and compute their features; without vectors, from words alone."""
     # Only two values, so that all pages of a result have the same candidates.
     k = 0 if k <= WHOLE_CANDIDATES else MOST_HITS
@@ -185,7 +185,7 @@ def build_table(
     rows = np.unique(rows)
     if not len(rows):
         none = np.zeros((0, len(LEXICAL if known is None else HYBRID)), np.float32)
-        return Table(rows, none, near, wish, query.content_words, tools)
+        return FeatureTable(rows, none, near, wish, query.content_words, tools)
     parts = word_signals(weights, view.postings, rows)
     if known is not None and vectors is not None:
         near, meaning = (float(plain[0, rows].max()) - known.usual[0]) / known.usual[1], meaning[:, rows]
@@ -199,7 +199,7 @@ def build_table(
     by_length = [graded * np.float32(np.log1p(query.content_words) / 3), graded * np.float32(np.log(tools) / 8)]
     looked_at = _compute_tool_features(query, view, rows, parts[3 if len(parts) > 3 else 0][0])
     values = np.concatenate([graded, *by_length, looked_at]).T
-    return Table(rows, values, near, wish, query.content_words, tools)
+    return FeatureTable(rows, values, near, wish, query.content_words, tools)
 
 
 def _preselect(parts: Sequence[Floats], meaning: Floats, count: int) -> NDArray[np.intp]:
@@ -234,22 +234,22 @@ _FITTING_SHARE = 0.6
 """Share of a request's words above which a tool fits it, regardless of the models."""
 _FITTING_SCORE = 1 / 3
 """Score of the best hit above which the request is about some tool."""
-_FAR = 5.0
+_MAX_GAP = 5.0
 """Gap assigned to a score without rivals, and the most that a gap counts."""
 MAX_RIVALS = 12
 """Number of candidates that a hit is compared with."""
-_ALIKE = 0.5
+_SAME_TOOL_GAP = 0.5
 """Candidates with scores this close to the best count as the same tool, not as rivals of each other."""
 
 
-def order_rows(table: Table, weights: Mapping[str, float]) -> tuple[NDArray[np.intp], Doubles]:
+def order_rows(table: FeatureTable, weights: Mapping[str, float]) -> tuple[NDArray[np.intp], Doubles]:
     """Table rows in order of score, ties by registration, and the scores in that order."""
     scores = table.values @ np.array([weights[name] for name in table.names])
     order = np.lexsort((table.rows, -scores))
     return order, scores[order]
 
 
-def weigh_request(table: Table) -> dict[str, float]:
+def weigh_request(table: FeatureTable) -> dict[str, float]:
     """Features for whether the request is about any tool: the maxima over the candidates, and the catalog size."""
     hybrid = table.names is HYBRID
     most = ("soft_words", "home") if hybrid else ("match", "words", "name", "home")
@@ -259,10 +259,10 @@ def weigh_request(table: Table) -> dict[str, float]:
 
 
 def collect_evidence(
-    table: Table, order: NDArray[np.intp], scores: Doubles, k: int, about: float
+    table: FeatureTable, order: NDArray[np.intp], scores: Doubles, k: int, about: float
 ) -> dict[str, Doubles]:
     """Features of each of the first `k` hits: its own, and how it compares with its rivals."""
-    alike = int(np.count_nonzero(scores >= scores[0] - _ALIKE))
+    alike = int(np.count_nonzero(scores >= scores[0] - _SAME_TOOL_GAP))
     rivals = scores[alike:]
     # Candidates that are alike count as one.
     apart = np.concatenate([scores[:1], rivals])[:MAX_RIVALS]
@@ -271,13 +271,13 @@ def collect_evidence(
     own = {name: table.column(name)[order[:count]].astype(np.float64) for name in (*half, "lacking", "home")}
     score, fixed = scores[:count], np.ones(count)
     rival = np.full(count, scores[0])
-    rival[:alike] = rivals[0] if len(rivals) else scores[0] - _FAR
+    rival[:alike] = rivals[0] if len(rivals) else scores[0] - _MAX_GAP
     return own | {
         # High only if both the query's words and the name's words are matched.
         "words*name": own["words"] * own["name"],
         **({"soft_words*soft_name": own["soft_words"] * own["soft_name"]} if "soft_words" in own else {}),
         "score": score,
-        "gap": np.minimum(score - rival, _FAR),
+        "gap": np.minimum(score - rival, _MAX_GAP),
         "share": np.log(np.exp(score - scores[0]) / np.exp(apart - scores[0]).sum() + 1e-4),
         "first": (score >= scores[0]) * 1.0,
         "about": about * fixed,
@@ -316,7 +316,7 @@ class Judgement(NamedTuple):
     """The nearest tools, even if `foreign`; best first."""
 
 
-def judge_request(table: Table, weights: RankWeights, k: int) -> Judgement:
+def judge_request(table: FeatureTable, weights: RankWeights, k: int) -> Judgement:
     """Rank the candidates; return the first `k`, and whether the request is about any of them."""
     if not len(table.rows):
         return Judgement(True, ())

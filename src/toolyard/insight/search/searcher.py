@@ -30,8 +30,8 @@ from toolyard.insight.search.query import (
     find_kind,
     is_stop_word,
     read_query,
-    required,
-    stems,
+    stem_required,
+    stem_words,
 )
 from toolyard.insight.search.rank import MOST_HITS, JudgedRow, Judgement, build_table, judge_request, load_weights
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
@@ -111,8 +111,8 @@ class ToolIndex:
         for tool in snapshot.tools:
             entry = before.get(id(tool))
             if entry is None:
-                required_stems = tuple(frozenset(words) for words in required(tool))
-                home = frozenset(word for word in stems(tool.namespace) if not is_stop_word(word))
+                required_stems = tuple(frozenset(words) for words in stem_required(tool))
+                home = frozenset(word for word in stem_words(tool.namespace) if not is_stop_word(word))
                 entry = SearchEntry(tool, self._vocabulary.row(tool), required_stems, home, find_kind(tool))
             self._entries[id(tool)] = entry
         entries = [self._entries[id(tool)] for tool in snapshot.tools]
@@ -223,8 +223,8 @@ class Searcher:
         """Compute the vectors of a query; None, with a note in `results`, if that is not possible."""
         embedder = index.embedder
         try:
-            if embedder is not None and embedder.understands(query):
-                return embedder.of_query(query, known)
+            if embedder is not None and embedder.supports_script(query):
+                return embedder.embed_query(query, known)
             results.mode, results.note = (
                 "lexical",
                 self._explain_mode(index, True) if embedder is None else _SCRIPT_UNKNOWN,
@@ -265,8 +265,8 @@ def _mask_rows(
         return None
     places: Iterable[int] = range(len(view.tools))
     if namespace is not None:
-        places = chain.from_iterable(view.by_namespace.get(name, ()) for name in _as_set(namespace))
-    if wanted := _as_set(tags or ()):
+        places = chain.from_iterable(view.by_namespace.get(name, ()) for name in _read_names(namespace))
+    if wanted := _read_names(tags or ()):
         places = [place for place in places if wanted <= set(view.tools[place].tags)]
     if where is not None:
         places = [place for place in places if where(view.tools[place])]
@@ -278,7 +278,7 @@ def _mask_rows(
 def _explain_empty_namespace(view: IndexView, namespace: str | Collection[str] | None) -> str:
     """The note for a namespace without tools; empty if every namespace has some."""
     there = view.by_namespace.keys()
-    unknown = sorted(_as_set(namespace or ()) - there)
+    unknown = sorted(_read_names(namespace or ()) - there)
     if not unknown:
         return ""
     near = find_similar(unknown[0], there)
@@ -286,7 +286,7 @@ def _explain_empty_namespace(view: IndexView, namespace: str | Collection[str] |
     return f"no tool is in the namespace {unknown[0]!r}; {hint}"
 
 
-def _as_set(value: str | Iterable[str]) -> set[str]:
+def _read_names(value: str | Iterable[str]) -> set[str]:
     found = {value} if isinstance(value, str) else set(value) if isinstance(value, Iterable) else {None}
     if not all(isinstance(name, str) for name in found):
         raise TypeError(f"namespaces and tags are text, or several of it, not {value!r}")
