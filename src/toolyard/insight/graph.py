@@ -62,12 +62,10 @@ def select_graph(dataflow: Dataflow, options: GraphOptions) -> SelectedGraph:
     shown = _mark_shown(dataflow, options.namespaces)
     sources = np.repeat(np.arange(len(dataflow.tools)), np.diff(arrays.offsets))
     targets, scores = np.asarray(arrays.targets, np.int64), np.asarray(arrays.scores, np.float64)
-    keep = shown[sources] & shown[targets] & (sources != targets) & (scores >= options.min_score)
-    sources, targets, scores = sources[keep], targets[keep], scores[keep]
-    order = np.lexsort((targets, sources, -scores))
-    sources, targets, scores = sources[order], targets[order], scores[order]
-    best = (_rank_by_end(sources) < options.top) | (_rank_by_end(targets) < options.top)
-    kept = np.flatnonzero(best)[: options.max_edges]
+    kept = np.flatnonzero(shown[sources] & shown[targets] & (sources != targets) & (scores >= options.min_score))
+    kept = kept[np.lexsort((targets[kept], sources[kept], -scores[kept]))]
+    best = (_rank_by_end(sources[kept]) < options.top) | (_rank_by_end(targets[kept]) < options.top)
+    kept = kept[best][: options.max_edges]
     sources, targets, scores = sources[kept], targets[kept], scores[kept]
     if options.linked:
         touched = np.zeros(len(shown), np.bool_)

@@ -28,9 +28,6 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.schema.options import read_arguments
 
-Settings = tuple[str, str, int, float]
-"""Model, its version, `max_neighbors` and `min_score`: what a cached result depends on besides the tools."""
-
 VERSION = 13
 """Part of the cache key; increase it when the rules change."""
 
@@ -81,8 +78,8 @@ class DataflowEnrichment(ToolEnrichment):
         tools = snapshot.tools
         if not self._chosen:
             self.embedder = configured_embedder(snapshot) or self.embedder
-        settings = self._read_settings()
-        key = hash_catalog(tools, "dataflow", VERSION, *settings)
+        model = ("tokens", "") if self.embedder is None else (self.embedder.name, self.embedder.version)
+        key = hash_catalog(tools, "dataflow", VERSION, *model, self.max_neighbors, self.min_score)
         found = None if self.force else read_arrays(self._items, "dataflow", key)
         if found is None:
             _warn_without_outputs(tools)
@@ -90,12 +87,7 @@ class DataflowEnrichment(ToolEnrichment):
             profiles, tokens = map(read_profile, tools), self.embedder is None
             found = compute_edges(tools, profiles, self._embed_texts, limits, tokens=tokens)._asdict()
             store_arrays(self._items, "dataflow", key, found)
-        return tools, {"dataflow": Dataflow(tools, EdgeArrays(**found), text=settings[0], min_score=self.min_score)}
-
-    def _read_settings(self) -> Settings:
-        text = "tokens" if self.embedder is None else self.embedder.name
-        version = "" if self.embedder is None else self.embedder.version
-        return text, version, self.max_neighbors, self.min_score
+        return tools, {"dataflow": Dataflow(tools, EdgeArrays(**found), text=model[0], min_score=self.min_score)}
 
     def _embed_texts(self, texts: Sequence[str]) -> Array:
         if self.embedder is None:

@@ -20,7 +20,8 @@ from toolyard.insight.dataflow.facets import FOREIGN
 from toolyard.insight.dataflow.names import text_words
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
 from toolyard.insight.dataflow.profile import Kind, ToolProfile, Values, unpack_shape
-from toolyard.insight.dataflow.sorts import SORTS, word_set
+from toolyard.insight.dataflow.sorts import SORTS
+from toolyard.words.identifiers import word_set
 
 DIMENSIONS = 384
 _COMMON = word_set("""

@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from toolyard.insight.dataflow.sorts import CHANNELS, ROLES, SORT_NAMES, STANDARDS, split_table, word_set
-from toolyard.words.identifiers import singular
+from toolyard.insight.dataflow.sorts import CHANNELS, ROLES, SORT_NAMES, STANDARDS, split_table
+from toolyard.words.identifiers import singular, word_set
 
 Phrase = tuple[str, ...]
 """Words of an entity, the head noun last: `("service", "plan")`."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-
-def word_set(words: str) -> frozenset[str]:
-    """Split into a set of words."""
-    return frozenset(words.split())
+from toolyard.words.identifiers import word_set
 
 
 def split_table(table: str) -> list[list[str]]:

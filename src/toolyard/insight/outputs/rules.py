@@ -21,21 +21,18 @@ from toolyard.words.identifiers import (
     plural,
     singular,
     split_ascii_identifier,
+    word_set,
 )
 
 Properties = dict[str, Schema]
 
 
-def _word_set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_LINKS = _word_set(
+_LINKS = word_set(
     "by for with from in of to using via on at as near between within based given about into per during over "
     "through that which who where when if whether because so than against under across around along after before "
     "among inside without until upon onto towards toward behind while"
 )
-_FILLERS = _word_set(
+_FILLERS = word_set(
     "a an the all any some your my our its his her their this that these those new specific specified given "
     "particular current latest recent detailed various different existing following certain single one two three "
     "multiple several many more other own live possible relevant desired requested provided basic simple "
@@ -43,14 +40,14 @@ _FILLERS = _word_set(
     "nearby popular upcoming historical additional valid important common personalized customized resulting "
     "corresponding created newly only them both either also just"
 )
-_VAGUE = _word_set(
+_VAGUE = word_set(
     "information info detail details data record profile metadata result results content output response answer "
     "thing value values properties property characteristics statistics stats insights facts list lists array "
     "collection set series range variety selection catalog sequence group overview"
 )
 """Nouns without meaning of their own: they announce facts about something, or several of it."""
-_LISTS = _word_set("list lists array collection")
-_NUMBERS = _word_set(
+_LISTS = word_set("list lists array collection")
+_NUMBERS = word_set(
     "acceleration accuracy altitude amount angle area balance bmi brightness budget calorie calories capacitance "
     "capacity cashflow charge circumference coefficient concentration conductivity consumption correlation cost ctr "
     "debt deduction demand density depth derivative determinant deviation diameter difference discount displacement "
@@ -64,7 +61,7 @@ _NUMBERS = _word_set(
     "temperature thrust tip torque total valuation value variance velocity viscosity voltage volume wage wavelength "
     "weight width work worth yield"
 )
-_WHOLE = _word_set("age attendance count factorial gcd lcm population quantity rank ranking year")
+_WHOLE = word_set("age attendance count factorial gcd lcm population quantity rank ranking year")
 _FORMATS = {
     **dict.fromkeys(("date", "birthday", "deadline"), "date"),
     **dict.fromkeys(("url", "link", "website"), "uri"),
@@ -72,13 +69,13 @@ _FORMATS = {
     "email": "email",
     "uuid": "uuid",
 }
-_CONTROL_WORDS = _word_set(
+_CONTROL_WORDS = word_set(
     "min max num number start end from to include exclude limit page per sort order offset top with has is radius "
     "query keyword search filter filters format unit units lang api token key auth field fields results count size "
     "cursor options mode by only text input id ids uuid password"
 )
 """First and last words of parameters that control a search, as opposed to properties of what is found."""
-_JOINING = _word_set("add assign join insert invite save apply")
+_JOINING = word_set("add assign join insert invite save apply")
 """Verbs that put something somewhere; such tools return whether that succeeded."""
 _BY_METHOD: dict[str, Answer] = {"POST": "id", "PUT": "success", "PATCH": "success", "DELETE": "success"}
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(?:[-'\u2019][A-Za-z0-9_]+)*|[.,;:()/&!?]")

@@ -197,22 +197,21 @@ class _FanSampler(ToolSampler[FanOptions]):
     def draw(self, ask: SampleRequest[FanOptions]) -> Sample:
         """Search for a hub with spokes; the sample is in execution order."""
         graph = ask.snapshot.graph(ask.options.min_score, ask.spaces)
-        hub, many, free = FanSearch(ask, graph, forward=self.is_forward).run()
-        spokes = [(place, self.spoke_role) for place in many]
-        hubs = [] if hub is None else [(hub, self.hub_role)]
+        hub, spokes, independent = FanSearch(ask, graph, forward=self.is_forward).run()
+        hubs = [] if hub is None else [hub]
         found = [*hubs, *spokes] if self.is_forward else [*spokes, *hubs]
         edges = [
-            graph.edge(hub, place) if self.is_forward else graph.edge(place, hub) for place in many if hub is not None
+            graph.edge(hub, place) if self.is_forward else graph.edge(place, hub) for place in spokes if hub is not None
         ]
         feeds = "feeds" if self.is_forward else "is fed by"
         reason = f"no tool {feeds} {ask.k - 1} others{_describe_options(ask.options)}"
         return ask.sample(
-            [place for place, _ in found],
+            found,
             reason=ask.explain_no_edges(graph, reason),
-            roles=[role for _, role in found],
+            roles=[self.hub_role if place == hub else self.spoke_role for place in found],
             edges=edges,
             score=min((edge.score for edge in edges), default=None),
-            details={"independent": free},
+            details={"independent": independent},
         )
 
 
@@ -251,7 +250,7 @@ class FanSearch:
 
     def run(self) -> tuple[int | None, list[int], bool]:
         """Return the hub, its spokes, and whether they are independent; fewer spokes if no hub has enough."""
-        wish = self._ask.options.independence
+        wanted = self._ask.options.independence
         best: tuple[int | None, list[int], bool] = (None, [], False)
         order = self._ask.chance("spokes")
         for hub, required in self._list_hubs():
@@ -259,15 +258,15 @@ class FanSearch:
                 break
             self._left -= 1
             spokes = self._order_spokes(hub, order, required)
-            if wish == "ignore" and len(spokes) >= self._need:
+            if wanted == "ignore" and len(spokes) >= self._need:
                 return hub, spokes[: self._need], self._are_independent(spokes[: self._need])
-            free = self._choose_independent(spokes) if wish != "ignore" else []
-            if len(free) == self._need:
-                return hub, free, True
-            if wish == "prefer":
-                free += [place for place in spokes if place not in free][: self._need - len(free)]
-            if len(free) > len(best[1]):
-                best = (hub, free, self._are_independent(free))
+            independent = self._choose_independent(spokes) if wanted != "ignore" else []
+            if len(independent) == self._need:
+                return hub, independent, True
+            if wanted == "prefer":
+                independent += [place for place in spokes if place not in independent][: self._need - len(independent)]
+            if len(independent) > len(best[1]):
+                best = (hub, independent, self._are_independent(independent))
         return best
 
     def _list_hubs(self) -> Iterator[tuple[int, int | None]]:

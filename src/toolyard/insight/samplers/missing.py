@@ -116,10 +116,10 @@ def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
 def _remove_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
     order = [at for at in ask.chance("tool").each(range(len(whole))) if not _is_anchor(ask, whole[at])]
     known = _list_known_edges(ask, whole)
-    able = [at for at in order if any(_find_dependents(whole, known, at))] if whole.edges else order
-    if not able or len(whole) == 1:
+    removable = [at for at in order if any(_find_dependents(whole, known, at))] if whole.edges else order
+    if not removable or len(whole) == 1:
         return None
-    removed = able[0]
+    removed = removable[0]
     tool, left = whole[removed], [one for at, one in enumerate(whole) if at != removed]
     lost = [edge for edge in whole.edges if _starts_at(edge, tool)]
     kept = [edge for edge in whole.edges if edge not in lost and not _ends_at(edge, tool)]
@@ -190,8 +190,8 @@ def _remove_value(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample |
         return None
     known = _list_known_edges(ask, whole)
     # Prefer parameters that no other tool feeds, since a fed value is not really missing.
-    alone = [(at, name) for at, name in choices if not _list_feeders(known, whole[at], name)]
-    at, name = ask.chance("parameter").pick(alone or choices)
+    unfed = [(at, name) for at, name in choices if not _list_feeders(known, whole[at], name)]
+    at, name = ask.chance("parameter").pick(unfed or choices)
     tool = whole[at]
     return ask.sample(
         list(whole),

@@ -222,13 +222,13 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
     def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
         """Yield `n` samples, each taking those before it into account; a change of the registry resets the counts."""
         start = self._series_seed(seed)
-        world: SnapshotView | None = None
+        snapshot: SnapshotView | None = None
         usage: Counts = np.zeros(0, np.int64)
         hopeless: set[int] = set()
         for number in range(n):
             ask = self._build_request({**overrides, "k": k, "seed": derive_seed(start, "series", number)})
-            if ask.snapshot is not world:
-                world, usage, hopeless = ask.snapshot, _count_usage(ask), set()
+            if ask.snapshot is not snapshot:
+                snapshot, usage, hopeless = ask.snapshot, _count_usage(ask), set()
             sample = self._draw_least_used(ask, usage, hopeless)
             for place in find_places(ask, sample):
                 usage[place] += 1

@@ -130,27 +130,27 @@ def _grow_group(
     options, names = ask.options, ask.snapshot.name_ids
     spaces = (ask.tools[seed].namespace,) if options.use_seed_namespace else ask.spaces
     chosen = [(seed, 1.0)]
-    shut = {seed, *near.duplicates(seed)}
+    excluded = {seed, *near.duplicates(seed)}
     used = {names[seed]}
     pool: dict[int, float] = {}
     queue: list[int] = [seed]
-    asked = 0
+    position = 0
     while len(chosen) < ask.k:
-        fit = [place for place in pool if place not in shut and names[place] not in used]
+        fit = [place for place in pool if place not in excluded and names[place] not in used]
         if not fit:
-            if asked == len(queue):
+            if position == len(queue):
                 break
-            for place, score in near.near(queue[asked]):
+            for place, score in near.near(queue[position]):
                 if score >= options.min_score and place not in pool and ask.tools[place].namespace in spaces:
                     pool[place] = score
                     queue.append(place)
-            asked += 1
+            position += 1
             continue
         best = max(pool[place] for place in fit)
         weights = [math.exp((pool[place] - best) / options.temperature) for place in fit]
         place = chance.weighted(fit, weights)
         chosen.append((place, pool[place]))
-        shut.update((place, *near.duplicates(place)))
+        excluded.update((place, *near.duplicates(place)))
         used.add(names[place])
     return chosen
 
@@ -224,15 +224,15 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
         """Find a gold tool and its conflicts, or the largest group found; return pairs of index and similarity."""
         best: list[tuple[int, float]] = []
         best_score = -1.0
-        whole = 0
+        complete = 0
         for number, gold in enumerate(_list_golds(ask, group, taken)):
-            if number == ask.options.max_tries or whole == ask.options.candidates:
+            if number == ask.options.max_tries or complete == ask.options.candidates:
                 break
             found = _find_alike(ask, gold, size - 1, taken)
             score = min((score for _, score in found), default=0.0)
             if (len(found) + 1, score) > (len(best), best_score):
                 best, best_score = [(gold, 1.0), *found], score
-            whole += len(found) == size - 1
+            complete += len(found) == size - 1
         return best
 
 

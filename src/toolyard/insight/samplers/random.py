@@ -103,8 +103,8 @@ class RandomSampler(ToolSampler[RandomOptions]):
             if number:
                 pool = ask.snapshot.spaces[space]
                 found += draw_distinct(ask.chance("tools", space), pool, number, ask.snapshot.name_ids, first)
-        shut = [space for space, share in shares.items() if share == 0]
-        reason = f"the namespaces {', '.join(map(repr, shut))} have weight 0" if shut else "there are no more"
+        excluded = [space for space, share in shares.items() if share == 0]
+        reason = f"the namespaces {', '.join(map(repr, excluded))} have weight 0" if excluded else "there are no more"
         return ask.sample(list(ask.chance("order").each(found)), reason=reason, roles=["tool"] * len(found))
 
 
@@ -121,7 +121,7 @@ def draw_distinct(
 ) -> list[int]:
     """Draw `number` indexes, several overloads of a name only if there are not enough names."""
     chosen: list[int] = []
-    again: list[int] = []
+    repeated: list[int] = []
     names: set[int] = set()
     if first is not None and first in pool:
         chosen.append(first)
@@ -133,5 +133,5 @@ def draw_distinct(
             names.add(name_ids[place])
             chosen.append(place)
         elif place != first:
-            again.append(place)
-    return chosen + again[: number - len(chosen)]
+            repeated.append(place)
+    return chosen + repeated[: number - len(chosen)]

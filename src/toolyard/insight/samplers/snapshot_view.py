@@ -193,7 +193,7 @@ def _group_places(values: Iterable[T]) -> dict[T, tuple[int, ...]]:
     return {value: tuple(places) for value, places in groups.items()}
 
 
-_worlds: WeakKeyDictionary[Any, SnapshotView] = WeakKeyDictionary()
+_snapshot_views: WeakKeyDictionary[Any, SnapshotView] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -201,10 +201,10 @@ def snapshot_view_of(view: View) -> SnapshotView:
     """Return the `SnapshotView` of a snapshot; cached as long as the snapshot is in use."""
     try:
         with _lock:
-            world = _worlds.get(view)
-            if world is None:
-                world = _worlds[view] = SnapshotView(view)
-            return world
+            found = _snapshot_views.get(view)
+            if found is None:
+                found = _snapshot_views[view] = SnapshotView(view)
+            return found
     except TypeError:
         # A custom view that is not hashable or weakly referenceable.
         return SnapshotView(view)
@@ -338,10 +338,10 @@ class Graph:
         return [self.edge(source, target) for source, target in pairwise(places)]
 
 
-def build_graph(world: SnapshotView, min_score: float, spaces: tuple[str, ...]) -> Graph:
+def build_graph(snapshot: SnapshotView, min_score: float, spaces: tuple[str, ...]) -> Graph:
     """Build the graph of the artifact "dataflow", without weak edges and without edges to other namespaces."""
-    dataflow: Dataflow = world.artifacts["dataflow"]
-    tools, name_ids = world.tools, world.name_ids
+    dataflow: Dataflow = snapshot.artifacts["dataflow"]
+    tools, name_ids = snapshot.tools, snapshot.name_ids
     allowed = frozenset(spaces)
     inside = [tool.namespace in allowed for tool in tools]
     out: list[Arrows] = [[] for _ in tools]
